@@ -1,4 +1,4 @@
-"""An embedded broker per module, and topic names that no two tests share."""
+"""One embedded broker for each module, and a topic name of its own for each test."""
 
 from __future__ import annotations
 

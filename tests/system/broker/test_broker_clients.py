@@ -1,4 +1,4 @@
-"""Foreign clients against the embedded broker: librdkafka and kafka-python, as their users use them."""
+"""librdkafka and kafka-python against the embedded broker, through their public APIs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_librdkafka_round_trip_with_every_codec(broker: EmbeddedBroker, topic: s
     consumer.close()
 
 
-def test_a_group_shares_partitions_and_resumes_where_it_committed(
+def test_group_shares_partitions_and_resumes_at_its_committed_offsets(
     broker: EmbeddedBroker, admin: AdminClient, producer: Producer, topic: str, group: str
 ) -> None:
     admin.create_topics([NewTopic(topic, 4)])[topic].result(60)
@@ -95,7 +95,7 @@ def test_a_group_shares_partitions_and_resumes_where_it_committed(
     third.close()
 
 
-def test_the_new_group_protocol_with_librdkafka(
+def test_librdkafka_joins_with_the_consumer_group_protocol(
     broker: EmbeddedBroker, admin: AdminClient, producer: Producer, topic: str, group: str
 ) -> None:
     admin.create_topics([NewTopic(topic, 3)])[topic].result(60)
@@ -139,7 +139,7 @@ def test_kafka_python_produces_and_consumes(broker: EmbeddedBroker, topic: str, 
     consumer.close()
 
 
-def test_admin_topics_partitions_and_configs(admin: AdminClient, topic: str) -> None:
+def test_admin_creates_and_changes_topics_partitions_and_configs(admin: AdminClient, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 2, config={"retention.ms": "1000000"})])[topic].result(60)
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         admin.create_topics([NewTopic(topic, 2)])[topic].result(60)
@@ -167,7 +167,7 @@ def test_admin_topics_partitions_and_configs(admin: AdminClient, topic: str) -> 
     assert topic not in admin.list_topics(timeout=60).topics
 
 
-def test_admin_brokers_groups_offsets_and_records(
+def test_admin_describes_brokers_and_groups_and_changes_offsets_and_records(
     admin: AdminClient, broker: EmbeddedBroker, producer: Producer, topic: str, group: str
 ) -> None:
     for i in range(20):

@@ -1,4 +1,4 @@
-"""What a connection may do wrong, and that it hurts nobody else."""
+"""Connections that break the protocol, and that other connections are not affected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HELLO = ApiVersionsRequest(client_software_name="test", client_software_version=
     ],
     ids=["http", "tls", "negative", "zero", "oversize", "unknown-api", "no-header", "bad-body"],
 )
-def test_garbage_closes_its_own_connection_only(
+def test_invalid_frame_closes_its_own_connection_only(
     client: WireClient, connect: Callable[[], WireClient], garbage: bytes
 ) -> None:
     bad = connect()
@@ -53,38 +53,40 @@ def test_unknown_version_of_api_versions_is_answered_in_version_0(client: WireCl
     assert client.call(HELLO, 4).error_code == 0, "the connection goes on"
 
 
-def test_unknown_version_of_anything_else_hangs_up(client: WireClient) -> None:
+def test_unknown_version_of_any_other_api_closes_the_connection(client: WireClient) -> None:
     client.raw(struct.pack(">ihhih", 11, 3, 99, 7, -1) + b"\x00")
     assert client.closed_by_peer()
 
 
-def test_produce_below_version_3_is_refused_although_advertised(client: WireClient) -> None:
+def test_produce_below_version_3_is_rejected_although_advertised(client: WireClient) -> None:
     advertised = {api.api_key: (api.min_version, api.max_version) for api in client.call(HELLO, 3).api_keys}
     assert advertised[0] == (0, 13)
     client.raw(struct.pack(">ihhih", 10, 0, 2, 7, -1))
     assert client.closed_by_peer()
 
 
-def test_client_software_names_are_checked(client: WireClient) -> None:
+def test_invalid_client_software_name_is_rejected(client: WireClient) -> None:
     answer = client.call(ApiVersionsRequest(client_software_name="bad name!", client_software_version="1"), 3)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_half_a_frame_hurts_nobody(client: WireClient, connect: Callable[[], WireClient]) -> None:
+def test_incomplete_frame_does_not_affect_other_connections(
+    client: WireClient, connect: Callable[[], WireClient]
+) -> None:
     lazy = [connect() for _ in range(20)]
     for each in lazy:
         each.raw(struct.pack(">i", 1_000_000) + b"only the beginning")
     assert client.call(HELLO, 3).error_code == 0
 
 
-def test_a_frame_byte_by_byte_is_a_frame(client: WireClient) -> None:
+def test_frame_sent_byte_by_byte_is_served(client: WireClient) -> None:
     number, frame = client.frame(HELLO, 3)
     for byte in frame:
         client.raw(bytes((byte,)))
     assert client.receive(number).error_code == 0
 
 
-def test_pipelined_requests_are_answered_in_their_order(client: WireClient, topic: str) -> None:
+def test_pipelined_requests_are_answered_in_order(client: WireClient, topic: str) -> None:
     create(client, topic)
     frames = [client.frame(produce_request(topic, batch(b"%d" % i)), 9) for i in range(100)]
     frames.append(client.frame(MetadataRequest(topics=None), 12))
@@ -95,7 +97,7 @@ def test_pipelined_requests_are_answered_in_their_order(client: WireClient, topi
     assert values(fetch(client, topic)) == [b"%d" % i for i in range(100)]
 
 
-def test_a_request_behind_a_parked_fetch_waits_its_turn(client: WireClient, topic: str) -> None:
+def test_request_behind_a_delayed_fetch_is_answered_after_it(client: WireClient, topic: str) -> None:
     create(client, topic)
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     parked = client.send(
@@ -106,13 +108,13 @@ def test_a_request_behind_a_parked_fetch_waits_its_turn(client: WireClient, topi
     assert client.order[-2:] == [parked, behind]
 
 
-def test_more_pipelined_requests_than_the_limit(client: WireClient) -> None:
+def test_more_pipelined_requests_than_the_limit_are_all_answered(client: WireClient) -> None:
     frames = [client.frame(HELLO, 3) for _ in range(2000)]
     client.raw(b"".join(frame for _, frame in frames))
     assert all(client.receive(number).error_code == 0 for number, _ in frames)
 
 
-def test_a_client_that_does_not_read_blocks_only_itself(
+def test_client_that_does_not_read_blocks_only_its_own_connection(
     broker: EmbeddedBroker, client: WireClient, connect: Callable[[], WireClient], topic: str
 ) -> None:
     create(client, topic, max_message_bytes="2000000")
@@ -148,7 +150,7 @@ def test_idle_connections_are_closed(barnabas_broker_factory: Callable[..., Embe
         assert idle.closed_by_peer()
 
 
-def test_connection_limits(barnabas_broker_factory: Callable[..., EmbeddedBroker]) -> None:
+def test_connections_over_the_limit_are_closed(barnabas_broker_factory: Callable[..., EmbeddedBroker]) -> None:
     broker = barnabas_broker_factory(config={"max.connections.per.ip": "2"})
     clients = [WireClient(broker.bootstrap_servers) for _ in range(2)]
     assert all(c.call(HELLO, 3).error_code == 0 for c in clients)
@@ -168,7 +170,7 @@ def test_connection_limits(barnabas_broker_factory: Callable[..., EmbeddedBroker
     clients[1].socket.close()
 
 
-def test_frames_over_the_limit_are_refused_before_they_are_read(
+def test_frame_over_the_limit_closes_the_connection_before_it_is_read(
     barnabas_broker_factory: Callable[..., EmbeddedBroker],
 ) -> None:
     broker = barnabas_broker_factory(config={"socket.request.max.bytes": "5000"})

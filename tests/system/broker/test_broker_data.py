@@ -1,4 +1,4 @@
-"""Produce, Fetch, ListOffsets and friends over a real socket, by a client that shows every field."""
+"""Produce, Fetch, ListOffsets and the other data APIs over a socket, with a client that shows every field."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_fetch_in_every_version_by_name(client: WireClient, topic: str, version:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_every_codec_comes_back_as_it_went(client: WireClient, topic: str, codec: Codec) -> None:
+def test_batch_of_every_codec_is_returned_unchanged(client: WireClient, topic: str, codec: Codec) -> None:
     create(client, topic)
     sent = [b"value %d " % i * 20 for i in range(50)]
     assert produce(client, topic, batch(*sent, codec=codec)).error_code == 0
@@ -175,7 +175,7 @@ def test_every_codec_comes_back_as_it_went(client: WireClient, topic: str, codec
     assert next(iter_batches(records))[1].codec is codec
 
 
-def test_acks_0_gets_no_answer_and_its_errors_hang_up(client: WireClient, topic: str) -> None:
+def test_acks_0_gets_no_response_and_its_errors_close_the_connection(client: WireClient, topic: str) -> None:
     create(client, topic)
     client.send(produce_request(topic, batch(b"quiet"), acks=0), 9, expect_response=False)
     assert values(fetch(client, topic)) == [b"quiet"]
@@ -183,9 +183,9 @@ def test_acks_0_gets_no_answer_and_its_errors_hang_up(client: WireClient, topic:
     assert client.closed_by_peer()
 
 
-def test_what_produce_refuses(client: WireClient, topic: str) -> None:
+def test_produce_rejects_invalid_requests(client: WireClient, topic: str) -> None:
     create(client, topic, max_message_bytes="1000")
-    assert client.call(FindCoordinatorRequest(key="any"), 3).error_code == 0  # now the internal topic exists
+    assert client.call(FindCoordinatorRequest(key="any"), 3).error_code == 0  # creates the internal topic
     cases = [
         (produce_request("missing", batch(b"x")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (produce_request(topic, batch(b"x"), acks=7), ErrorCode.INVALID_REQUIRED_ACKS),
@@ -201,14 +201,14 @@ def test_what_produce_refuses(client: WireClient, topic: str) -> None:
     assert list_offset(client, topic, -1)[:2] == (0, 0)
 
 
-def test_log_append_time_is_told_to_the_producer(client: WireClient, topic: str) -> None:
+def test_produce_response_contains_the_log_append_time(client: WireClient, topic: str) -> None:
     create(client, topic, message_timestamp_type="LogAppendTime")
     answer = produce(client, topic, batch(b"x", timestamp=1))
     assert abs(answer.log_append_time_ms - time.time() * 1000) < 60_000
     assert list_offset(client, topic, -3) == (0, 0, answer.log_append_time_ms)
 
 
-def test_idempotent_duplicates_gaps_and_epochs(client: WireClient, topic: str) -> None:
+def test_idempotent_producer_duplicates_gaps_and_old_epochs(client: WireClient, topic: str) -> None:
     create(client, topic)
     started = client.call(InitProducerIdRequest(transactional_id=None), 4)
     assert (started.error_code, started.producer_epoch) == (0, 0)
@@ -229,20 +229,20 @@ def test_idempotent_duplicates_gaps_and_epochs(client: WireClient, topic: str) -
     assert values(fetch(client, topic)) == [b"a", b"b", b"c", b"n"]
 
 
-def test_producer_ids_are_never_given_twice(connect: Callable[[], WireClient]) -> None:
+def test_producer_ids_are_unique(connect: Callable[[], WireClient]) -> None:
     clients = [connect() for _ in range(3)]
     ids = [c.call(InitProducerIdRequest(transactional_id=None), 5).producer_id for _ in range(400) for c in clients]
     assert len(set(ids)) == 1200
 
 
-def test_a_transactional_batch_needs_a_transactional_id(client: WireClient, topic: str) -> None:
+def test_transactional_batch_without_transactional_id_is_rejected(client: WireClient, topic: str) -> None:
     create(client, topic)
     records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     answer = produce(client, topic, records)
     assert ErrorCode(answer.error_code) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_fetch_waits_for_bytes_and_is_woken_by_them(
+def test_fetch_waits_until_records_are_appended(
     client: WireClient, topic: str, connect: Callable[[], WireClient]
 ) -> None:
     create(client, topic)
@@ -263,11 +263,11 @@ def test_fetch_waits_for_bytes_and_is_woken_by_them(
     producing = threading.Timer(0.05, lambda: produce(other, topic, batch(b"wake up")))
     producing.start()
     assert values(client.receive(waiting)) == [b"wake up"]
-    producing.join()  # its own answer may come later, and the connection is closed after the test
+    producing.join()  # its response may come later; the connection is closed after the test
     assert time.monotonic() - started < 55, "it was not woken: it waited to its end"
 
 
-def test_fetch_gives_up_waiting_at_its_deadline(client: WireClient, topic: str) -> None:
+def test_fetch_is_answered_at_its_deadline(client: WireClient, topic: str) -> None:
     create(client, topic)
     produce(client, topic, batch(b"small"))
     started = time.monotonic()
@@ -276,7 +276,7 @@ def test_fetch_gives_up_waiting_at_its_deadline(client: WireClient, topic: str) 
     assert values(response) == [b"small"]
 
 
-def test_fetch_min_bytes_counts_what_arrives_meanwhile(
+def test_fetch_min_bytes_counts_bytes_that_are_appended_while_it_waits(
     client: WireClient, topic: str, connect: Callable[[], WireClient]
 ) -> None:
     create(client, topic)
@@ -289,7 +289,7 @@ def test_fetch_min_bytes_counts_what_arrives_meanwhile(
     assert len(values(client.receive(waiting))) == 3
 
 
-def test_fetch_limits(client: WireClient, topic: str) -> None:
+def test_fetch_obeys_its_byte_limits(client: WireClient, topic: str) -> None:
     create(client, topic)
     for _ in range(4):
         produce(client, topic, batch(b"x" * 1000))
@@ -299,7 +299,7 @@ def test_fetch_limits(client: WireClient, topic: str) -> None:
     assert len(values(fetch(client, topic, offset=2))) == 2
 
 
-def test_what_fetch_refuses(client: WireClient, topic: str) -> None:
+def test_fetch_rejects_invalid_requests(client: WireClient, topic: str) -> None:
     create(client, topic)
     produce(client, topic, batch(b"x"))
 
@@ -310,10 +310,10 @@ def test_what_fetch_refuses(client: WireClient, topic: str) -> None:
     assert code(fetch(client, topic, offset=99)) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert code(fetch(client, topic, current_leader_epoch=99)) is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert code(fetch(client, topic, offset=1)) is ErrorCode.NONE
-    assert code(fetch(client, topic, replica_id=7)) is ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is no replica
+    assert code(fetch(client, topic, replica_id=7)) is ErrorCode.NOT_LEADER_OR_FOLLOWER  # broker is not a replica
 
 
-def test_incremental_fetch_session(client: WireClient, topic: str) -> None:
+def test_incremental_fetch_session_returns_changed_partitions(client: WireClient, topic: str) -> None:
     create(client, topic, partitions=3)
     produce(client, topic, batch(b"first"))
 
@@ -374,7 +374,7 @@ def test_list_offsets_specials_and_timestamps(client: WireClient, topic: str) ->
     assert list_offset(client, "missing", -1)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_delete_records_moves_the_start(client: WireClient, topic: str) -> None:
+def test_delete_records_moves_the_log_start_offset(client: WireClient, topic: str) -> None:
     create(client, topic)
     for _ in range(5):
         produce(client, topic, batch(b"x"))
@@ -392,7 +392,7 @@ def test_delete_records_moves_the_start(client: WireClient, topic: str) -> None:
     assert delete(-1) == (ErrorCode.NONE, 5)
 
 
-def test_offset_for_leader_epoch(client: WireClient, topic: str) -> None:
+def test_offset_for_leader_epoch_returns_the_end_of_the_epoch(client: WireClient, topic: str) -> None:
     create(client, topic)
     produce(client, topic, batch(b"x", b"y"))
 

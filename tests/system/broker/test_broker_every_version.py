@@ -1,6 +1,6 @@
-"""Every API that is advertised answers in every version that is advertised, with and without success.
+"""Every advertised API gets a response in every advertised version, whether the request succeeds or not.
 
-A version that a handler's answer cannot be written in shows only when a client of that age arrives; here all ages do.
+A response that cannot be encoded in some version would otherwise be found only by a client that uses this version.
 """
 
 from __future__ import annotations
@@ -58,18 +58,20 @@ def test_every_version_is_answered(
     with WireClient(embedded.bootstrap_servers) as client:
         response = client.call(request, version)
         assert type(response) is APIS[route.key].response
-        again = client.call(fill(APIS[ApiKey.API_VERSIONS].request, 3, name, identity), 3)  # and the connection lives
+        again = client.call(
+            fill(APIS[ApiKey.API_VERSIONS].request, 3, name, identity), 3
+        )  # the connection is still open
         assert again.error_code == 0
 
 
 def fill(message: type, version: int, name: str, topic_id: UUID) -> Any:
-    """An instance with one element in every list and a plausible value in every field that `version` carries."""
+    """A message with one element in every array and a plausible value in every field that `version` has."""
     built = message()
     for field in schema_of(message).fields:
         if version not in field.versions:
             continue
         value = _plausible(field, version, name, topic_id)
-        if field.name == "group_id":  # a group each: a member of another age would wait for the others to rejoin
+        if field.name == "group_id":  # a group for each version: members would wait for each other
             value = f"{value}-{version}"
         if value is not _KEEP:
             setattr(built, field.name, value)
@@ -115,7 +117,7 @@ def _plausible(field: Any, version: int, name: str, topic_id: UUID) -> Any:
     if field.kind == "records":
         return build_batch([SimpleRecord(b"k", b"v", 1_700_000_000_000)])
     if field.name in ("assignments", "configs", "configuration_keys", "forgotten_topics_data", "topology"):
-        return _KEEP  # empty or absent: manual assignments would contradict the counts
+        return _KEEP  # without manual assignments, which would contradict the numbers of partitions
     if field.name == "transactional_id":
         return _KEEP
     if field.name in _SCALARS and field.kind != "array":

@@ -1,4 +1,4 @@
-"""With `share.version` or `group.version` at 0, what they brought is refused, and is there again when they are 1."""
+"""With `share.version` or `group.version` at 0 their APIs are rejected; at 1 they work again with the old state."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def set_level(client: WireClient, feature: str, level: int) -> None:
 
 
 def refused(client: WireClient, requests: list[tuple[Request, int]]) -> list[str]:
-    """The APIs that answer UNSUPPORTED_VERSION."""
+    """The APIs whose response is UNSUPPORTED_VERSION."""
     names = []
     for request, version in requests:
         response = client.call(request, version)
@@ -65,7 +65,7 @@ def refused(client: WireClient, requests: list[tuple[Request, int]]) -> list[str
     return names
 
 
-def test_a_feature_that_is_off_is_refused(broker: EmbeddedBroker, client: WireClient) -> None:
+def test_apis_of_a_disabled_feature_are_rejected(broker: EmbeddedBroker, client: WireClient) -> None:
     for feature, mine, others in (("share.version", SHARE, CONSUMER), ("group.version", CONSUMER, SHARE)):
         assert refused(client, mine) == []
         set_level(client, feature, 0)

@@ -1,4 +1,4 @@
-"""A fetch with the leader epoch of before a restart is fenced in every version, with the hint the version can carry."""
+"""A Fetch with the leader epoch from before a restart is fenced; version 16 returns the new leader (KIP-951)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.system.broker.wire_client import WireClient
 TOPIC_IDS_FROM, HINTS_FROM = 13, 16
 
 
-def test_a_fenced_fetch_is_answered_in_every_version(tmp_path: Path) -> None:
+def test_fetch_with_an_old_leader_epoch_is_fenced_in_every_version(tmp_path: Path) -> None:
     directory = str(tmp_path / "data")
     with EmbeddedBroker(data_dir=directory) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

@@ -1,4 +1,4 @@
-"""Replicas move between the two directories of a real broker, while it is written to and when it is killed."""
+"""Replicas move between two log directories of a broker process under load; the broker is killed during a move."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REASSIGN = "from barnabas.cli.kafka.reassign_partitions import main; main()"
 
 
 class TwoDirectories(BrokerProcess):
-    """Its data directory, and `second` beside it."""
+    """The two log directories of the broker: its data directory and `second`."""
 
     def command(self) -> list[str]:
         own = str(self.data_dir)
@@ -32,7 +32,7 @@ def run(*arguments: str) -> str:
 
 
 @pytest.mark.system
-def test_a_replica_moves_under_load_and_survives_a_kill(tmp_path: Path) -> None:
+def test_replica_move_under_load_survives_a_kill(tmp_path: Path) -> None:
     first, second = str(tmp_path / "data"), str(tmp_path / "second")
     broker = TwoDirectories(tmp_path / "data", settings=("node.id=1",))
     with broker:

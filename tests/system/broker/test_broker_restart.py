@@ -1,4 +1,4 @@
-"""What survives a stop, a kill -9 and a damaged directory; with a real process and foreign clients."""
+"""Restarts of a broker process after a stop, a kill -9 and on unusable directories, seen by librdkafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.testing import EmbeddedBroker
 
 
 class Server:
-    """`barnabas serve` as a process."""
+    """A process of `barnabas serve`."""
 
     def __init__(self, data_dir: Path, *settings: str, listener: str = "PLAINTEXT://127.0.0.1:0") -> None:
         command = [sys.executable, "-m", "barnabas.cli.app", "serve", "--data-dir", str(data_dir), "-l", listener]
@@ -60,7 +60,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 
 def read_all(address: str, topic: str, partitions: int, group: str = "reader") -> list[bytes]:
-    """Every record of a topic, each partition up to the end it has now."""
+    """All records of a topic, up to the current end of each partition."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60) for p in range(partitions)}
     left = {p: high for p, (low, high) in ends.items() if high > low}
@@ -68,7 +68,7 @@ def read_all(address: str, topic: str, partitions: int, group: str = "reader") -
     found: list[bytes] = []
     heard_at = time.monotonic()
     while left:
-        messages = consumer.consume(1000, 0.2)  # waits for all of the 1000, or for so long
+        messages = consumer.consume(1000, 0.2)  # returns after 1,000 messages or after this time
         if messages:
             heard_at = time.monotonic()
         assert time.monotonic() < heard_at + 60, f"nothing comes any more; still expected: {left}"
@@ -81,7 +81,7 @@ def read_all(address: str, topic: str, partitions: int, group: str = "reader") -
     return found
 
 
-def test_everything_is_there_after_a_clean_restart(tmp_path: Path) -> None:
+def test_topics_records_and_offsets_survive_a_clean_restart(tmp_path: Path) -> None:
     directory = str(tmp_path / "data")
     with EmbeddedBroker({"num.partitions": "3"}, data_dir=directory) as broker:
         servers = {"bootstrap.servers": broker.bootstrap_servers}
@@ -117,7 +117,7 @@ def test_everything_is_there_after_a_clean_restart(tmp_path: Path) -> None:
         consumer.close()
 
 
-def test_kill_9_in_the_middle_of_a_heavy_produce_loses_nothing_acknowledged(serve: Callable[..., Server]) -> None:
+def test_kill_9_under_load_loses_no_acknowledged_record(serve: Callable[..., Server]) -> None:
     acknowledged: set[bytes] = set()
     sent = 0
     for round_number in range(3):
@@ -158,7 +158,7 @@ def test_kill_9_in_the_middle_of_a_heavy_produce_loses_nothing_acknowledged(serv
     assert server.stop() == 0
 
 
-def test_a_second_broker_on_the_same_directory_is_refused(serve: Callable[..., Server]) -> None:
+def test_second_broker_on_the_same_directory_does_not_start(serve: Callable[..., Server]) -> None:
     first = serve()
     second = serve()
     code, errors = second.finish()
@@ -167,7 +167,7 @@ def test_a_second_broker_on_the_same_directory_is_refused(serve: Callable[..., S
     assert first.stop() == 0
 
 
-def test_a_port_in_use_is_explained(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_port_in_use_is_reported(serve: Callable[..., Server], tmp_path: Path) -> None:
     first = serve()
     second = serve(data_dir=tmp_path / "other", listener=f"PLAINTEXT://{first.address}")
     code, errors = second.finish()
@@ -176,7 +176,7 @@ def test_a_port_in_use_is_explained(serve: Callable[..., Server], tmp_path: Path
     assert not (tmp_path / "other" / "meta.properties").exists(), "nothing is written before the port is had"
 
 
-def test_a_directory_of_another_node_is_refused(serve: Callable[..., Server]) -> None:
+def test_directory_of_another_node_is_rejected(serve: Callable[..., Server]) -> None:
     assert serve("node.id=7").stop() == 0
     code, errors = serve("node.id=8").finish()
     assert code == 1
@@ -185,7 +185,7 @@ def test_a_directory_of_another_node_is_refused(serve: Callable[..., Server]) ->
     assert "node=7" in again.ready, "without node.id the directory's own is taken"
 
 
-def test_bad_settings_are_usage_errors(serve: Callable[..., Server]) -> None:
+def test_invalid_configs_are_usage_errors(serve: Callable[..., Server]) -> None:
     code, errors = serve("num.partitions=zero").finish()
     assert code == 2
     assert "num.partitions" in errors
@@ -194,13 +194,13 @@ def test_bad_settings_are_usage_errors(serve: Callable[..., Server]) -> None:
     assert "process.roles" in errors
 
 
-def test_sigint_is_a_clean_shutdown_too(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_sigint_shuts_down_cleanly(serve: Callable[..., Server], tmp_path: Path) -> None:
     assert serve().stop(signal.SIGINT) == 0
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 def test_start_is_well_under_a_second(serve: Callable[..., Server]) -> None:
-    """By the processor's clock, which is the same on a busy machine. What is measured is in docs/PERFORMANCE.md."""
+    """Measured in processor time, which a busy machine does not change much (docs/PERFORMANCE.md)."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     server = serve()
     assert server.ready.startswith("barnabas ready:"), server.finish()

@@ -1,4 +1,4 @@
-"""Share groups over the wire and by the command line: what an administrator sees and moves."""
+"""Share groups over the wire and by the command line: sessions, acknowledgements, offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUP_RESOURCE = 32
 
 
 class Member:
-    """A member of a share group, by hand."""
+    """A member of a share group that sends its requests one by one."""
 
     def __init__(self, client: WireClient, group: str, member: str, topic_id: UUID) -> None:
         self.client, self.group, self.member, self.topic_id = client, group, member, topic_id
@@ -101,7 +101,7 @@ class Member:
 
 @pytest.fixture
 def queue(client: WireClient, topic: str, group: str) -> UUID:
-    """A topic with ten records in two batches, and a group that begins with the first."""
+    """A topic with ten records in two batches, and a share group that begins with the first record."""
     created = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)])
     assert [answer.error_code for answer in client.call(created, 7).topics] == [0]
     resource = AlterConfigsResource(
@@ -111,7 +111,7 @@ def queue(client: WireClient, topic: str, group: str) -> UUID:
     )
     altered = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert [answer.error_code for answer in altered] == [0]
-    client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 6)  # as every client does first
+    client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 6)  # as a client does first
     for _ in range(2):
         produce(client, topic, 5)
     (found,) = client.call(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12).topics
@@ -134,15 +134,17 @@ def cli(broker: EmbeddedBroker, *words: str, code: int = 0) -> Any:
     return json.loads(result.stdout) if "--json" in words else result.output
 
 
-def test_a_session_from_begin_to_end(client: WireClient, topic: str, group: str, queue: UUID) -> None:
+def test_share_session_acquires_and_acknowledges_records(
+    client: WireClient, topic: str, group: str, queue: UUID
+) -> None:
     member = Member(client, group, "m1", queue)
     joined = member.beat(topic)
     assert joined.error_code == 0
     assert [(t.topic_id, t.partitions) for t in joined.assignment.topic_partitions] == [(queue, [0])]
     assert member.acknowledge((0, 0, 1), epoch=0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert member.acknowledge((0, 0, 1), epoch=1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert member.taken(most=3) == [(0, 4, 1)]  # the batch that reaches the wish is given whole
-    assert member.taken(most=3, strict=True) == [(5, 7, 1)]  # or not, if the member insists
+    assert member.taken(most=3) == [(0, 4, 1)]  # the batch that reaches MaxRecords is acquired whole
+    assert member.taken(most=3, strict=True) == [(5, 7, 1)]  # unless the request is in record-limit mode
     assert member.acknowledge((0, 2, 1), (3, 4, 2)).responses[0].partitions[0].error_code == 0
     assert member.taken() == [(3, 4, 2), (8, 9, 1)]
     refused = member.acknowledge((0, 9, 1), (20, 20, 1)).responses[0].partitions[0]
@@ -154,7 +156,7 @@ def test_a_session_from_begin_to_end(client: WireClient, topic: str, group: str,
     assert member.fetch().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-def test_what_a_closed_connection_held_is_free(
+def test_records_of_a_closed_connection_are_released(
     client: WireClient, connect: Callable[[], WireClient], topic: str, group: str, queue: UUID
 ) -> None:
     other = connect()
@@ -164,10 +166,10 @@ def test_what_a_closed_connection_held_is_free(
     assert first.taken() == [(0, 9, 1)]
     assert second.taken() == []
     client.socket.close()
-    assert second.taken(wait_ms=5_000) == [(0, 9, 2)]  # nobody knows what became of it: the delivery counts
+    assert second.taken(wait_ms=5_000) == [(0, 9, 2)]  # the delivery counts, since its result is unknown
 
 
-def test_a_parked_fetch_gets_what_is_released(
+def test_delayed_share_fetch_acquires_released_records(
     client: WireClient, connect: Callable[[], WireClient], topic: str, group: str, queue: UUID
 ) -> None:
     first, second = Member(client, group, "m1", queue), Member(connect(), group, "m2", queue)
@@ -196,7 +198,9 @@ def test_a_parked_fetch_gets_what_is_released(
     assert (acquired.first_offset, acquired.last_offset, acquired.delivery_count) == (5, 9, 2)
 
 
-def test_the_command_line(broker: EmbeddedBroker, client: WireClient, topic: str, group: str, queue: UUID) -> None:
+def test_command_line_lists_and_resets_share_group_offsets(
+    broker: EmbeddedBroker, client: WireClient, topic: str, group: str, queue: UUID
+) -> None:
     member = Member(client, group, "m1", queue)
     joined = member.beat(topic)
     member.taken(most=5)
@@ -206,7 +210,7 @@ def test_the_command_line(broker: EmbeddedBroker, client: WireClient, topic: str
     assert shown["members"][0]["partitions"] == [f"{topic}-0"]
     expected = {"topic": topic, "partition": 0, "start": 0, "lag": 6, "leader_epoch": 0}
     assert shown["offsets"] == [expected]
-    cli(broker, "reset-offsets", group, "--to", "latest", code=1)  # it has a member
+    cli(broker, "reset-offsets", group, "--to", "latest", code=1)  # the group has a member
     member.acknowledge(epoch=-1)
     member.beat(topic, epoch=-1)
     assert joined.member_epoch > 0
@@ -223,7 +227,7 @@ def test_the_command_line(broker: EmbeddedBroker, client: WireClient, topic: str
     assert again.taken() == [(10, 11, 1)]
     again.acknowledge(epoch=-1)
     again.beat(topic, epoch=-1)
-    assert "forgot" in cli(broker, "delete-offsets", group, "--topic", topic)
+    assert "deleted the offsets" in cli(broker, "delete-offsets", group, "--topic", topic)
     assert cli(broker, "describe", group, "--json")["offsets"] == []
     assert "deleted" in cli(broker, "delete", group, "--yes")
     assert group not in [g["group"] for g in cli(broker, "list", "--json")]

@@ -1,4 +1,4 @@
-"""A Kafka client for tests: one socket, the sans-IO client connection, and the power to misbehave."""
+"""A Kafka client for tests, with one socket, that can break the protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.protocol.wire.schema import Request
 
 
 class WireClient:
-    """`call` sends one request and waits; `send` and `receive` pipeline; `raw` sends whatever bytes."""
+    """`call` sends one request and waits; `send` and `receive` pipeline; `raw` sends arbitrary bytes."""
 
     def __init__(self, address: str, *, timeout_s: float = 60.0) -> None:
         host, _, port = address.partition(":")
@@ -32,7 +32,7 @@ class WireClient:
         return correlation_id
 
     def frame(self, request: Request, version: int) -> tuple[int, bytes]:
-        """The bytes of a request, for sending several at once."""
+        """The bytes of a request, so that several can be sent at once."""
         correlation_id, parts = self._wire.send(request, version)
         return correlation_id, b"".join(bytes(part) for part in parts)
 
@@ -53,7 +53,7 @@ class WireClient:
         return self.receive(self.send(request, version))
 
     def closed_by_peer(self) -> bool:
-        """Waits for the broker to hang up."""
+        """Wait until the broker closes the connection."""
         try:
             while True:
                 if not self.socket.recv(1 << 16):

@@ -45,8 +45,8 @@ class CachedShareSession(Struct):
 class ShareSessionCache:
     """The share sessions of this broker."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, group_share_max_share_sessions: int) -> None:
+        self._limit = group_share_max_share_sessions
         self._sessions: dict[MemberKey, CachedShareSession] = {}
 
     def __len__(self) -> int:

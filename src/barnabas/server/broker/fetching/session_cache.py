@@ -69,10 +69,10 @@ class FetchContext(Struct):
 
 
 class FetchSessionCache:
-    """Keeps at most `max.incremental.fetch.session.cache.slots` sessions."""
+    """The fetch sessions of this broker, at most `max.incremental.fetch.session.cache.slots`."""
 
-    def __init__(self, slots: int, rng: Rng) -> None:
-        self._slots = slots
+    def __init__(self, max_incremental_fetch_session_cache_slots: int, rng: Rng) -> None:
+        self._slots = max_incremental_fetch_session_cache_slots
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
