@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.options import Limits, OnDataLoss, Splitting
-from barnabas.spark.planner import LogOffsets, PartitionRange, StreamPlanner, plan_ranges, share_out
+from barnabas.spark.planner import LogOffsets, PartitionRange, StreamPlanner, divide_limit, plan_ranges
 from barnabas.spark.positions import Position
 from barnabas.spark.splits import split_ranges
 
@@ -18,7 +18,7 @@ some = st.integers(1, 5_000)
 
 @given(offsets, some, st.integers(0, 50))
 def test_shares_never_exceed_limit_or_wish(wishes: dict[TopicPartition, int], limit: int, turn: int) -> None:
-    shares = share_out(limit, wishes, turn)
+    shares = divide_limit(limit, wishes, turn)
     assert sum(shares.values()) == min(limit, sum(wishes.values()))
     assert all(0 <= shares[tp] <= wishes[tp] for tp in wishes)
 

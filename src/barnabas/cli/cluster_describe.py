@@ -45,7 +45,7 @@ def describe(
     rows = [
         (b["id"], f"{b['host']}:{b['port']}", b["rack"], b["replicas"], size_text(b["bytes"]), _dirs(b))
         if b["answers"]
-        else (b["id"], f"{b['host']}:{b['port']}", b["rack"], "-", "-", _why_silent(b))
+        else (b["id"], f"{b['host']}:{b['port']}", b["rack"], "-", "-", _unavailable_reason(b))
         for b in found["brokers"]
     ]
     print_table(["BROKER>", "ADDRESS", "RACK", "REPLICAS>", "SIZE>", "LOG DIRS"], rows)
@@ -56,7 +56,7 @@ def describe(
             note(f"and {len(trouble) - _SHOWN_MAX} more; --json shows all")
 
 
-def _why_silent(broker: dict[str, Any]) -> str:
+def _unavailable_reason(broker: dict[str, Any]) -> str:
     return "fenced: it has no session with the controller" if broker["fenced"] else "it does not answer"
 
 

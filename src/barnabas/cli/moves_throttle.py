@@ -59,9 +59,9 @@ async def throttled(
         yield Throttled()
         return
     before = await admin.list_partition_reassignments()
-    changes = _throttling(current, planned, before, bytes_per_second)
-    undoing = await _undoing(admin, changes, {broker for move in before.values() for broker in move.replicas})
-    touched = _touched(changes)
+    changes = _throttle_changes(current, planned, before, bytes_per_second)
+    undoing = await _inverse_changes(admin, changes, {broker for move in before.values() for broker in move.replicas})
+    touched = _changed_resources(changes)
     try:
         await _apply(admin, changes)
         yield touched
@@ -78,7 +78,7 @@ async def throttled(
         raise
 
 
-def _throttling(
+def _throttle_changes(
     current: Mapping[TopicPartition, Sequence[int]],
     planned: Mapping[TopicPartition, Sequence[int]],
     under_way: Mapping[TopicPartition, Reassignment],
@@ -107,14 +107,14 @@ def _throttling(
     return changes
 
 
-async def _undoing(admin: AsyncAdmin, changes: Changes, busy: Collection[int]) -> Changes:
+async def _inverse_changes(admin: AsyncAdmin, changes: Changes, busy: Collection[int]) -> Changes:
     """The config changes that restore the present values.
 
     A broker that is down cannot be described: its rates are removed, or, if it is one of `busy`, keep the new values.
     """
     from barnabas.client.values import AlterOp, ConfigChange, ConfigResource
 
-    touched = _touched(changes)
+    touched = _changed_resources(changes)
     lists = await _read_lists(admin, touched.topics)
     now: dict[ConfigResource, dict[str, str]] = {ConfigResource.topic(topic): own for topic, own in lists.items()}
     answers = await asyncio.gather(*(_read_rates(admin, broker) for broker in touched.brokers))
@@ -148,7 +148,7 @@ async def _read_rates(admin: AsyncAdmin, broker_id: int) -> dict[str, str] | Non
     return {name: entry.value or "" for name, entry in found.items() if entry.source is ConfigSource.DYNAMIC_BROKER}
 
 
-def _touched(changes: Changes) -> Throttled:
+def _changed_resources(changes: Changes) -> Throttled:
     from barnabas.client.values import ConfigResourceType
 
     topics = tuple(resource.name for resource in changes if resource.type is ConfigResourceType.TOPIC)
@@ -185,7 +185,7 @@ async def clear_throttle(
     changes: Changes = {}
     for topic, lists in (await _read_lists(admin, {*mine, *moving})).items():
         for name, text in lists.items():
-            kept = sorted(_of_moves(text, moving.get(topic, {})))
+            kept = sorted(_of_reassigned(text, moving.get(topic, {})))
             needed |= {broker for _, broker in kept}
             if topic in mine:
                 named |= {broker for _, broker in _listed(text)}
@@ -235,7 +235,7 @@ def _listed(text: str) -> set[tuple[int, int]]:
     return {(int(index), int(broker)) for index, _, broker in pairs if index.isdecimal() and broker.isdecimal()}
 
 
-def _of_moves(text: str, moves: Mapping[int, Reassignment]) -> set[tuple[int, int]]:
+def _of_reassigned(text: str, moves: Mapping[int, Reassignment]) -> set[tuple[int, int]]:
     """The listed replicas whose partition is being reassigned."""
     if text.strip() == ALL:
         return {(index, broker) for index, move in moves.items() for broker in move.replicas}

@@ -64,13 +64,13 @@ def readers(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
     yield from _open_transaction(name, facts.open_transactions[0], facts.now_ms)
     others = facts.open_transaction_count - 1
     if others:
-        rest = ", ".join(_who(t) + f" since offset {t.first_offset}" for t in facts.open_transactions[1:4])
+        rest = ", ".join(_producer_name(t) + f" since offset {t.first_offset}" for t in facts.open_transactions[1:4])
         yield f"After it, {counted(others, 'more transaction')} {'is' if others == 1 else 'are'} open: {rest}" + (
             ", ..." if others > 3 else "."
         )
 
 
-def _who(transaction: OpenTransactionFacts) -> str:
+def _producer_name(transaction: OpenTransactionFacts) -> str:
     known = transaction.transactional_id
     return f"producer {transaction.producer_id}" + ("" if known is None else f" ({known})")
 

@@ -107,7 +107,7 @@ class StreamPlanner:
         """Trigger.AvailableNow: the query ends at these offsets."""
         self._target = dict(latest)
 
-    def count_later(self, losses: list[Loss], begin: Position, end: Position) -> None:
+    def record_late_losses(self, losses: list[Loss], begin: Position, end: Position) -> None:
         """Record losses that were found while a micro-batch was read. Losses that its `end` does not count are counted
         in the next micro-batch.
         """
@@ -131,8 +131,8 @@ class StreamPlanner:
         Raises DataLossError if records are lost and `failOnDataLoss` is true.
         """
         latest = self._visible_latest(start, log)
-        begins, losses = _begins(start, log.earliest, latest)
-        judge(losses, self._on_data_loss)
+        begins, losses = _start_offsets(start, log.earliest, latest)
+        check_losses(losses, self._on_data_loss)
         lost = dict(start.lost)
         if self._on_data_loss is OnDataLoss.REPORT:
             for tp, records in [*self._uncounted.items(), *((loss.tp, loss.records) for loss in losses)]:
@@ -176,7 +176,7 @@ class StreamPlanner:
         takes = dict(pending)
         if self._limits.max_bytes is not None:
             weights = {tp: max(1, int(n * bytes_per_offset.get(tp, 1.0))) for tp, n in pending.items()}
-            shares = share_out(self._limits.max_bytes, weights, self._turn)
+            shares = divide_limit(self._limits.max_bytes, weights, self._turn)
             takes = {tp: n if shares[tp] >= weights[tp] else n * shares[tp] // weights[tp] for tp, n in pending.items()}
             if pending:
                 # A record that is larger than its partition's share must be read anyway, or the query would never pass
@@ -184,12 +184,12 @@ class StreamPlanner:
                 favoured = sorted(pending)[self._turn % len(pending)]
                 takes[favoured] = max(1, takes[favoured])
         if self._limits.max_offsets is not None:
-            takes = share_out(self._limits.max_offsets, takes, self._turn)
+            takes = divide_limit(self._limits.max_offsets, takes, self._turn)
         self._turn += 1
         return takes
 
 
-def share_out(limit: int, wishes: Mapping[TopicPartition, int], turn: int = 0) -> dict[TopicPartition, int]:
+def divide_limit(limit: int, wishes: Mapping[TopicPartition, int], turn: int = 0) -> dict[TopicPartition, int]:
     """Divide `limit` in proportion to the wishes. The sum never exceeds `limit`, and every partition gets a share over
     time.
 
@@ -252,7 +252,7 @@ def missing_ends(end: Offsets, latest: Offsets) -> list[Loss]:
     ]
 
 
-def judge(losses: list[Loss], on_data_loss: OnDataLoss) -> None:
+def check_losses(losses: list[Loss], on_data_loss: OnDataLoss) -> None:
     """Raise DataLossError for any loss, if losses stop the query."""
     if losses and on_data_loss is OnDataLoss.FAIL:
         shown = "; ".join(str(loss) for loss in losses[:10])
@@ -263,7 +263,7 @@ def judge(losses: list[Loss], on_data_loss: OnDataLoss) -> None:
         )
 
 
-def _begins(start: Position, earliest: Offsets, latest: Offsets) -> tuple[dict[TopicPartition, int], list[Loss]]:
+def _start_offsets(start: Position, earliest: Offsets, latest: Offsets) -> tuple[dict[TopicPartition, int], list[Loss]]:
     """The offset at which reading begins in each subscribed partition, and the records lost before that offset."""
     begins: dict[TopicPartition, int] = {}
     losses: list[Loss] = []

@@ -14,7 +14,7 @@ from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
 from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.spark.connection import connect
 from barnabas.spark.options import OnDataLoss, SourceOptions
-from barnabas.spark.planner import Loss, LossKind, PartitionRange, judge
+from barnabas.spark.planner import Loss, LossKind, PartitionRange, check_losses
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: Partiti
                 position = next_position(batches.buffer, position)
             return
         except OffsetOutOfRangeError as error:
-            position = step_over(error, PartitionRange(wanted.tp, position, wanted.end), options.on_data_loss)
+            position = resume_after_loss(error, PartitionRange(wanted.tp, position, wanted.end), options.on_data_loss)
 
 
 def decode(
@@ -57,7 +57,7 @@ def decode(
     return iter_arrow([batches.buffer], wanted)
 
 
-def step_over(error: OffsetOutOfRangeError, left: PartitionRange, on_data_loss: OnDataLoss) -> int:
+def resume_after_loss(error: OffsetOutOfRangeError, left: PartitionRange, on_data_loss: OnDataLoss) -> int:
     """The offset at which to continue after records were deleted between planning and reading; `left.end` if no records
     are left.
     """
@@ -69,6 +69,6 @@ def step_over(error: OffsetOutOfRangeError, left: PartitionRange, on_data_loss: 
     else:
         found = left.end
         loss = Loss(left.tp, LossKind.TRUNCATED, left.start, error.log_end_offset, left.size)
-    judge([loss], on_data_loss)
+    check_losses([loss], on_data_loss)
     log.warning("data loss: %s", loss)
     return found

@@ -24,7 +24,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.core.errors import KafkaError
 from barnabas.spark.connection import LogClient, connect, require_partitions
 from barnabas.spark.options import ReadMode, SourceOptions, columns_of, parse_source_options
-from barnabas.spark.planner import LogOffsets, Loss, PartitionRange, StreamPlanner, judge, missing_ends, plan_ranges
+from barnabas.spark.planner import (
+    LogOffsets,
+    Loss,
+    PartitionRange,
+    StreamPlanner,
+    check_losses,
+    missing_ends,
+    plan_ranges,
+)
 from barnabas.spark.positions import AtOffsets, Position
 from barnabas.spark.schema import check_columns, spark_schema
 from barnabas.spark.splits import split_ranges
@@ -82,7 +90,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
         losses = missing_ends(end, view.latest)
         ranges, aged = plan_ranges(start, {tp: min(end[tp], view.latest[tp]) for tp in end}, view.earliest)
         losses += aged
-        judge(losses, options.on_data_loss)
+        check_losses(losses, options.on_data_loss)
         _report(losses)
         return _tasks(client, options, ranges)
 
@@ -166,8 +174,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin, stop = Position.from_json(start), Position.from_json(end)
         earliest = client.earliest(stop.offsets)
         ranges, losses = plan_ranges(begin.offsets, stop.offsets, earliest)
-        judge(losses, self._options.on_data_loss)
-        self._planner.count_later(losses, begin, stop)
+        check_losses(losses, self._options.on_data_loss)
+        self._planner.record_late_losses(losses, begin, stop)
         self._report_once(losses)
         return _tasks(client, self._options, ranges)
 

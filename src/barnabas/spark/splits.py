@@ -28,7 +28,7 @@ def split_ranges(
     whole = [r for r in ranges if r.size > 0]
     pieces = [_pieces_by_size(r, splitting, density.get(r.tp, 0.0)) for r in whole]
     if splitting.min_tasks is not None:
-        _raise_to(splitting.min_tasks, whole, pieces)
+        _split_to_minimum(splitting.min_tasks, whole, pieces)
     return [piece for r, n in zip(whole, pieces, strict=True) for piece in cut(r, n)]
 
 
@@ -44,7 +44,7 @@ def _pieces_by_size(whole: PartitionRange, splitting: Splitting, bytes_per_offse
     return min(whole.size, max(1, by_records, by_bytes))
 
 
-def _raise_to(min_tasks: int, whole: list[PartitionRange], pieces: list[int]) -> None:
+def _split_to_minimum(min_tasks: int, whole: list[PartitionRange], pieces: list[int]) -> None:
     """Split further until there are `min_tasks` pieces, or all pieces are single offsets; always split the range with
     the longest pieces.
     """

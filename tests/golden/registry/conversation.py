@@ -24,20 +24,20 @@ from barnabas.registry.service import Registry, WriterFencedError
 
 
 class MemoryTopic:
-    """The records of a topic, and who may write to it."""
+    """The records of a topic, and the log that is its writer."""
 
     def __init__(self) -> None:
         self.records: list[tuple[bytes, bytes | None]] = []
-        self.pen: MemoryLog | None = None
+        self.writer: MemoryLog | None = None
 
 
 class MemoryLog:
-    """`SchemaLog` in memory; several of them may share a topic."""
+    """A `SchemaLog` in memory; several logs may share a topic."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic
         self._position = 0
-        self._has_pen = False
+        self._is_writer = False
 
     async def catch_up(self, apply: Callable[[Record], None]) -> None:
         while self._position < len(self._topic.records):
@@ -47,22 +47,22 @@ class MemoryLog:
                 apply(record)
 
     async def become_writer(self) -> bool:
-        if self._has_pen:
+        if self._is_writer:
             return False
-        self._topic.pen = self
-        self._has_pen = True
+        self._topic.writer = self
+        self._is_writer = True
         return True
 
     async def append(self, records: Sequence[Record], apply: Callable[[Record], None]) -> None:
-        if self._topic.pen is not self:
-            self._has_pen = False
+        if self._topic.writer is not self:
+            self._is_writer = False
             raise WriterFencedError
         self._topic.records += [encode_record(record) for record in records]
         await self.catch_up(apply)
 
 
 def replay_script(text: str) -> str:
-    """The script again, with what happens now in place of what was written."""
+    """Run the script, and return it with the actual responses in place of the expected ones."""
     return asyncio.run(_run(text))
 
 

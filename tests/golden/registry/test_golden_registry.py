@@ -1,4 +1,4 @@
-"""The REST API's conversations (`--rewrite` writes them)."""
+"""Scripted conversations with the REST API (`--rewrite` writes the expected output)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster in memory as the commands that move replicas see it through the admin client."""
+"""A cluster in memory with the admin client's interface, for tests of the commands that move replicas."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 
 
 class MovingCluster:
-    """Moves begin at once, and end with `finish` and `finish_all`. `refused`: partitions whose moves are refused."""
+    """Reassignments begin at once, and end with `finish` and `finish_all`. Reassignments of the `refused` partitions
+    are rejected.
+    """
 
     def __init__(self, brokers: Iterable[int], replicas: Mapping[str, Sequence[Sequence[int]]]) -> None:
         self.up = set(brokers)
@@ -40,12 +42,12 @@ class MovingCluster:
         self.under_way: dict[TopicPartition, Reassignment] = {}
         self.refused: set[TopicPartition] = set()
         self.configs: dict[tuple[str, str], str] = {}
-        """("broker 1" or "topic t", setting) -> value, of what is set."""
+        """("broker 1" or "topic t", config name) -> value, for each config that is set."""
         self.on_list: Callable[[], None] = lambda: None
-        """Called before moves are listed."""
+        """Called before reassignments are listed."""
 
     def use(self, monkeypatch: pytest.MonkeyPatch, module: Any = cluster_moves) -> None:
-        """What the commands of this module are run against."""
+        """Run a command of `barnabas cluster` against this cluster."""
 
         def run_admin(_: str, command: Callable[[Any], Awaitable[Any]], settings: object = None) -> Any:
             return asyncio.run(command(self))  # type: ignore[arg-type]  # a coroutine in truth

@@ -1,4 +1,4 @@
-"""How many copies `barnabas cluster up` asks for: enough that any one broker may die, where there are several."""
+"""The replication settings of `barnabas cluster up`: any one broker may die if there are several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.cli.session import parse_settings
 
 
 @pytest.mark.parametrize(("brokers", "copies", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (9, 3, 2)])
-def test_copies_and_those_in_sync(brokers: int, copies: int, in_sync: int) -> None:
+def test_replication_settings_depend_on_the_number_of_brokers(brokers: int, copies: int, in_sync: int) -> None:
     assert parse_settings(replication_settings(brokers)) == {
         "default.replication.factor": str(copies),
         "min.insync.replicas": str(in_sync),

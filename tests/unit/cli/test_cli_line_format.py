@@ -1,4 +1,4 @@
-"""Lines to records and records to lines, with Kafka's property names."""
+"""Parsing lines into records and formatting records as lines, with Kafka's property names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def record(
     return ConsumerRecord("t", 2, offset, timestamp, 0, key, value, headers, leader_epoch)
 
 
-def test_a_line_is_a_value() -> None:
+def test_line_without_separators_is_a_value() -> None:
     assert LineReader().parse(b"a\tb") == (None, b"a\tb", ())
 
 
-def test_headers_key_and_value() -> None:
+def test_line_is_split_into_headers_key_and_value() -> None:
     reader = LineReader.from_properties(
         {"parse.key": "true", "parse.headers": "TRUE", "key.separator": "|", "null.marker": "-"}
     )
@@ -45,18 +45,18 @@ def test_a_missing_separator_names_the_line() -> None:
     assert LineReader(parse_key=True, ignore_error=True).parse(b"abc") == (None, b"abc", ())
 
 
-def test_unknown_properties_are_refused() -> None:
+def test_unknown_properties_raise_value_error() -> None:
     with pytest.raises(ValueError, match=r"'parse\.keys' is not a property"):
         LineReader.from_properties({"parse.keys": "true"})
     with pytest.raises(ValueError, match="unknown deserializer"):
         LinePrinter.from_properties({"value.deserializer": "io.example.AvroDeserializer"})
 
 
-def test_escapes_leave_other_text_alone() -> None:
+def test_unescape_changes_only_escapes() -> None:
     assert unescape(r"\t→\x41\u00e9\q\\") == "\t→Aé\\q\\"
 
 
-def test_every_part_in_kafkas_order() -> None:
+def test_printed_parts_have_kafkas_order() -> None:
     names = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
     printer = LinePrinter.from_properties({f"print.{name}": "true" for name in names})
     line = printer.format(record(headers=(("a", b"1"), ("b", None))))
@@ -65,10 +65,10 @@ def test_every_part_in_kafkas_order() -> None:
 
 
 @pytest.mark.parametrize("key", [False, True])
-def test_the_fast_ways_print_what_the_slow_one_does(key: bool) -> None:
+def test_fast_paths_print_the_same_as_the_general_path(key: bool) -> None:
     records = [record(), record(None, key=None), record(b"")]
     fast = LinePrinter(print_key=key, key_separator="=", line_separator="|", null_literal="~")
-    # a converter that changes nothing takes the general path
+    # A converter that changes nothing forces the general path.
     slow = LinePrinter(
         print_key=key, key_separator="=", line_separator="|", null_literal="~", value_text=lambda data: data
     )
@@ -87,7 +87,7 @@ def test_the_fast_ways_print_what_the_slow_one_does(key: bool) -> None:
         ("BooleanDeserializer", b"\1", b"true"),
     ],
 )
-def test_kafkas_deserializers(name: str, data: bytes, text: bytes) -> None:
+def test_kafkas_deserializers_convert_bytes_to_text(name: str, data: bytes, text: bytes) -> None:
     to_text = deserializer(name)
     assert to_text is not None
     assert to_text(data) == text
@@ -95,7 +95,7 @@ def test_kafkas_deserializers(name: str, data: bytes, text: bytes) -> None:
         to_text(data + b"xxx")
 
 
-def test_json_loses_nothing() -> None:
+def test_json_output_keeps_all_record_data() -> None:
     lines = json_lines([record(b"\xff\0", key="schlüssel".encode(), headers=(("h", b"1"), ("h", None)))])
     assert json.loads(lines) == {
         "topic": "t",
@@ -109,13 +109,13 @@ def test_json_loses_nothing() -> None:
     }
 
 
-def test_times_that_no_calendar_has() -> None:
+def test_timestamps_outside_the_calendar_have_no_time_text() -> None:
     assert time_text(-1) is None
     assert time_text((1 << 63) - 1) is None
     assert time_text(0) == "1970-01-01T00:00:00.000Z"
 
 
-def test_a_template() -> None:
+def test_template_replaces_fields() -> None:
     template = LineTemplate.parse(r"{partition}@{offset}\t{{{key}}}={value} {headers} {time}")
     expected = b"2@7\t{k}=v a:1 2023-11-14T22:13:20.123Z\n"
     assert template.format_many([record(headers=(("a", b"1"),))]) == expected
@@ -133,16 +133,16 @@ def test_a_template() -> None:
         ("1970-01-01T00:00:02Z", Start("time", 2000)),
     ],
 )
-def test_where_to_start(text: str, start: Start) -> None:
+def test_start_positions_are_parsed(text: str, start: Start) -> None:
     assert Start.parse(text) == start
 
 
-def test_a_place_to_start_that_is_none() -> None:
+def test_invalid_start_position_raises_value_error() -> None:
     with pytest.raises(ValueError, match="is not a start position"):
         Start.parse("current")
 
 
-def test_lines_say_how_much_they_wrote() -> None:
+def test_lines_sink_returns_the_number_of_bytes_written() -> None:
     import io
 
     out = io.BytesIO()

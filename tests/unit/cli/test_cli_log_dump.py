@@ -30,7 +30,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_batches_and_records(log: Path) -> None:
+def test_dump_log_prints_batches_and_records(log: Path) -> None:
     lines = list(dump_file(log, DumpOptions(records=True, payload=True)))
     assert lines[:2] == [f"Dumping {log}", "Log starting offset: 10"]
     assert lines[2].startswith(
@@ -45,12 +45,12 @@ def test_batches_and_records(log: Path) -> None:
     ]
 
 
-def test_only_keys_and_values(log: Path) -> None:
+def test_dump_log_can_print_only_keys_and_values(log: Path) -> None:
     lines = list(dump_file(log, DumpOptions(records=True, payload=True, metadata=False)))
     assert lines[3:] == ["| key: k payload: v", "|"]
 
 
-def test_a_flipped_bit_and_a_torn_end(log: Path) -> None:
+def test_dump_log_reports_a_corrupt_batch_and_a_truncated_end(log: Path) -> None:
     damaged = bytearray(BATCH + BATCH[:20])
     damaged[70] ^= 1
     log.write_bytes(damaged)
@@ -59,12 +59,12 @@ def test_a_flipped_bit_and_a_torn_end(log: Path) -> None:
     assert lines[3] == f"Found 20 invalid bytes at the end of {log.name}"
 
 
-def test_transaction_markers(log: Path) -> None:
+def test_dump_log_prints_transaction_markers(log: Path) -> None:
     log.write_bytes(build_end_txn_marker(EndTxn(True, 9), producer_id=1, producer_epoch=0, timestamp=5, base_offset=10))
     assert list(dump_file(log, DumpOptions(records=True)))[-1].endswith("endTxnMarker: COMMIT coordinatorEpoch: 9")
 
 
-def test_indexes_and_their_faults(log: Path) -> None:
+def test_dump_log_prints_index_entries_and_mismatches(log: Path) -> None:
     index = log.with_suffix(".index")
     index.write_bytes(struct.pack(">ii", 1, 0) + bytes(16))
     assert list(dump_file(index, DumpOptions())) == [f"Dumping {index}", "offset: 11 position: 0"]
@@ -80,7 +80,7 @@ def test_indexes_and_their_faults(log: Path) -> None:
     ]
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_dump_rejects_files_that_are_not_log_files(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.txt"
     path.touch()
     with pytest.raises(ValueError, match=r"not a \.log, \.index"):
@@ -89,7 +89,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         list(dump_file(tmp_path / "orders.log", DumpOptions()))
 
 
-def test_metadata_records_as_kafkas_json() -> None:
+def test_metadata_records_are_decoded_as_kafkas_json() -> None:
     from barnabas.server.metadata.records.codec import encode_record
     from barnabas.server.metadata.records.other import FeatureLevelRecord
 

@@ -26,7 +26,7 @@ def open_dir(path: Path) -> LogDir:
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """Two partitions of 100 records with 4 keys each, closed cleanly."""
+    """A data directory with two partitions of 100 records with 4 keys each, closed cleanly."""
     directory = open_dir(tmp_path)
     for topic in ("prices", "clicks"):
         name = TopicPartition(topic, 0)
@@ -45,7 +45,7 @@ def run(*arguments: object) -> list[dict[str, Any]]:
     return rows
 
 
-def test_why_nothing_is_compacted(data_dir: Path) -> None:
+def test_compact_prints_why_a_log_was_not_compacted(data_dir: Path) -> None:
     rows = run("compact", data_dir)
     assert {r["outcome"] for r in rows} == {"cleanup.policy does not include compact"}
     (row,) = run("compact", data_dir, "-t", "prices", *COMPACT)
@@ -53,7 +53,7 @@ def test_why_nothing_is_compacted(data_dir: Path) -> None:
     assert row["records_removed"] == 0
 
 
-def test_compact(data_dir: Path) -> None:
+def test_compact_removes_superseded_records(data_dir: Path) -> None:
     (dry,) = run("compact", data_dir, "-t", "prices", "--roll", "--force", "--dry-run", *COMPACT)
     assert dry["bytes_after"] == dry["bytes_before"]
     (row,) = run("compact", data_dir, "-t", "prices", "--roll", *COMPACT)
@@ -66,7 +66,7 @@ def test_compact(data_dir: Path) -> None:
     directory.close()
 
 
-def test_a_damaged_log_is_a_row(data_dir: Path) -> None:
+def test_a_corrupt_log_becomes_a_failed_row(data_dir: Path) -> None:
     path = data_dir / "clicks-0" / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     data[70] ^= 1
@@ -85,7 +85,7 @@ def test_enforce_retention_deletes_old_segments(data_dir: Path) -> None:
     assert (clicks["segments_deleted"], clicks["log_start_offset"], clicks["bytes_after"]) == (1, 100, 0)
 
 
-def test_a_running_broker_is_left_alone(data_dir: Path) -> None:
+def test_a_locked_directory_of_a_running_broker_is_not_changed(data_dir: Path) -> None:
     directory = open_dir(data_dir)
     result = CliRunner().invoke(app, ["compact", str(data_dir)])
     directory.close()
@@ -93,7 +93,7 @@ def test_a_running_broker_is_left_alone(data_dir: Path) -> None:
     assert "is locked" in result.output
 
 
-def test_no_data_directory(tmp_path: Path) -> None:
+def test_a_directory_without_meta_properties_is_rejected(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["enforce-retention", str(tmp_path)])
     assert result.exit_code == 1
     assert "no meta.properties" in result.output

@@ -1,4 +1,4 @@
-"""The settings that throttle moves of replicas: set, changed, and removed when nothing needs them any more."""
+"""Replication throttles of reassignments: setting, changing and removing them."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def rates(bytes_per_second: int, *brokers: int) -> dict[tuple[str, str], str]:
     return {(f"broker {broker}", name): str(bytes_per_second) for broker in brokers for name in RATES}
 
 
-def test_old_replicas_send_and_new_ones_take(cluster: MovingCluster) -> None:
+def test_throttle_lists_old_replicas_as_leaders_and_new_ones_as_followers(cluster: MovingCluster) -> None:
     drain(1, throttle=1000, wait=False)
     assert cluster.under_way[T0].target == (2, 4)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 1, 2, 4)
 
 
-def test_another_rate_while_it_moves_throttles_both_sides(cluster: MovingCluster) -> None:
+def test_a_new_rate_during_a_reassignment_applies_to_leaders_and_followers(cluster: MovingCluster) -> None:
     drain(1, throttle=1000, wait=False)
     drain(1, throttle=5000, wait=False)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(5000, 1, 2, 4)
 
 
-def test_a_second_move_keeps_the_first_one_throttled(cluster: MovingCluster) -> None:
+def test_a_second_reassignment_keeps_the_first_one_throttled(cluster: MovingCluster) -> None:
     drain(1, throttle=1000, wait=False)
     cluster.up.remove(1)
     drain(3, throttle=5000, wait=False)
@@ -56,7 +56,7 @@ def test_a_second_move_keeps_the_first_one_throttled(cluster: MovingCluster) -> 
     assert cluster.configs == first_and_second | rates(5000, 1, 2, 3, 4, 5)
 
 
-def test_what_a_move_under_way_needs_stays_when_a_second_one_is_done(cluster: MovingCluster) -> None:
+def test_finishing_one_reassignment_keeps_the_throttle_of_another(cluster: MovingCluster) -> None:
     drain(1, throttle=1000, wait=False)
     cluster.up.remove(1)
     cluster.on_list = lambda: cluster.finish(*cluster.under_way.keys() & {T1, U0})
@@ -65,9 +65,9 @@ def test_what_a_move_under_way_needs_stays_when_a_second_one_is_done(cluster: Mo
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(5000, 1, 2, 4)
 
 
-def test_full_speed_also_for_brokers_that_are_down(cluster: MovingCluster) -> None:
+def test_rates_of_brokers_that_are_down_are_removed(cluster: MovingCluster) -> None:
     cluster.up.remove(1)
-    cluster.configs = rates(7, 5)  # of a move of long ago
+    cluster.configs = rates(7, 5)  # left by an earlier reassignment
     cluster.on_list = cluster.finish_all
     drain(1, throttle=1000)
     assert (cluster.replicas[T0], cluster.configs) == ((2, 4), {})
@@ -82,13 +82,15 @@ def twin(cluster: MovingCluster, plan: Path, action: str, *flags: str) -> None:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    """t-0 goes from 1 to 4."""
+    """Reassign t-0 from broker 1 to broker 4."""
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2]}]}))
     return path
 
 
-def test_verify_and_its_reminder(cluster: MovingCluster, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_removes_the_throttle_after_completion(
+    cluster: MovingCluster, plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     twin(cluster, plan, "execute", "--throttle", "1000")
     twin(cluster, plan, "execute", "--throttle", "5000", "--additional")
     throttled = lists("t", "0:1,0:2", "0:4") | rates(5000, 1, 2, 4)
@@ -112,7 +114,7 @@ def test_verify_and_its_reminder(cluster: MovingCluster, plan: Path, capsys: pyt
     ]
 
 
-def test_cancel_leaves_what_other_moves_need(cluster: MovingCluster, plan: Path) -> None:
+def test_cancel_keeps_the_throttle_that_other_reassignments_need(cluster: MovingCluster, plan: Path) -> None:
     twin(cluster, plan, "execute", "--throttle", "1000")
     drain(3, throttle=1000, wait=False)
     assert {tp: move.target for tp, move in cluster.under_way.items()} == {T0: (4, 2), T1: (2, 1), U0: (5, 1)}
@@ -121,7 +123,7 @@ def test_cancel_leaves_what_other_moves_need(cluster: MovingCluster, plan: Path)
     assert cluster.configs == lists("t", "1:2,1:3", "1:1") | lists("u", "0:3,0:5", "0:1") | rates(1000, 1, 2, 3, 5)
 
 
-def test_a_broker_that_is_forgotten_has_no_rate(cluster: MovingCluster) -> None:
+def test_rates_of_an_unregistered_broker_are_skipped(cluster: MovingCluster) -> None:
     cluster.up.remove(1)
     cluster.registered.remove(1)
     drain(1, throttle=1000, wait=False)
@@ -131,7 +133,7 @@ def test_a_broker_that_is_forgotten_has_no_rate(cluster: MovingCluster) -> None:
 REMOVER = "`barnabas cluster moves`, when no reassignment is under way, removes it"
 
 
-def test_a_refused_move_leaves_the_throttle_as_it_was(cluster: MovingCluster) -> None:
+def test_a_rejected_reassignment_restores_the_throttle(cluster: MovingCluster) -> None:
     drain(1, throttle=1000, wait=False)
     before = dict(cluster.configs)
     cluster.refused = {T1, U0}
@@ -140,7 +142,7 @@ def test_a_refused_move_leaves_the_throttle_as_it_was(cluster: MovingCluster) ->
     assert cluster.configs == before
 
 
-def test_of_brokers_that_are_down_only_new_rates_are_taken_back(cluster: MovingCluster) -> None:
+def test_restoring_removes_only_new_rates_of_brokers_that_are_down(cluster: MovingCluster) -> None:
     drain(1, throttle=1000, wait=False)
     cluster.up -= {1, 3}
     cluster.refused = {T1, U0}
@@ -149,7 +151,7 @@ def test_of_brokers_that_are_down_only_new_rates_are_taken_back(cluster: MovingC
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 2, 4) | rates(5000, 1)  # 1 could not be asked
 
 
-def test_what_began_although_another_was_refused_stays_throttled(
+def test_a_started_reassignment_stays_throttled_if_another_is_rejected(
     cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.refused = {U0}
@@ -161,7 +163,7 @@ def test_what_began_although_another_was_refused_stays_throttled(
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_ctrl_c_while_the_controller_is_asked(
+def test_ctrl_c_during_the_request_restores_the_throttle(
     cluster: MovingCluster, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
     async def interrupted(targets: dict[TopicPartition, tuple[int, ...]]) -> None:
@@ -176,7 +178,7 @@ def test_ctrl_c_while_the_controller_is_asked(
     assert cluster.configs == (throttled if taken else {})
 
 
-def test_ctrl_c_while_waiting_says_what_removes_the_throttle(
+def test_ctrl_c_while_waiting_names_the_command_that_removes_the_throttle(
     cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt() -> None:
@@ -191,7 +193,7 @@ def test_ctrl_c_while_waiting_says_what_removes_the_throttle(
     )
 
 
-def test_moves_removes_the_throttle_when_nothing_is_left(
+def test_moves_removes_the_throttle_if_no_reassignment_is_under_way(
     cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drain(1, throttle=1000, wait=False)
@@ -209,14 +211,14 @@ def test_moves_removes_the_throttle_when_nothing_is_left(
     assert capsys.readouterr().err == "throttle removed from t; brokers 1, 2, 3, 4, 5\n0 move(s) under way\n"
 
 
-def test_moves_leaves_what_somebody_set_by_hand(cluster: MovingCluster) -> None:
+def test_moves_keeps_a_wildcard_throttle_set_by_an_administrator(cluster: MovingCluster) -> None:
     cluster.configs = lists("u", "*", "*") | rates(7, 1, 2)
     by_hand = dict(cluster.configs)
     moves()
     assert cluster.configs == by_hand
 
 
-def test_cancel_removes_it_whether_or_not_something_moves(cluster: MovingCluster) -> None:
+def test_cancel_removes_the_throttle_with_and_without_reassignments(cluster: MovingCluster) -> None:
     drain(1, throttle=1000, wait=False)
     cluster.up.remove(1)
     moves(cancel=True)
@@ -226,7 +228,7 @@ def test_cancel_removes_it_whether_or_not_something_moves(cluster: MovingCluster
     assert cluster.configs == {}
 
 
-def test_cancel_refused_in_part_leaves_the_throttle_of_what_goes_on(cluster: MovingCluster) -> None:
+def test_a_partly_rejected_cancel_keeps_the_throttle_of_the_rest(cluster: MovingCluster) -> None:
     drain(3, throttle=1000, wait=False)
     cluster.refused = {U0}
     with pytest.raises(KafkaError):
@@ -234,7 +236,7 @@ def test_cancel_refused_in_part_leaves_the_throttle_of_what_goes_on(cluster: Mov
     assert cluster.configs == lists("u", "0:3,0:5", "0:1") | rates(1000, 1, 3, 5)
 
 
-def test_the_twin_puts_the_throttle_back_when_its_plan_is_refused(cluster: MovingCluster, plan: Path) -> None:
+def test_kafka_reassign_partitions_restores_the_throttle_of_a_rejected_plan(cluster: MovingCluster, plan: Path) -> None:
     cluster.refused = {T0}
     with pytest.raises(KafkaError):
         twin(cluster, plan, "execute", "--throttle", "1000")

@@ -1,4 +1,6 @@
-"""Command lines: help that teaches, tools that exist under all their names, flags that are refused with a reason."""
+"""Command lines: help texts with examples, Kafka's tools under all their names, flags that are rejected with a
+reason.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def commands() -> Iterator[tuple[str, str]]:
     root = get_command(build_app())
     for name, command in root.commands.items():  # type: ignore[attr-defined]  # a group
         for sub, leaf in getattr(command, "commands", {"": command}).items():
-            yield f"{name} {sub}".strip(), leaf.help or ""
+            if not leaf.hidden:  # an earlier name of a command
+                yield f"{name} {sub}".strip(), leaf.help or ""
 
 
 @pytest.mark.parametrize(("name", "text"), list(commands()))
@@ -35,13 +38,13 @@ def test_every_help_has_an_example(name: str, text: str) -> None:
         assert f"barnabas {name}" in text.partition("Example: ")[2]
 
 
-def test_nouns_in_the_order_in_which_one_meets_them() -> None:
+def test_help_lists_the_nouns_in_order() -> None:
     root = get_command(build_app())
     assert root.list_commands(Context(root)) == [*NOUNS, "version"]  # type: ignore[attr-defined]  # a group
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS))
-def test_every_tool_is_there_under_both_names(script: str) -> None:
+def test_every_kafka_tool_is_installed_under_both_names(script: str) -> None:
     module, _, function = SCRIPTS[script].partition(":")
     assert callable(getattr(import_module(module), function))
     if script.startswith("kafka-"):
@@ -59,7 +62,7 @@ def run_tool(script: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> i
 
 
 @pytest.mark.parametrize("script", sorted(s for s in SCRIPTS if s.startswith("kafka-")))
-def test_help_and_unknown_flags(
+def test_tools_print_help_and_reject_unknown_flags(
     script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_tool(script, monkeypatch, "--help") == 0
@@ -98,7 +101,7 @@ B = ("--bootstrap-server", "localhost:1")
         ("kafka-producer-perf-test --topic t --num-records 1 --record-size 1 --transactional-id x", "is not supported"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_reason(
+def test_unsupported_arguments_are_rejected_with_a_reason(
     line: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script, *arguments = line.split()
@@ -106,17 +109,17 @@ def test_what_cannot_be_is_refused_with_a_reason(
     assert reason in capsys.readouterr().err
 
 
-def test_lists_with_brackets() -> None:
+def test_split_list_keeps_commas_inside_brackets() -> None:
     assert split_list("a=1, b=[x,y],c=") == ["a=1", "b=[x,y]", "c="]
 
 
-def test_pairs() -> None:
+def test_split_pairs_parses_name_value_arguments() -> None:
     parser = Parser("x", "y")
     assert split_pairs(["a=b=c", " d = e "], parser) == {"a": "b=c", "d": "e"}
     assert split_pairs(["key.separator= "], parser, strip=False) == {"key.separator": " "}
 
 
-def test_formatting_a_directory_once(
+def test_kafka_storage_formats_a_directory_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from barnabas.cli.kafka.storage import main
@@ -141,6 +144,6 @@ def test_formatting_a_directory_once(
     assert "node.id=7, version=1}" in shown
 
 
-def test_numbers_to_be_copied_have_no_commas(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ids_in_tables_have_no_thousands_separators(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["PRODUCER ID", "RECORDS>"], [(12_345, 12_345)])
     assert capsys.readouterr().out.split() == ["PRODUCER", "ID", "RECORDS", "12345", "12,345"]

@@ -1,4 +1,4 @@
-"""`barnabas serve`: its options, its place among the nouns, and what a start must not import."""
+"""`barnabas serve`: its options, its place in the list of nouns, and modules that it must not import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.cli.app import build_app
 from barnabas.cli.serve import SUMMARY, build_parser
 
 
-def test_options_and_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BARNABAS_DATA_DIR", raising=False)
     assert vars(build_parser().parse_args([])) == {
         "data_dir": None,
@@ -34,13 +34,13 @@ def test_options_and_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_the_data_directory_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_directory_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BARNABAS_DATA_DIR", "/srv/barnabas")
     assert build_parser().parse_args([]).data_dir == "/srv/barnabas"
 
 
 @pytest.mark.parametrize("wrong", [["--data"], ["--log-level", "loud"], ["surplus"]])
-def test_wrong_usage_ends_with_code_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_with_code_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(wrong)
     assert ended.value.code == 2
@@ -54,7 +54,7 @@ def test_serve_is_listed_with_the_other_nouns() -> None:
 
 
 def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
-    """Each of these costs 20 to 150 ms; the broker's start-up is promised to be a fraction of a second."""
+    """Each of these imports costs 20 to 150 ms, and a broker should start in a fraction of a second."""
     code = "import sys, barnabas.cli.serve, barnabas.server.node.server, uvloop; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())

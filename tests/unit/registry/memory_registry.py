@@ -1,4 +1,4 @@
-"""A registry without a server: what serializers and columns ask of a client, answered from memory."""
+"""A registry in memory with the client's interface, for tests of serializers and columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.registry.errors import Code
 
 
 class MemoryRegistry:
-    """Gives every new schema the next id; knows no compatibility."""
+    """Assigns the next id to every new schema, and does not check compatibility."""
 
     def __init__(self) -> None:
         self.registered: list[RegisteredSchema] = []
@@ -48,5 +48,5 @@ class MemoryRegistry:
 
 
 def memory_registry() -> Any:
-    """Any: stands in for a RegistryClient."""
+    """The return type is Any, because the object replaces a RegistryClient."""
     return MemoryRegistry()

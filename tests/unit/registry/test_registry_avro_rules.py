@@ -1,4 +1,4 @@
-"""Avro: what a text is, and what may follow what, one rule at a time."""
+"""Avro: parsing schemas, canonical text, and the rules of compatibility, one rule at a time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def problems(reader: Any, writer: Any) -> list[tuple[str, str]]:
         (record(f("next", ["null", "R"])), record(f("next", ["null", "R"]))),
     ],
 )  # fmt: skip
-def test_what_can_be_read(reader: Any, writer: Any) -> None:
+def test_compatible_avro_changes_have_no_problems(reader: Any, writer: Any) -> None:
     assert problems(reader, writer) == []
 
 
@@ -69,7 +69,9 @@ def test_what_can_be_read(reader: Any, writer: Any) -> None:
          [("MISSING_UNION_BRANCH", "/fields/0/type/1")]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_and_where(reader: Any, writer: Any, expected: list[tuple[str, str]]) -> None:
+def test_incompatible_avro_changes_are_reported_with_their_path(
+    reader: Any, writer: Any, expected: list[tuple[str, str]]
+) -> None:
     assert problems(reader, writer) == expected
 
 
@@ -83,11 +85,11 @@ def test_what_cannot_be_read_and_where(reader: Any, writer: Any, expected: list[
         ),
     ],
 )
-def test_the_same_schema_has_one_text(texts: tuple[str, ...]) -> None:
+def test_equivalent_schemas_have_one_canonical_text(texts: tuple[str, ...]) -> None:
     assert {parse_avro(text).canonical for text in texts} == {texts[0]}
 
 
-def test_the_canonical_text_writes_a_type_out_once_and_names_it_as_short_as_it_may() -> None:
+def test_canonical_text_writes_each_type_once_and_uses_short_names() -> None:
     inner = {"type": "enum", "name": "other.E", "symbols": ["A"], "doc": "d", "aliases": ["Old"]}
     schema = record(f("e", inner), f("again", "other.E"), f("self", ["null", "ns.R"]), namespace="ns", logical="x")
     assert avro(schema).canonical == (
@@ -97,7 +99,7 @@ def test_the_canonical_text_writes_a_type_out_once_and_names_it_as_short_as_it_m
     )
 
 
-def test_what_references_bring_is_named_and_not_repeated() -> None:
+def test_types_of_references_are_not_written_out() -> None:
     user = '{"type":"record","name":"User","namespace":"shop","fields":[]}'
     order = parse_avro('{"type":"record","name":"Order","fields":[{"name":"u","type":"shop.User"}]}', [user])
     assert order.canonical == '{"type":"record","name":"Order","fields":[{"name":"u","type":"shop.User"}]}'
@@ -132,6 +134,6 @@ def test_invalid_avro_text_is_rejected_with_the_reason(text: str, complaint: str
         parse_avro(text)
 
 
-def test_a_stored_default_that_does_not_fit_is_forgiven() -> None:
+def test_stored_schemas_are_parsed_without_checking_defaults() -> None:
     text = json.dumps(record(f("a", "int", default="x")))
     assert parse_avro(text, strict=False).canonical == text.replace(" ", "")

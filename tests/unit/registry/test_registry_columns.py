@@ -1,4 +1,4 @@
-"""Columns of registry values: what evolution, failures and odd input come to."""
+"""Columns of registry values: schema evolution, errors, and unusual input."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def two_versions(registry: Any) -> list[bytes | None]:
     ]
 
 
-def test_avro_rows_of_two_versions_make_one_column() -> None:
+def test_avro_rows_of_two_versions_become_one_column() -> None:
     registry = memory_registry()
     rows = two_versions(registry)
     columns = AvroColumns(registry)
@@ -85,14 +85,14 @@ def test_avro_rows_of_two_versions_make_one_column() -> None:
     read = AvroDeserializer(registry, FLAT_2)
     assert values.to_pylist() == [read.deserialize("t", (), row) for row in rows]
     assert values.type.field("at").type == pa.timestamp("ms", "UTC")
-    assert None not in columns._programs.values()  # both versions are read by programs
+    assert None not in columns._programs.values()  # programs read both versions
     again = AvroColumns(registry, FLAT_2).encode(values, "t")
     assert AvroColumns(registry).decode(again, "t").values.equals(values)
     sliced = columns.decode(binary(rows).slice(2, 3), "t").values
     assert sliced.to_pylist() == values.to_pylist()[2:5]
 
 
-def test_avro_rows_that_cannot_be_read() -> None:
+def test_invalid_avro_rows_are_null_with_an_error() -> None:
     registry = memory_registry()
     rows = two_versions(registry)
     good = rows[2]
@@ -116,7 +116,7 @@ def test_avro_rows_that_cannot_be_read() -> None:
         AvroColumns(registry).decode(broken.slice(0, 2), "t")
 
 
-def test_avro_text_that_is_not_utf8_fails_alone() -> None:
+def test_only_the_row_with_invalid_utf8_fails() -> None:
     registry = memory_registry()
     schema = record({"name": "s", "type": "string"})
     good = AvroSerializer(registry, schema).serialize("t", (), {"s": "fine"})
@@ -127,7 +127,7 @@ def test_avro_text_that_is_not_utf8_fails_alone() -> None:
     assert decoded.errors.to_pylist()[1].startswith("UnicodeDecodeError")
 
 
-def test_avro_without_a_program() -> None:
+def test_avro_schemas_without_a_program_are_read_by_fastavro() -> None:
     registry = memory_registry()
     schema = record(
         {"name": "list", "type": {"type": "array", "items": ["null", "long"]}},
@@ -154,7 +154,7 @@ def test_avro_without_a_program() -> None:
         AvroColumns(registry, '["int", "string"]').decode(binary([b"\0\0\0\0\1\0"]), "t")
 
 
-def test_keys_may_be_primitives_and_nothing_has_no_type() -> None:
+def test_avro_keys_may_be_primitives() -> None:
     registry = memory_registry()
     write = AvroSerializer(registry, '"string"', is_key=True)
     keys = binary([write.serialize("t", (), "a"), None, write.serialize("t", (), "b")])
@@ -163,7 +163,7 @@ def test_keys_may_be_primitives_and_nothing_has_no_type() -> None:
     assert len(AvroColumns(registry).decode(binary([]), "other").values) == 0
 
 
-def test_json_documents_of_any_shape() -> None:
+def test_json_columns_accept_any_json_value() -> None:
     registry = memory_registry()
     write = JsonSerializer(registry, "{}")
     read = JsonDeserializer(registry)
@@ -181,7 +181,7 @@ def test_json_documents_of_any_shape() -> None:
     assert JsonColumns(registry).decode(again, "t").values.equals(values)
 
 
-def test_json_rows_that_cannot_be_read() -> None:
+def test_invalid_json_rows_are_null_with_an_error() -> None:
     registry = memory_registry()
     registry.register("t-value", next(iter([JsonSerializer(registry, "{}").prepare("t").schema])))
     bodies = [b"{}", b"", b"{} {}", b'{"a":1}', b'{"a":"\xff"}', b'{"a":"text"}', b'{"a":', b"}", b" "]
@@ -198,7 +198,7 @@ def test_json_rows_that_cannot_be_read() -> None:
         JsonColumns(registry, on_error="null").decode(mixed, "t")
 
 
-def test_schemas_of_another_type_are_refused() -> None:
+def test_rows_with_a_schema_of_another_type_are_rejected() -> None:
     registry = memory_registry()
     row = JsonSerializer(registry, "{}").serialize("t", (), {})
     decoded = AvroColumns(registry, '"string"', on_error="null").decode(binary([row]), "t")
@@ -208,7 +208,7 @@ def test_schemas_of_another_type_are_refused() -> None:
         AvroColumns(registry, on_error="drop")  # type: ignore[arg-type]
 
 
-def test_protobuf_with_and_without_a_class() -> None:
+def test_protobuf_columns_work_with_and_without_a_class() -> None:
     registry = memory_registry()
     classes = message_classes()
     order = classes["shop.Order"](id=7, cash=True, tags={"a": "b"})
@@ -261,7 +261,7 @@ def test_avro_times_are_written_in_the_units_of_the_schema() -> None:
             columns.encode(finer, "t")
 
 
-def test_avro_columns_that_do_not_fit_their_schema() -> None:
+def test_avro_columns_that_do_not_fit_the_schema_raise() -> None:
     registry = memory_registry()
     columns = AvroColumns(registry, record({"name": "id", "type": "int"}, {"name": "n", "type": "int", "default": 3}))
     with pytest.raises(SerializationError, match="Row 1 for 't' does not fit its Avro schema"):

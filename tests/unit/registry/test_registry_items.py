@@ -1,4 +1,4 @@
-"""Arrays, maps and decimals in Avro columns: by a program, and what that makes of odd and of broken rows."""
+"""Arrays, maps and decimals in Avro columns, read by programs, including unusual and invalid rows."""
 
 from __future__ import annotations
 
@@ -77,24 +77,24 @@ def frame(payload: str) -> bytes:
 
 
 def columns(schema: str, **options: Any) -> AvroColumns:
-    """Of a registry that knows `schema` as number 1."""
+    """Columns of a registry in which `schema` has the id 1."""
     registry = memory_registry()
     registry.register("t-value", Schema(schema))
     return AvroColumns(registry, schema, **options)
 
 
-def test_a_program_reads_what_fastavro_reads() -> None:
+def test_programs_and_fastavro_read_the_same_values() -> None:
     registry = memory_registry()
     serializer = AvroSerializer(registry, ORDER)
     schema = load_avro(registry, Schema(ORDER))
-    compile_avro(schema, schema)  # there is a program
+    compile_avro(schema, schema)  # does not raise NoProgramError
     written = [None if row is None else serializer.serialize("t", (), row) for row in ORDERS]
     assert rows_of(AvroColumns(registry, ORDER).decode(pa.array(written, pa.binary()), "t").values) == ORDERS
     reader = AvroDeserializer(registry)
     assert [None if row is None else reader.deserialize("t", (), row) for row in written] == ORDERS
 
 
-def test_fields_that_the_reader_does_not_have_are_passed_over() -> None:
+def test_fields_that_the_reader_does_not_have_are_skipped() -> None:
     registry = memory_registry()
     serializer = AvroSerializer(registry, ORDER)
     written = pa.array([None if row is None else serializer.serialize("t", (), row) for row in ORDERS], pa.binary())
@@ -109,10 +109,10 @@ def test_fields_that_the_reader_does_not_have_are_passed_over() -> None:
         ("00", []),
         ("04020400", [1, 2]),
         ("020204040600", [1, 2, 3]),  # two blocks
-        ("03040204020600", [1, 2, 3]),  # a block of two that says it has two bytes, and one more
+        ("03040204020600", [1, 2, 3]),  # a block of two items with its size in bytes, then a block of one
     ],
 )
-def test_blocks(payload: str, items: list[int]) -> None:
+def test_array_blocks_are_read(payload: str, items: list[int]) -> None:
     ours = columns(record(a=array("long")))
     assert rows_of(ours.decode(pa.array([frame(payload)], pa.binary()), "t").values) == [{"a": items}]
     assert AvroDeserializer(ours._registry).deserialize("t", (), frame(payload)) == {"a": items}
@@ -123,13 +123,13 @@ def test_blocks(payload: str, items: list[int]) -> None:
     [
         ("", "the row ends before its last field"),
         ("02", "the length of a field is larger than the rest of the row"),
-        ("0204", "the row ends before its last field"),  # one item, and no end
+        ("0204", "the row ends before its last field"),  # one item, and no end marker
         ("feffffffff0f02", "the length of a field is larger than the rest of the row"),  # 2 ** 35 items
         ("01", "the row ends before its last field"),  # a negative count needs a size
         ("ffffffffffffffffff01", "the row ends before its last field"),
     ],
 )
-def test_broken_rows_fail_alone(payload: str, problem: str) -> None:
+def test_only_truncated_or_invalid_rows_fail(payload: str, problem: str) -> None:
     ours = columns(record(a=array("long")), on_error="null")
     decoded = ours.decode(pa.array([frame("020200"), frame(payload), frame("020400")], pa.binary()), "t")
     assert rows_of(decoded.values) == [{"a": [1]}, None, {"a": [2]}]
@@ -137,7 +137,7 @@ def test_broken_rows_fail_alone(payload: str, problem: str) -> None:
     assert decoded.errors.to_pylist() == [None, problem, None]
 
 
-def test_decimals_that_do_not_fit_fail_alone() -> None:
+def test_only_rows_with_too_large_decimals_fail() -> None:
     ours = columns(record(d=decimal(4, 1)), on_error="null")
     long, wide = f"28{'00' * 18}7fff", f"22{'01' * 17}"
     payloads = ["04270f", "04d8f1", "042710", "00", long, wide]
@@ -157,14 +157,14 @@ def test_decimals_that_do_not_fit_fail_alone() -> None:
         ["null", "int", "string"],
     ],
 )
-def test_what_has_no_program(items: Any) -> None:
-    """Items of no bytes: a row of three bytes could claim any number of them."""
+def test_zero_byte_items_have_no_program(items: Any) -> None:
+    """Items of zero bytes have no program, because a row of three bytes could declare any number of them."""
     schema = load_avro(memory_registry(), Schema(record(a=array(items))))
     with pytest.raises((NoProgramError, ValueError)):
         compile_avro(schema, schema)
 
 
-def test_arrays_within_arrays_to_a_depth() -> None:
+def test_nested_arrays_have_programs_up_to_a_depth() -> None:
     deep: Any = "long"
     for _ in range(16):
         deep = array(deep)

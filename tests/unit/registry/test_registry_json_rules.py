@@ -1,4 +1,4 @@
-"""JSON Schema: the content models and combinations, and the drafts."""
+"""JSON Schema: parsing, content models, combinations, and the drafts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ S, INT, N = {"type": "string"}, {"type": "integer"}, {"type": "number"}
         ({"definitions": {"s": S}, **opened(a={"$ref": "#/definitions/s"})}, opened(a=S)),
     ],
 )  # fmt: skip
-def test_what_accepts_all_that_was_accepted(old: Any, new: Any) -> None:
+def test_compatible_json_schema_changes_have_no_problems(old: Any, new: Any) -> None:
     assert problems(old, new) == []
 
 
@@ -93,11 +93,11 @@ def test_what_accepts_all_that_was_accepted(old: Any, new: Any) -> None:
         ({"if": S, "then": S}, {"if": S, "then": {"maxLength": 1}}, ["CONDITION_CHANGED"]),
     ],
 )  # fmt: skip
-def test_what_refuses_what_was_accepted(old: Any, new: Any, expected: list[str]) -> None:
+def test_incompatible_json_schema_changes_are_reported(old: Any, new: Any, expected: list[str]) -> None:
     assert problems(old, new) == expected
 
 
-def test_recursive_schemas_end() -> None:
+def test_comparison_of_recursive_schemas_terminates() -> None:
     def tree(value: Any) -> Any:
         children = {"type": "array", "items": {"$ref": "#"}}
         return {"type": "object", "properties": {"value": value, "children": children}}
@@ -107,7 +107,7 @@ def test_recursive_schemas_end() -> None:
     assert problems({"$ref": "#/definitions/a", "definitions": {"a": S}}, S) == []
 
 
-def test_2020_tuples_and_anchors() -> None:
+def test_draft_2020_tuples_and_anchors_are_compared() -> None:
     def pair(first: Any, rest: Any) -> Any:
         return {"$schema": DRAFT_2020, "type": "array", "prefixItems": [first], "items": rest}
 
@@ -117,7 +117,7 @@ def test_2020_tuples_and_anchors() -> None:
     assert problems(anchored, S) == []
 
 
-def test_references_to_other_documents() -> None:
+def test_references_to_other_documents_are_resolved() -> None:
     other = {"person.json": json.dumps({"definitions": {"name": S}, **opened(n={"$ref": "#/definitions/name"})})}
     uses = parse_json_schema('{"type": "array", "items": {"$ref": "person.json"}}', other)
     narrower = {"person.json": json.dumps(opened(n={**S, "maxLength": 1}))}
@@ -138,6 +138,6 @@ def test_references_to_other_documents() -> None:
         ('{"$ref": "#/a", "a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}}', "is circular"),
     ],
 )
-def test_what_is_not_a_schema_is_told_so(text: str, complaint: str) -> None:
+def test_invalid_json_schemas_are_rejected_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(InvalidSchemaError, match=complaint):
         parse_json_schema(text)

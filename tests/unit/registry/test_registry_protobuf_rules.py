@@ -1,4 +1,4 @@
-"""Protobuf: reading .proto files, writing them in one way, and what may follow what."""
+"""Protobuf: parsing .proto files, canonical text, and the rules of compatibility."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ service Search {
 """
 
 
-def test_everything_is_read_and_written_in_one_way() -> None:
+def test_all_proto_constructs_have_one_canonical_text() -> None:
     parsed = parse_protobuf(EVERYTHING)
     again = parse_protobuf(parsed.canonical)
     assert again.file == parsed.file
@@ -57,7 +57,7 @@ def test_everything_is_read_and_written_in_one_way() -> None:
     assert parsed.name == "a.b.Outer"
 
 
-def test_protobufs_own_files_survive_and_protobuf_accepts_them() -> None:
+def test_protobufs_own_files_round_trip() -> None:
     for module in (struct_pb2, type_pb2, descriptor_pb2):
         text = text_of(module.DESCRIPTOR)
         assert parse_protobuf(text).canonical == text
@@ -77,7 +77,7 @@ def test_integer_options_are_read_as_decimal_hexadecimal_and_octal() -> None:
         parse_protobuf("option (a) = 08;")
 
 
-def test_proto3_optionals_are_not_alternatives() -> None:
+def test_proto3_optional_fields_get_synthetic_oneofs() -> None:
     text = 'syntax = "proto3"; message M { optional int32 a = 1; optional int32 b = 2; oneof o { int32 c = 3; } }'
     file = parse_protobuf(text).file
     assert [one.name for one in file.message_type[0].oneof_decl] == ["o", "_a", "_b"]
@@ -126,7 +126,7 @@ def problems(old: str, new: str) -> list[tuple[str, str]]:
         ("message M {}", "message N {} message M {}"),
     ],
 )
-def test_what_can_be_read(old: str, new: str) -> None:
+def test_compatible_proto_changes_have_no_problems(old: str, new: str) -> None:
     assert problems(old, new) == []
 
 
@@ -152,11 +152,13 @@ def test_what_can_be_read(old: str, new: str) -> None:
          [("FIELD_SCALAR_KIND_CHANGED", "#/M/N/1")]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_and_where(old: str, new: str, expected: list[tuple[str, str]]) -> None:
+def test_incompatible_proto_changes_are_reported_with_their_path(
+    old: str, new: str, expected: list[tuple[str, str]]
+) -> None:
     assert problems(old, new) == expected
 
 
-def test_a_package_and_imported_messages_count() -> None:
+def test_packages_and_imported_messages_are_compared() -> None:
     assert [p.kind for p in parse_protobuf("package b;").read_problems(parse_protobuf("package a;"))] == [
         "PACKAGE_CHANGED"
     ]

@@ -1,4 +1,4 @@
-"""Records, the state they build, and registries that share a log."""
+"""Records, the state that they build, and registries that share a topic."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ RECORDS: list[Record] = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_a_record_survives_the_topic(record: Record) -> None:
+def test_records_round_trip(record: Record) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
-def test_records_of_others() -> None:
+def test_unknown_records_are_skipped_and_invalid_ones_raise() -> None:
     assert decode_record(b'{"keytype":"NOOP","magic":0}', None) is None
     assert decode_record(b'{"keytype":"CONTEXT","context":".x"}', b"{}") is None
     written = b'{"subject":"s","version":1,"id":5,"md5":"xx","schema":"\\"int\\"","deleted":false,"ts":1,"offset":2}'
@@ -69,7 +69,7 @@ def test_records_of_others() -> None:
             decode_record(key, value)
 
 
-def test_applying_twice_is_harmless_and_ids_last_as_long_as_a_version_uses_them() -> None:
+def test_apply_is_idempotent_and_ids_live_while_a_version_uses_them() -> None:
     state = RegistryState()
     schema = Schema('"int"')
     for record in (
@@ -91,7 +91,7 @@ def test_applying_twice_is_harmless_and_ids_last_as_long_as_a_version_uses_them(
     assert state.next_id(".") == 2
 
 
-def test_subjects_and_contexts() -> None:
+def test_subjects_are_parsed_with_their_context() -> None:
     assert parse_subject(":.c:s:t") == Subject(".c", "s:t")
     assert parse_subject(":.c:") == Subject(".c", "")
     assert [qualify("s", ".c"), qualify(":.d:s", ".c"), qualify("s", "."), qualify(":.:s", ".")] == [
@@ -106,7 +106,7 @@ def register(subject: str, text: str) -> SchemaRegistration:
     return SchemaRegistration(subject, Schema(text))
 
 
-def test_registries_that_share_a_log_never_give_an_id_twice() -> None:
+def test_registries_that_share_a_topic_never_assign_an_id_twice() -> None:
     async def main() -> None:
         topic = MemoryTopic()
         registries = [Registry(MemoryLog(topic)) for _ in range(3)]
@@ -126,8 +126,8 @@ def test_registries_that_share_a_log_never_give_an_id_twice() -> None:
     asyncio.run(main())
 
 
-def test_a_refusal_is_by_what_the_log_says_now() -> None:
-    """The first registry has the pen, and has not seen that another has changed the level."""
+def test_a_rejection_is_decided_from_the_end_of_the_topic() -> None:
+    """The first registry is the writer, and has not read that another registry has changed the level."""
 
     async def main() -> None:
         topic = MemoryTopic()
@@ -143,14 +143,14 @@ def test_a_refusal_is_by_what_the_log_says_now() -> None:
     asyncio.run(main())
 
 
-def test_what_another_registry_stored_in_its_own_words_is_recognised() -> None:
+def test_schema_stored_by_another_registry_is_recognised() -> None:
     state = RegistryState()
     state.apply(SchemaRecord(RegisteredSchema("s", 1, 9, Schema('{ "type" : "int" }'))))
     decision = decide_register(state, SchemaCache(state), register("s", '"int"'))
     assert (decision.response.id, decision.records) == (9, ())
 
 
-def test_the_wire_format() -> None:
+def test_frames_have_confluents_wire_format() -> None:
     assert frame(258, b"xyz") == b"\x00\x00\x00\x01\x02xyz"
     schema_id, payload = unframe(b"\x00\x00\x00\x01\x02xyz")
     assert (schema_id, bytes(payload)) == (258, b"xyz")

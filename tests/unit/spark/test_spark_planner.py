@@ -1,4 +1,4 @@
-"""What a micro-batch takes, when it waits, and what counts as lost."""
+"""Planning micro-batches: limits, waiting, and data loss."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from barnabas.spark.planner import (
     PartitionRange,
     Plan,
     StreamPlanner,
+    divide_limit,
     missing_ends,
     plan_ranges,
-    share_out,
 )
 from barnabas.spark.positions import Offsets, Position
 
@@ -31,12 +31,12 @@ def planner(on_data_loss: OnDataLoss = OnDataLoss.FAIL, **limits: int) -> Stream
     return StreamPlanner(Limits(**limits), on_data_loss)
 
 
-def test_without_limits_all_that_is_there_is_taken() -> None:
+def test_batch_without_limits_ends_at_the_latest_offsets() -> None:
     plan = planner().plan(Position({A0: 3, A1: 0}), view({A0: 10, A1: 20}), now_ms=0)
     assert plan == Plan(Position({A0: 10, A1: 20}))
 
 
-def test_nothing_new_gives_the_start_back() -> None:
+def test_plan_without_new_records_returns_the_start() -> None:
     start = Position({A0: 10})
     assert planner(max_offsets=5).plan(start, view({A0: 10}), now_ms=0).end == start
 
@@ -47,7 +47,7 @@ def test_new_partitions_start_at_their_earliest_offset() -> None:
     assert plan_ranges({A0: 10}, plan.end.offsets, {A0: 0, A1: 0}) == ([PartitionRange(A1, 0, 4)], [])
 
 
-def test_the_limit_is_shared_in_proportion_and_never_exceeded() -> None:
+def test_limit_is_divided_in_proportion_and_never_exceeded() -> None:
     plan = planner(max_offsets=10).plan(Position({A0: 0, A1: 0, B0: 0}), view({A0: 300, A1: 100, B0: 1}), now_ms=0)
     taken = plan.end.offsets
     assert sum(taken.values()) == 10
@@ -58,7 +58,7 @@ def test_more_partitions_than_the_limit_take_turns() -> None:
     wishes = {TopicPartition("t", p): 100 for p in range(5)}
     seen: set[TopicPartition] = set()
     for turn in range(3):
-        shares = share_out(2, wishes, turn)
+        shares = divide_limit(2, wishes, turn)
         assert sum(shares.values()) == 2
         seen |= {tp for tp, n in shares.items() if n}
     assert seen == set(wishes)
@@ -73,7 +73,7 @@ def test_max_bytes_follows_the_density_of_each_partition() -> None:
     assert taken[A0] * 10 + taken[A1] * 90 <= 10_000
 
 
-def test_a_record_larger_than_the_byte_limit_passes_in_the_end() -> None:
+def test_a_record_larger_than_the_byte_limit_is_read_eventually() -> None:
     machine = planner(max_bytes=100)
     position = Position({A0: 0, A1: 0})
     log = view({A0: 4, A1: 1000})
@@ -118,7 +118,7 @@ LOSSES = [
 
 
 @pytest.mark.parametrize(("log", "end", "loss"), LOSSES)
-def test_losses_stop_are_skipped_or_are_counted(log: LogOffsets, end: Offsets, loss: Loss) -> None:
+def test_losses_stop_the_query_are_skipped_or_are_counted(log: LogOffsets, end: Offsets, loss: Loss) -> None:
     start = Position({A0: 5})
     with pytest.raises(DataLossError) as stopped:
         planner(OnDataLoss.FAIL).plan(start, log, now_ms=0)
@@ -129,25 +129,25 @@ def test_losses_stop_are_skipped_or_are_counted(log: LogOffsets, end: Offsets, l
     assert planner(OnDataLoss.REPORT).plan(start, log, now_ms=0) == Plan(Position(end, counted), (loss,))
 
 
-def test_counted_losses_add_up() -> None:
+def test_reported_losses_accumulate() -> None:
     start = Position({A0: 5}, {A0: 10, B0: 1})
     end = planner(OnDataLoss.REPORT).plan(start, view({A0: 30}, {A0: 8}), now_ms=0).end
     assert end == Position({A0: 30}, {A0: 13, B0: 1})
 
 
 def test_start_beyond_end_is_empty_and_no_loss() -> None:
-    # Spark replays batch 0 with a new initial offset that is beyond the end it had planned.
+    # Spark replays batch 0 with a new initial offset that is beyond the batch's planned end.
     assert plan_ranges({A0: 138}, {A0: 100}, {A0: 0}) == ([], [])
     assert plan_ranges({A0: 138}, {A0: 100}, {A0: 120}) == ([], [])
 
 
-def test_ranges_begin_at_the_log_start_and_say_so() -> None:
+def test_ranges_below_the_log_start_begin_there_and_report_the_loss() -> None:
     ranges, losses = plan_ranges({A0: 5, A1: 5}, {A0: 50, A1: 9}, {A0: 20, A1: 30})
     assert ranges == [PartitionRange(A0, 20, 50)]
     assert losses == [Loss(A0, LossKind.AGED_OUT, 5, 20, 15), Loss(A1, LossKind.AGED_OUT, 5, 9, 4)]
 
 
-def test_partitions_that_went_away_before_they_were_read() -> None:
+def test_deleted_partitions_are_losses() -> None:
     assert plan_ranges({A0: 5}, {A0: 50, A1: 7}, {A1: 0}) == (
         [PartitionRange(A1, 0, 7)],
         [Loss(A0, LossKind.GONE, 5, 0, 45)],
@@ -159,9 +159,11 @@ def test_losses_found_while_reading_are_counted_by_the_next_plan() -> None:
     begin = Position({A0: 5})
     end = machine.plan(begin, view({A0: 50}, {A0: 20}), now_ms=0).end
     assert end == Position({A0: 50}, {A0: 15})
-    machine.count_later(plan_ranges(begin.offsets, end.offsets, {A0: 30})[1], begin, end)  # ten more aged out meanwhile
+    machine.record_late_losses(
+        plan_ranges(begin.offsets, end.offsets, {A0: 30})[1], begin, end
+    )  # ten more aged out meanwhile
     assert machine.plan(end, view({A0: 50}, {A0: 30}), now_ms=1).end == Position({A0: 50}, {A0: 25})
 
 
-def test_a_batch_read_beyond_the_end() -> None:
+def test_batch_end_beyond_the_log_is_a_loss() -> None:
     assert missing_ends({A0: 10, A1: 7}, {A0: 10, A1: 4}) == [Loss(A1, LossKind.BEYOND_END, 7, 4, 3)]

@@ -23,13 +23,13 @@ from barnabas.spark.positions import (
 A0, A1, A10, B0 = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 10), TopicPartition("b", 0))
 
 
-def test_the_checkpoint_has_the_form_of_sparks_own_source_and_a_fixed_order() -> None:
+def test_checkpoint_text_has_sparks_form_and_is_sorted() -> None:
     position = Position({B0: 7, A10: 3, A1: 2, A0: 1})
     assert json.dumps(position.to_json()) == '{"a": {"0": 1, "1": 2, "10": 3}, "b": {"0": 7}}'
     assert Position.from_json(position.to_json()) == position
 
 
-def test_losses_travel_with_the_position() -> None:
+def test_position_json_contains_the_losses() -> None:
     position = Position({A0: 1}, {A0: 5, B0: 2})
     assert position.to_json() == {"$lost": {"a": {"0": 5}, "b": {"0": 2}}, "a": {"0": 1}}
     assert Position.from_json(position.to_json()) == position
@@ -37,12 +37,12 @@ def test_losses_travel_with_the_position() -> None:
 
 
 @pytest.mark.parametrize("document", [{"a": 1}, {"a": {"x": 1}}, {"a": {"0": "1"}}, {"a": {"-1": 1}}])
-def test_a_checkpoint_that_is_not_ours_is_refused(document: dict[str, object]) -> None:
+def test_foreign_checkpoint_text_is_rejected(document: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="the checkpoint's offset"):
         Position.from_json(document)
 
 
-def test_only_what_is_not_known_is_asked() -> None:
+def test_only_unknown_offsets_are_queried() -> None:
     partitions = [A1, A0]
     assert boundary_queries(AtEdge(EARLIEST), partitions) == {A0: -2, A1: -2}
     assert boundary_queries(AtOffsets({A0: 17, A1: LATEST}), partitions) == {A1: -1}
@@ -51,18 +51,18 @@ def test_only_what_is_not_known_is_asked() -> None:
 
 
 @pytest.mark.parametrize("boundary", [AtOffsets({A0: 1}), AtOffsets({A0: 1, A1: 1, B0: 1}), AtTimestamps({A0: 1})])
-def test_half_a_starting_position_is_refused(boundary: AtOffsets | AtTimestamps) -> None:
+def test_incomplete_starting_position_is_rejected(boundary: AtOffsets | AtTimestamps) -> None:
     with pytest.raises(OptionError, match="exactly the partitions"):
         boundary_queries(boundary, [A0, A1])
 
 
-def test_resolving_takes_given_offsets_and_answers() -> None:
+def test_resolve_combines_given_offsets_and_query_results() -> None:
     latest = {A0: 50, A1: 60}
     assert resolve_boundary(AtOffsets({A0: 17, A1: -1}), {A1: 60}, [A0, A1], latest, starting=True) == {A0: 17, A1: 60}
     assert resolve_boundary(AtEdge(EARLIEST), {A0: 3, A1: 4}, [A0, A1], latest, starting=True) == {A0: 3, A1: 4}
 
 
-def test_a_timestamp_younger_than_every_record() -> None:
+def test_timestamp_after_every_record_follows_the_strategy() -> None:
     answers, latest = {A0: 4, A1: -1}, {A0: 50, A1: 60}
     strict = AtTimestamps(everywhere=9)
     lenient = AtTimestamps(everywhere=9, missing=MissingTimestamp.LATEST)

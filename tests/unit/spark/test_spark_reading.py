@@ -1,4 +1,4 @@
-"""One range as Arrow: what lies outside is cut off, and what vanished is judged."""
+"""Reading one range as Arrow: records outside the range are dropped, and deleted records are losses."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def fetched(buffer: bytes, position: int = 0) -> FetchedBatches:
     return FetchedBatches(T0, position, buffer, 1_000_000, 1_000_000, 0)
 
 
-def test_only_the_range_in_batches_of_the_schema_spark_expects() -> None:
-    buffer = batch(0, 10) + batch(20, 10, codec=Codec.LZ4)  # compaction took 10 to 19
+def test_range_is_read_as_batches_with_sparks_schema() -> None:
+    buffer = batch(0, 10) + batch(20, 10, codec=Codec.LZ4)  # compaction removed the offsets 10 to 19
     found = list(reading.decode(fetched(buffer), OffsetRange(T0, 5, 25), tuple(DDL)))
     assert all(part.schema.equals(arrow_schema(tuple(DDL))) for part in found)
     table = pa.Table.from_batches(found)
@@ -38,7 +38,7 @@ def test_only_the_range_in_batches_of_the_schema_spark_expects() -> None:
     assert table["value"].to_pylist() == [b"%d" % i for i in [*range(5, 10), *range(20, 25)]]
 
 
-def test_batches_are_of_a_size_that_suits_spark() -> None:
+def test_batches_have_about_the_target_size() -> None:
     small = [
         part.num_rows for part in reading.decode(fetched(batch(0, 25_000)), OffsetRange(T0, 0, 25_000), ("value",))
     ]
@@ -48,21 +48,21 @@ def test_batches_are_of_a_size_that_suits_spark() -> None:
     assert sum(part.num_rows for part in large) == 50
 
 
-def test_records_that_aged_out_before_they_were_read() -> None:
+def test_records_deleted_by_retention_are_a_loss() -> None:
     error = OffsetOutOfRangeError(T0, 5, 20, 100)
     with pytest.raises(DataLossError, match="offsets 5 to 19"):
-        reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
-    assert reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 20
-    assert reading.step_over(error, PartitionRange(T0, 5, 15), OnDataLoss.REPORT) == 15
+        reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
+    assert reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 20
+    assert reading.resume_after_loss(error, PartitionRange(T0, 5, 15), OnDataLoss.REPORT) == 15
 
 
-def test_a_log_that_was_cut_short() -> None:
+def test_truncated_log_is_a_loss() -> None:
     error = OffsetOutOfRangeError(T0, 5, 0, 3)
     with pytest.raises(DataLossError, match="the log ends at offset 3"):
-        reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
-    assert reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 50
+        reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
+    assert reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 50
 
 
-def test_an_offset_that_is_there_after_all_is_left_to_a_retry() -> None:
+def test_out_of_range_offset_inside_the_log_is_retried() -> None:
     with pytest.raises(OffsetOutOfRangeError):
-        reading.step_over(OffsetOutOfRangeError(T0, 5, 0, 100), PartitionRange(T0, 5, 50), OnDataLoss.SKIP)
+        reading.resume_after_loss(OffsetOutOfRangeError(T0, 5, 0, 100), PartitionRange(T0, 5, 50), OnDataLoss.SKIP)

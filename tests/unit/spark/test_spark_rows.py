@@ -1,4 +1,4 @@
-"""What may be written: decided from the columns, with complaints that say what to do."""
+"""Which columns may be written, and errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TO_T = SinkOptions(client={}, topic="t")
 NO_TOPIC = SinkOptions(client={})
 
 
-def test_every_column() -> None:
+def test_layout_has_every_column() -> None:
     columns = {"Key": "string", "value": "binary", "topic": "string", "partition": "int", "headers": HEADERS_TYPE}
     assert row_layout(columns, NO_TOPIC) == RowLayout(None, has_key=True, has_partition=True, has_headers=True)
 
@@ -44,7 +44,9 @@ def test_headers_can_be_left_out() -> None:
         ({"value": "string", "VALUE": "string"}, TO_T, "same name"),
     ],
 )
-def test_complaints(columns: dict[str, str], options: SinkOptions, says: str) -> None:
+def test_invalid_columns_raise_an_error_with_the_remedy(
+    columns: dict[str, str], options: SinkOptions, says: str
+) -> None:
     with pytest.raises(SinkError) as refused:
         row_layout(columns, options)
     assert says in str(refused.value)

@@ -1,4 +1,4 @@
-"""The Arrow schema must be the one Spark derives from the columns, to the letter."""
+"""The Arrow schema must equal the schema that Spark derives from the columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from barnabas.spark.schema import DDL, DEFAULT_COLUMNS, arrow_schema, spark_schema
 
 
-def test_ddl() -> None:
+def test_spark_schema_is_ddl() -> None:
     assert spark_schema(("key", "timestampType")) == "`key` binary, `timestampType` int"
 
 

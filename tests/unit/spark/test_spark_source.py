@@ -1,4 +1,4 @@
-"""The stream reader's conversation with Spark, call by call, against a log that the test moves."""
+"""The calls that Spark makes to a stream reader, against offsets that the test changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class FakeLog:
-    """Stands where a `LogClient` would."""
+    """Replaces a `LogClient`."""
 
     def __init__(self, latest: dict[TopicPartition, int]) -> None:
         self.latest_offsets = latest
@@ -79,19 +79,19 @@ def at(zero: int, **others: int) -> dict[str, Any]:
     return {"t": {"0": zero, **{name.removeprefix("p"): offset for name, offset in others.items()}}}
 
 
-def test_the_initial_offset_is_pinned_by_an_empty_first_micro_batch(log: FakeLog) -> None:
+def test_empty_first_micro_batch_stores_the_initial_offset(log: FakeLog) -> None:
     stream = reader()
     limit = stream.getDefaultReadLimit()
     first = stream.initialOffset()
     log.latest_offsets[T0] = 138
-    assert stream.initialOffset() == first == at(100)  # asked twice, the same answer
+    assert stream.initialOffset() == first == at(100)  # Spark asks twice and expects the same offset
     assert stream.latestOffset(first, limit) == at(100)
     assert ranges(stream, at(100), at(100)) == []
     assert stream.latestOffset(at(100), limit) == at(138)
 
 
-def test_a_replay_of_the_first_micro_batch_keeps_what_was_pinned(log: FakeLog) -> None:
-    log.latest_offsets[T0] = 138  # 100 was written to the offset log by a driver that died since
+def test_replayed_first_micro_batch_keeps_the_stored_offset(log: FakeLog) -> None:
+    log.latest_offsets[T0] = 138  # a driver that has died since wrote 100 to the offset log
     stream = reader()
     assert stream.initialOffset() == at(138)
     assert ranges(stream, at(138), at(100)) == []
@@ -99,25 +99,25 @@ def test_a_replay_of_the_first_micro_batch_keeps_what_was_pinned(log: FakeLog) -
     assert ranges(stream, at(100), end) == [PartitionRange(T0, 100, 138)]
 
 
-def test_a_replay_that_finds_the_log_unmoved_does_not_pin_again(log: FakeLog) -> None:
-    # An AvailableNow run would take an unchanged offset for the end of the data, and stop early.
+def test_replay_with_unchanged_log_plans_no_second_empty_batch(log: FakeLog) -> None:
+    # An AvailableNow query would take an unchanged offset for the end of the data, and stop early.
     stream = reader(startingOffsets="earliest")
     assert stream.initialOffset() == at(0)
     assert ranges(stream, at(0), at(0)) == []
     assert stream.latestOffset(at(0), stream.getDefaultReadLimit()) == at(100)
 
 
-def test_trigger_once_reads_at_once_and_without_limits(log: FakeLog) -> None:
+def test_trigger_once_reads_immediately_and_without_limits(log: FakeLog) -> None:
     stream = reader(startingOffsets="earliest", maxOffsetsPerTrigger="10")
     assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == at(100)
 
 
-def test_offsets_given_outright_need_no_pin(log: FakeLog) -> None:
+def test_explicit_starting_offsets_need_no_empty_batch(log: FakeLog) -> None:
     stream = reader(startingOffsets='{"t": {"0": 40}}')
     assert stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit()) == at(100)
 
 
-def test_available_now(log: FakeLog) -> None:
+def test_available_now_reads_to_the_target(log: FakeLog) -> None:
     stream = reader(startingOffsets="earliest", maxOffsetsPerTrigger="60")
     assert isinstance(stream, SupportsTriggerAvailableNow)
     stream.prepareForTriggerAvailableNow()
@@ -133,24 +133,25 @@ def test_available_now(log: FakeLog) -> None:
     assert stream.reportLatestOffset() == at(500, p1=5)
 
 
-def test_the_group_follows_and_knows_of_the_last_micro_batch(log: FakeLog) -> None:
+def test_group_offsets_follow_including_the_last_micro_batch(log: FakeLog) -> None:
     stream = reader(startingOffsets="earliest", groupId="g")
     limit = stream.getDefaultReadLimit()
     first = stream.latestOffset(stream.initialOffset(), limit)
     end = stream.latestOffset(first, limit)
     stream.commit(first)
-    assert stream.latestOffset(end, limit) == end  # no commit() for the last one: the next plan tells
+    # Spark does not call commit() for the last micro-batch; the next plan commits
+    assert stream.latestOffset(end, limit) == end
     assert log.committed == [("g", Position({T0: 0})), ("g", Position({T0: 100}))]
 
 
-def test_a_refused_commit_does_not_stop_the_query(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_group_commit_does_not_stop_the_query(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
     log.refuses_commits = True
     stream = reader(groupId="g")
     stream.commit(at(5))
     assert "could not be committed for group g" in caplog.text
 
 
-def test_losses_stop_the_query_where_they_are_found(log: FakeLog) -> None:
+def test_losses_stop_the_query_in_planning_and_reading(log: FakeLog) -> None:
     stream = reader()
     log.earliest_offsets[T0] = 60
     with pytest.raises(DataLossError, match="offsets 40 to 59"):
@@ -159,7 +160,7 @@ def test_losses_stop_the_query_where_they_are_found(log: FakeLog) -> None:
         stream.partitions(at(40), at(100))
 
 
-def test_reported_losses_are_told_once(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_reported_losses_are_logged_once(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
     stream = reader(failOnDataLoss="report")
     log.earliest_offsets[T0] = 60
     end = stream.latestOffset(at(40), stream.getDefaultReadLimit())
@@ -169,12 +170,12 @@ def test_reported_losses_are_told_once(log: FakeLog, caplog: pytest.LogCaptureFi
     assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
 
 
-def test_topics_that_do_not_exist(log: FakeLog) -> None:
+def test_missing_topics_raise_an_error(log: FakeLog) -> None:
     with pytest.raises(SparkSourceError, match="topics u: they do not exist"):
         source.stream_reader({"kafka.bootstrap.servers": "h:1", "subscribe": "t,u"}, DEFAULT_COLUMNS).initialOffset()
 
 
-def test_readers_and_tasks_travel_and_offer_no_push_down(log: FakeLog) -> None:
+def test_readers_and_tasks_can_be_pickled_and_have_no_push_filters(log: FakeLog) -> None:
     stream = reader()
     copy: source.StreamReader = pickle.loads(pickle.dumps(stream))
     assert copy.initialOffset() == at(100)
@@ -184,7 +185,7 @@ def test_readers_and_tasks_travel_and_offer_no_push_down(log: FakeLog) -> None:
     assert isinstance(reader().getDefaultReadLimit(), ReadLimit)
 
 
-def test_a_batch_read_plans_ranges_and_splits(log: FakeLog) -> None:
+def test_batch_reader_plans_ranges_and_splits_them(log: FakeLog) -> None:
     options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "maxRecordsPerPartition": "60"}
     batch = source.batch_reader(options, ("value",))
     assert [task.range for task in batch.partitions()] == [PartitionRange(T0, 0, 50), PartitionRange(T0, 50, 100)]
@@ -193,6 +194,6 @@ def test_a_batch_read_plans_ranges_and_splits(log: FakeLog) -> None:
         batch.partitions()
 
 
-def test_wrong_options_are_refused_before_anything_is_asked() -> None:
+def test_invalid_options_are_rejected_without_a_request() -> None:
     with pytest.raises(OptionError, match="endingOffsets is not valid"):
         reader(endingOffsets="latest")

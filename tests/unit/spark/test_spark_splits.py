@@ -1,4 +1,4 @@
-"""Ranges over tasks."""
+"""Dividing ranges of offsets among tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_one_task_per_partition_when_they_are_small() -> None:
     assert split_ranges(ranges, Splitting(), {A0: 100.0}) == [PartitionRange(A0, 0, 100)]
 
 
-def test_a_long_partition_is_cut_by_bytes() -> None:
+def test_a_long_partition_is_split_by_bytes() -> None:
     pieces = split_ranges([PartitionRange(A0, 10, 1010)], Splitting(max_bytes=25_000), {A0: 100.0})
     assert pieces == [
         PartitionRange(A0, 10, 260),
@@ -25,7 +25,7 @@ def test_a_long_partition_is_cut_by_bytes() -> None:
     ]
 
 
-def test_max_records_per_task() -> None:
+def test_tasks_have_at_most_max_records() -> None:
     assert split_ranges([PartitionRange(A0, 0, 25)], Splitting(max_records=10)) == [
         PartitionRange(A0, 0, 8),
         PartitionRange(A0, 8, 16),
@@ -33,7 +33,7 @@ def test_max_records_per_task() -> None:
     ]
 
 
-def test_min_tasks_cuts_the_longest_first() -> None:
+def test_min_tasks_splits_the_longest_range_first() -> None:
     pieces = split_ranges([PartitionRange(A0, 0, 10), PartitionRange(A1, 0, 90)], Splitting(min_tasks=4))
     assert pieces == [
         PartitionRange(A0, 0, 10),

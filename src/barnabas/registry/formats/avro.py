@@ -157,10 +157,10 @@ class _AvroParser:
             case "fixed":
                 return self._fixed(document, namespace, path)
             case "array":
-                items = self.parse(_need(document, "items", path), namespace, f"{path}items/")
+                items = self.parse(_require_key(document, "items", path), namespace, f"{path}items/")
                 return ArrayType(items, _props(document, "array"))
             case "map":
-                values = self.parse(_need(document, "values", path), namespace, f"{path}values/")
+                values = self.parse(_require_key(document, "values", path), namespace, f"{path}values/")
                 return MapType(values, _props(document, "map"))
         if kind in PRIMITIVES:
             return Primitive(kind, {k: v for k, v in document.items() if k != "type"})
@@ -170,7 +170,7 @@ class _AvroParser:
 
     def _names_of(self, document: dict[str, Any], namespace: str, path: str) -> tuple[str, str, list[str]]:
         """(namespace, name, full names of the aliases) of a named type."""
-        name = _need(document, "name", path)
+        name = _require_key(document, "name", path)
         if not isinstance(name, str):
             raise InvalidSchemaError(f"At {path}: the name {name!r} is not a string.")
         if "." in name:
@@ -195,7 +195,7 @@ class _AvroParser:
         space, name, aliases = self._names_of(document, namespace, path)
         record = RecordType(space, name, aliases, _doc(document), _props(document, "record"), str(document["type"]))
         self._define(record, path)
-        fields = _need(document, "fields", path)
+        fields = _require_key(document, "fields", path)
         if not isinstance(fields, list):
             raise InvalidSchemaError(f"At {path}: 'fields' of {record.fullname} must be a list.")
         names: set[str] = set()
@@ -210,9 +210,9 @@ class _AvroParser:
     def _field(self, entry: Any, namespace: str, path: str) -> AvroField:
         if not isinstance(entry, dict):
             raise InvalidSchemaError(f"At {path}: {entry!r} is not a field.")
-        name = _need(entry, "name", path)
+        name = _require_key(entry, "name", path)
         _check_name(name, path)
-        kind = self.parse(_need(entry, "type", path), namespace, f"{path}type/")
+        kind = self.parse(_require_key(entry, "type", path), namespace, f"{path}type/")
         default = entry.get("default", MISSING)
         order = entry.get("order", "ascending")
         if order not in _ORDERS:
@@ -226,7 +226,7 @@ class _AvroParser:
 
     def _enum(self, document: dict[str, Any], namespace: str, path: str) -> EnumType:
         space, name, aliases = self._names_of(document, namespace, path)
-        symbols = _texts(_need(document, "symbols", path), f"{path}symbols")
+        symbols = _texts(_require_key(document, "symbols", path), f"{path}symbols")
         for symbol in symbols:
             _check_name(symbol, f"{path}symbols")
         if len(set(symbols)) != len(symbols):
@@ -240,7 +240,7 @@ class _AvroParser:
 
     def _fixed(self, document: dict[str, Any], namespace: str, path: str) -> FixedType:
         space, name, aliases = self._names_of(document, namespace, path)
-        size = _need(document, "size", path)
+        size = _require_key(document, "size", path)
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise InvalidSchemaError(f"At {path}: the size {size!r} of fixed {name} is not a number of bytes.")
         fixed = FixedType(space, name, aliases, _doc(document), _props(document, "fixed"), size)
@@ -319,7 +319,7 @@ def _relative(alias: str, namespace: str) -> str:
     return name if space == namespace else alias
 
 
-def _need(document: dict[str, Any], key: str, path: str) -> Any:
+def _require_key(document: dict[str, Any], key: str, path: str) -> Any:
     try:
         return document[key]
     except KeyError:
