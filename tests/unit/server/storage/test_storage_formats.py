@@ -148,7 +148,7 @@ class TestProducerSnapshot:
         for length in (plain + 5, plain + 20, len(data) - 1):
             with pytest.raises(CorruptSnapshotError):
                 decode_snapshot(_with_crc(data[:length]), "x")
-        with pytest.raises(CorruptSnapshotError, match="not known"):
+        with pytest.raises(CorruptSnapshotError, match="unknown bytes"):
             decode_snapshot(_with_crc(data[:plain] + b"something else"), "x")
         for owner in (-1, 0, 3):
             with pytest.raises(CorruptSnapshotError, match=f"of producer {owner} of 3"):
@@ -209,7 +209,7 @@ class TestCheckpoints:
 
     def test_leader_epochs_torn_in_the_last_number(self) -> None:
         """A power cut left "4 155" as "4 15": the epoch would begin too early, and take those before it along."""
-        with pytest.raises(CorruptFileError, match="breaks off"):
+        with pytest.raises(CorruptFileError, match="incomplete last line"):
             LeaderEpochs.decode(b"0\n3\n0 0\n2 137\n4 15", "x")
 
 

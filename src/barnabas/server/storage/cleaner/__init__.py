@@ -1,1 +1,1 @@
-"""Log compaction: only the latest value of each key is kept (Kafka's log cleaner)."""
+"""Log compaction: for each key, only the latest record is kept (Kafka's log cleaner)."""

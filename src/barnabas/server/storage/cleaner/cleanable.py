@@ -1,4 +1,4 @@
-"""Machine: what of a log can be cleaned now, whether it is worth it, and if not, why (Kafka's LogCleanerManager)."""
+"""Machine: the part of a log that can be compacted, and whether a pass is due (Kafka's LogCleanerManager)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.server.storage.segments.segment import Segment
 
 
 class CleaningVerdict(Enum):
-    """The answer to "why is this partition not compacted?"."""
+    """Why a partition is compacted or not."""
 
     DIRTY_ENOUGH = "the dirty ratio exceeds min.cleanable.dirty.ratio"
     LAG_EXCEEDED = "the oldest dirty record is older than max.compaction.lag.ms"
@@ -33,7 +33,7 @@ class CleaningVerdict(Enum):
 
     @property
     def possible(self) -> bool:
-        """Whether a pass could be made at all, worth it or not."""
+        """Whether a pass can be made, whether due or not."""
         return self not in (
             CleaningVerdict.NOT_COMPACTED,
             CleaningVerdict.OFFLINE,
@@ -43,17 +43,17 @@ class CleaningVerdict(Enum):
 
 
 class CleanableLog(Struct, frozen=True):
-    """A log as the cleaner sees it."""
+    """The part of a log that can be compacted, and whether a pass is due."""
 
     verdict: CleaningVerdict
     first_dirty_offset: int = 0
     upper_offset: int = 0
-    """Where the first segment begins that must not be cleaned."""
+    """The base offset of the first segment that must not be compacted."""
     clean_bytes: int = 0
     cleanable_bytes: int = 0
     detail: str = ""
     limit: CleaningVerdict = CleaningVerdict.ACTIVE_SEGMENT
-    """Why nothing may be cleaned from `upper_offset` on: ACTIVE_SEGMENT, UNSTABLE or TOO_YOUNG."""
+    """Why segments from `upper_offset` on are not compacted: ACTIVE_SEGMENT, UNSTABLE or TOO_YOUNG."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -65,7 +65,7 @@ class CleanableLog(Struct, frozen=True):
 
 
 def assess(log: Log, high_watermark: int, now_ms: int) -> CleanableLog:
-    """What a pass over `log` would clean now. Looks at sizes and, for the lags, at the segments' timestamps."""
+    """Find the part of `log` that a pass would compact now. Reads the segments' timestamps if a lag is configured."""
     config = log.config
     if log.failed:
         return CleanableLog(CleaningVerdict.OFFLINE, detail=str(log.failure))
@@ -82,7 +82,7 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> CleanableLog:
         if segment.base_offset >= upper:
             break
         following = log.segments.after(segment)
-        assert following is not None, "the active segment is not below the upper offset"
+        assert following is not None, "the active segment is never below the upper offset"
         if following.base_offset <= dirty_from:
             clean += segment.size
         else:
@@ -103,14 +103,14 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> CleanableLog:
 
 
 def first_dirty_offset(log: Log) -> int:
-    """Where cleaning has to go on; from the start if what was remembered cannot be true of this log (any more)."""
+    """The offset from which the log is dirty: the cleaned offset, or the log start offset if that is not in the log."""
     if log.log_start_offset <= log.cleaned_offset <= log.log_end_offset:
         return log.cleaned_offset
     return log.log_start_offset
 
 
 def _upper_offset(log: Log, dirty_from: int, high_watermark: int, now_ms: int) -> tuple[int, CleaningVerdict]:
-    """The base of the first segment that must stay as it is, and why it must."""
+    """The base offset of the first segment that must not be compacted, and the reason."""
     active = log.segments.active.base_offset
     stable = log.last_stable_offset(high_watermark)
     upper, limit = active, CleaningVerdict.ACTIVE_SEGMENT
@@ -126,12 +126,12 @@ def _upper_offset(log: Log, dirty_from: int, high_watermark: int, now_ms: int) -
 
 
 def _dirty(log: Log, dirty_from: int) -> list[Segment]:
-    """The sealed segments that hold dirty records."""
+    """The sealed segments with dirty records."""
     return [s for s in log.segments.starting_from(dirty_from) if s is not log.segments.active]
 
 
 def _overdue_ms(log: Log, dirty_from: int, now_ms: int) -> int:
-    """By how much max.compaction.lag.ms is exceeded (KIP-354); not above 0 if it is not."""
+    """By how many milliseconds max.compaction.lag.ms is exceeded (KIP-354); not positive if it is not exceeded."""
     lag = log.config.max_compaction_lag_ms
     if lag >= LONG_MAX:
         return 0

@@ -1,16 +1,17 @@
-"""Shell: one cleaning pass over one partition, reading and writing files only: it runs in any thread or process.
+"""Shell: one cleaning pass over one partition. A pass only reads and writes files, so it can run in any thread or
+process.
 
-    build    read the dirty part, put each key's newest offset into the map; stop where the map is full
-    group    choose neighbouring segments, from the log's start to where the map reaches
-    write    copy each group into one `.cleaned` segment, without what is superseded; sync it; report it
+    build    read the dirty part of the log and add the newest offset of each key to the map, until the map is full
+    group    choose groups of adjacent segments, from the log's start to the end of the map
+    write    copy each group into one `.cleaned` segment, without superseded records; sync the segment and report it
 
-Whoever planned the pass puts each reported group in place (`job.py`) before asking for the next. Groups come in order
-of offset, which keeps a half-finished pass harmless: a tombstone never goes before the values it buried.
+The caller puts each reported group in place (`job.py`) before it requests the next. The groups are in the order of
+their offsets. A pass that ends early therefore does no harm: a tombstone is never removed before the values it deletes.
 
-The rules of what stays are those of Kafka's Cleaner and MemoryRecords.filterTo, with three differences, each on the
-side of keeping more: everything at or above the end of the map is copied as it is; the last batch of each new segment
-stays, if only as an empty one, so that a segment never seems to end before it does; the marker that is all that is
-left of a live producer stays whole, so that a replay still knows its epoch.
+The rules are those of Kafka's Cleaner and MemoryRecords.filterTo, with three differences, each of which retains more:
+batches at or above the end of the map are copied unchanged; the last batch of each new segment is retained, possibly
+without records, so that the segment's end offset stays the same; and if a live producer's last batch is a marker, the
+marker is retained, so that a replay restores the producer's epoch.
 """
 
 from __future__ import annotations
@@ -54,18 +55,19 @@ EngineFactory = Callable[[OffsetMap, tuple[int, int]], KeyEngine]
 
 
 class _Fate(Struct, frozen=True):
-    """What becomes of a batch before its records are looked at."""
+    """The decision about a batch that does not depend on its records."""
 
     drop: bool
-    """None of its records stays."""
+    """All records are removed."""
     keep_empty: bool
-    """Its header stays even if no record does."""
+    """The batch is retained without records if all records are removed."""
     set_horizon: bool
-    """A marker without a transaction: its time runs from now."""
+    """The batch is a marker without data, whose delete horizon begins now."""
 
 
 class CleaningPass:
-    """`run` it once. `take(size)` is told of bytes read and to be written: the throttle; it may raise, to stop."""
+    """One pass; `run` is called once. `take(size)` is called before bytes are read or written, to throttle the pass. It
+    can raise an exception to stop the pass."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class CleaningPass:
         self._end = task.first_dirty_offset
 
     def run(self) -> Iterator[GroupCleaned | PassDone]:
-        """Every group, then the outcome. Raises CorruptBatchError, CleaningError, StorageError."""
+        """Yields each cleaned group, then the result. Raises CorruptBatchError, CleaningError, StorageError."""
         task, stats = self._task, self.stats
         offset_map = OffsetMap(self._map_bytes(), task.config.log_cleaner_io_buffer_load_factor)
         engine = self._make_engine(offset_map, task.secret)
@@ -97,14 +99,15 @@ class CleaningPass:
         yield PassDone(self._end, stats)
 
     def _map_bytes(self) -> int:
-        """A small log gets a small map. If compression fools the estimate, the pass ends early."""
+        """The size of the map, smaller for a small dirty part. If the estimate is too low, because the batches are
+        compressed, the pass ends early."""
         dirty = sum(s.size for i, s in enumerate(self._task.segments) if self._sources.end_of(i) > self._end)
         return min(self._task.config.log_cleaner_dedupe_buffer_size, max(dirty // 4, _SLOTS_MIN) * MAP_ENTRY_BYTES)
 
     # --- build
 
     def _build(self, engine: KeyEngine) -> int:
-        """The offset up to which every key is in the map."""
+        """Fill the map. Returns the offset below which the map contains every key."""
         task, sources = self._task, self._sources
         transactions = CleanedTransactions()
         for i in range(len(sources.segments)):
@@ -131,7 +134,7 @@ class CleaningPass:
     # --- write
 
     def _clean(self, group: Sequence[Sizes], engine: KeyEngine) -> GroupCleaned:
-        """Write one group's segment. Whatever goes wrong, its files do not stay."""
+        """Write the segment of one group. If the writing fails, the files are deleted."""
         task = self._task
         bases = tuple(sizes.base_offset for sizes in group)
         cleaned = Segment.create(
@@ -151,7 +154,7 @@ class CleaningPass:
             if len(group) == 1 and not rewritten and cleaned.size == source_bytes:
                 cleaned.unlink()
                 return GroupCleaned(bases, source_bytes, changed=False)
-            self._take(0)  # last chance to stop before files are written by their names
+            self._take(0)  # may raise, to stop the pass before the files are sealed
             cleaned.seal()
             self._sync(cleaned)
             size = cleaned.size
@@ -163,7 +166,7 @@ class CleaningPass:
             raise
 
     def _last_offset(self, group: Sequence[Sizes]) -> int:
-        """Of the group's last batch, -1 if it has none."""
+        """The last offset of the group's last batch, -1 if the group has no batch."""
         for sizes in reversed(group):
             if sizes.log:
                 return self._sources.segments[self._sources.index_of(sizes.base_offset)].next_offset() - 1
@@ -171,7 +174,7 @@ class CleaningPass:
 
     def _sync(self, segment: Segment) -> None:
         for kind in names.SEGMENT_SUFFIXES:
-            with suppress(FileMissingError):  # a transaction index is there only if it has entries
+            with suppress(FileMissingError):  # the transaction index exists only if it has entries
                 file = self._fs.open(segment.file_path(kind), Access.READ)
                 try:
                     file.sync()
@@ -179,7 +182,8 @@ class CleaningPass:
                     file.close()
 
     def _clean_into(self, cleaned: Segment, index: int, last_offset: int, engine: KeyEngine) -> int:
-        """Copy what stays of one source segment; the number of batches that changed or went."""
+        """Copy the retained records of one source segment. Returns the number of batches that changed or were
+        removed."""
         task, stats, transactions = self._task, self.stats, self._transactions
         transactions.add_aborted(self._sources.aborted(index))
         rewritten = 0
@@ -187,7 +191,7 @@ class CleaningPass:
             fates = [self._fate(buf, placed, last_offset) for placed in batches]
             opened = [
                 p for p, f in zip(batches, fates, strict=True) if not f.drop and self._opens(p[1])
-            ]  # the records of these decide
+            ]  # the batches whose records have to be judged
             verdicts = iter(engine.judge(buf, opened, self._end, task.now_ms))
             output = _Output()
             for placed, fate in zip(batches, fates, strict=True):
@@ -217,7 +221,7 @@ class CleaningPass:
         return rewritten
 
     def _opens(self, header: BatchHeader) -> bool:
-        """Whether the map has a say about the records of this batch."""
+        """Whether the batch contains records that the map decides about."""
         return not header.is_control and header.record_count > 0 and header.base_offset < self._end
 
     def _fate(self, buf: Buffer, placed: Placed, last_offset: int) -> _Fate:
@@ -231,14 +235,14 @@ class CleaningPass:
         if header.base_offset >= self._end:
             return _Fate(drop=False, keep_empty=True, set_horizon=False)
         known = self._task.producers.get(header.producer_id) if header.producer_id >= 0 else None
-        remembers = False
+        is_last_of_producer = False
         if known is not None:
             if known.last_data_offset is not None:
-                remembers = header.last_offset == known.last_data_offset
+                is_last_of_producer = header.last_offset == known.last_data_offset
             elif header.is_control and header.producer_epoch == known.epoch:
                 return _Fate(drop=False, keep_empty=True, set_horizon=False)
-        keep_empty = remembers or header.last_offset == last_offset
-        # an emptied marker is of no more use, unless it is what shows where the segment ends
+        keep_empty = is_last_of_producer or header.last_offset == last_offset
+        # an emptied marker is removed, unless it is the last batch of the segment
         drop = due or (header.is_control and not header.record_count)
         return _Fate(drop, keep_empty, set_horizon=header.is_control and discardable and not drop)
 
@@ -265,9 +269,11 @@ class CleaningPass:
                 output.copy(buf, pos, header)
             return
         horizon = None
-        buried = verdict is not None and verdict.keeps_tombstone and header.last_offset < self._end
-        if header.delete_horizon_ms is None and (fate.set_horizon or buried):
-            horizon = self._task.now_ms + self._task.delete_retention_ms  # KIP-534: the time runs from this pass
+        has_tombstone = verdict is not None and verdict.keeps_tombstone and header.last_offset < self._end
+        if header.delete_horizon_ms is None and (fate.set_horizon or has_tombstone):
+            horizon = (
+                self._task.now_ms + self._task.delete_retention_ms
+            )  # KIP-534: delete.retention.ms begins with this pass
         if kept == count and horizon is None:
             output.copy(buf, pos, header)
         elif verdict is None:
@@ -278,7 +284,8 @@ class CleaningPass:
 
 
 class _Output:
-    """What stays of one chunk: slices of it, neighbours joined, and new batches."""
+    """The retained batches of one chunk: slices of the chunk, where adjacent batches share a slice, and rewritten
+    batches."""
 
     __slots__ = ("_copied_from", "_copied_to", "headers", "parts", "rewritten", "size")
 
@@ -291,7 +298,7 @@ class _Output:
         self._copied_from = -1
 
     def copy(self, buf: Buffer, pos: int, header: BatchHeader) -> None:
-        """The batch as it is."""
+        """Add a batch unchanged."""
         end = pos + header.size
         if pos == self._copied_to:
             self.parts[-1] = memoryview(buf)[self._copied_from : end]
@@ -314,7 +321,8 @@ class _Output:
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """The header alone: offsets, producer, sequence and newest timestamp stay (DefaultRecordBatch.writeEmptyHeader)."""
+    """The batch without records. Offsets, producer, sequence numbers and largest timestamp are kept (Kafka's
+    DefaultRecordBatch.writeEmptyHeader)."""
     bare = header._replace(
         attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG),
         base_timestamp=NO_TIMESTAMP,

@@ -1,7 +1,8 @@
-"""Machine: the same as `keys.PlainKeys`, for many batches at once, by compiled kernels that hold no GIL.
+"""Machine: the operations of `keys.PlainKeys` for many batches at once, by compiled kernels without the GIL.
 
-Importing this module needs numpy and numba (`barnabas[columnar]`) and costs some 150 MB: only the cleaner's own process
-does that. Neighbouring batches share one table of bounded size, so that small batches do not each pay for the calls.
+Importing this module needs numpy and numba (`barnabas[columnar]`) and takes some 150 MB of memory, so only the
+cleaner's own process imports it. Adjacent batches share one table of bounded size, so that the cost of a kernel call is
+divided among small batches.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from barnabas.server.storage.cleaner.keys import Placed, RecordVerdict
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
 
 _RUN_BYTES: Final = 4 << 20
-"""Stored bytes of batches that share a table. What they inflate to is bounded per batch only."""
+"""The maximum size of the stored batches that share a table. The decompressed size is only bounded for each batch."""
 _RUN_BATCHES: Final = 512
 _OUT_U64: Final = OUT_HASHES.dtype[::1]
 
 
 @kernel((_OUT_U64, U64, OUT_HASHES, I32, I64, scalar, scalar))
 def _insert(words: Any, slots: Any, hashes: Any, key_len: Any, offsets: Any, start: Any, room: Any) -> Any:
-    """`OffsetMap.put` for every keyed row from offset `start` on: (new keys, first row that did not fit or -1)."""
+    """`OffsetMap.put` for each row with a key from offset `start` on. Returns the number of new keys, and the first row
+    that did not fit or -1."""
     used = np.int64(0)
     for row in range(offsets.shape[0]):
         offset = offsets[row]
@@ -76,7 +78,7 @@ def _judge(
     words: Any, slots: Any, hashes: Any, key_len: Any, value_len: Any, offsets: Any,
     starts: Any, tombstones_stay: Any, end: Any, keep: Any, kept: Any, tombstones: Any, keyless: Any,
 ) -> Any:  # fmt: skip
-    """`PlainKeys.judge`: rows starts[b] to starts[b + 1] are those of batch b."""
+    """`PlainKeys.judge`. The rows of batch b are starts[b] to starts[b + 1]."""
     for b in range(starts.shape[0] - 1):
         for row in range(starts[b], starts[b + 1]):
             offset = offsets[row]
@@ -111,7 +113,7 @@ def _judge(
 
 
 class ColumnarKeys:
-    """A `KeyEngine`. SipHash-2-4 of 128 bits, keyed, tells the keys apart."""
+    """A `KeyEngine` whose hash function is keyed SipHash-2-4 with 128 bits."""
 
     def __init__(self, offset_map: OffsetMap, secret: tuple[int, int]) -> None:
         self._map = offset_map
@@ -163,12 +165,13 @@ class ColumnarKeys:
         table = run_table(buf, run, DECOMPRESSED_BYTES_MAX)
         hashes = np.empty((len(table), 2), np.uint64)
         code = siphash(table.data, table.key_at, table.key_len, *self._secret, hashes)
-        assert code == 0, "scan checked these positions"
+        assert code == 0, "run_table has checked these positions"
         return table, hashes
 
 
 def _runs(batches: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
-    """Neighbours that can share a table: all compressed or all not, not too many bytes."""
+    """Runs of adjacent batches that can share a table: all compressed or all uncompressed, and within the size
+    limits."""
     start = size = compressed = 0
     for i, (_, header) in enumerate(batches):
         codec = header.attributes & CODEC_MASK

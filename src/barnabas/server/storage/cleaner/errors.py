@@ -1,8 +1,8 @@
-"""Table: why a cleaning pass did not finish.
+"""Table: the errors that end a cleaning pass.
 
 KafkaError
-├─ CleaningError            this log cannot be compacted as it is; the message says why
-└─ CleaningAbortedError     the log was truncated, shortened, closed or deleted meanwhile; nothing is wrong
+├─ CleaningError            the log cannot be compacted; the message states the reason
+└─ CleaningAbortedError     the log was truncated, deleted or closed during the pass, which is no failure
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from barnabas.core.errors import ErrorCode, KafkaError
 
 
 class CleaningError(KafkaError):
-    """The log cannot be compacted; others can."""
+    """The log cannot be compacted. Other logs are not affected."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
 
 class CleaningAbortedError(KafkaError):
-    """The pass was called off."""
+    """The pass was aborted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)

@@ -1,4 +1,4 @@
-"""Machine: which neighbouring segments become one (Kafka's Cleaner.groupSegmentsBySize)."""
+"""Machine: the groups of adjacent segments that compaction merges (Kafka's Cleaner.groupSegmentsBySize)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 class Sizes(Struct, frozen=True):
-    """What a segment's files take, in bytes, and where the next one begins."""
+    """The sizes of a segment's files in bytes, and the base offset of the next segment."""
 
     base_offset: int
     log: int
@@ -21,9 +21,10 @@ class Sizes(Struct, frozen=True):
 
 
 def group_segments(segments: Sequence[Sizes], segment_bytes: int, index_bytes: int) -> list[list[Sizes]]:
-    """Consecutive segments whose logs, and each kind of index, together keep the limits, and whose offsets fit 32 bits.
+    """Group adjacent segments whose log files and indexes together are within the limits, and whose offsets fit 32
+    bits.
 
-    A compacted segment is small; without grouping, a log would end as very many tiny files.
+    Without grouping, a compacted log would consist of very many small files.
     """
     groups: list[list[Sizes]] = []
     log = offsets = times = 0

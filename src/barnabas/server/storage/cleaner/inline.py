@@ -1,4 +1,4 @@
-"""Shell: a whole pass in the calling thread: for tools, tests, and simulations."""
+"""Shell: a whole cleaning pass in the calling thread, for tools, tests and simulations."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def clean(
     engine: EngineFactory = PlainKeys,
     take: Callable[[int], None] = lambda size: None,
 ) -> PassDone:
-    """Clean what `candidate` says; what was done. Raises CleaningError, CorruptBatchError, StorageError.
+    """Compact the log as `candidate` states. Raises CleaningError, CorruptBatchError, StorageError.
 
-    After a failure the log is as good as before: groups that were done stay done.
+    If a pass fails, the groups that were completed before stay in place, and the log is intact.
     """
     job = plan_cleaning(log, candidate, now_ms=now_ms, secret=secret, config=config)
     try:

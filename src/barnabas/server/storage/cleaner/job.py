@@ -1,13 +1,14 @@
-"""Shell: a cleaning pass seen from the log: planned on the event loop, carried out elsewhere, put in place on the loop.
+"""Shell: the steps of a cleaning pass that change the log: planning, and putting the new segments in place.
 
-    plan_cleaning (loop)  ->  a CleaningPass reports groups (anywhere)
-    for each group:  stage (executor)   `.cleaned` -> `.swap`, synced: after a crash it will take its place
-                     adopt (loop)       old files -> `.deleted`, `.swap` -> nothing, segments exchanged in memory
-                     settle (executor)  the directory synced
-    finish (loop)         everything below the end offset is clean
+    plan_cleaning (loop)  ->  a CleaningPass reports groups (in any thread or process)
+    for each group:  stage (executor)   `.cleaned` -> `.swap`, synced: recovery then completes the replacement
+                     adopt (loop)       old files -> `.deleted`, `.swap` -> no suffix, segments replaced in memory
+                     settle (executor)  sync of the directory
+    finish (loop)         the log is clean below the end offset
 
-A log that is truncated, shortened, closed or deleted meanwhile calls `abort` first, on the loop. That takes staged
-files away again before anything else happens, so that no crash can bring back what a truncation has removed.
+A log that is truncated, closed or deleted during a pass, or loses segments to retention, first calls `abort` on the
+loop. `abort` deletes the staged files, so that recovery after a crash cannot restore records that a truncation has
+removed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from barnabas.server.storage.values import AbortedTxn
 def plan_cleaning(
     log: Log, candidate: CleanableLog, *, now_ms: int, secret: tuple[int, int], config: CleanerConfig
 ) -> CleaningJob:
-    """Begin a pass over `log`, which must have none under way. On the loop. Raises StorageError."""
+    """Begin a pass over `log`, on the loop. No other pass over the log may be in progress. Raises StorageError."""
     assert log.cleaning is None, "one pass at a time per log"
     with log.guarded():
         log_config = log.config
@@ -57,7 +58,7 @@ def plan_cleaning(
 
 
 def _aborted_beyond(log: Log, upper_offset: int) -> list[AbortedTxn]:
-    """Aborted transactions that reach below `upper_offset` and are listed in later segments."""
+    """The aborted transactions with records below `upper_offset` whose markers are in later segments."""
     found: list[AbortedTxn] = []
     for segment in log.segments:
         if segment.base_offset >= upper_offset:
@@ -69,7 +70,7 @@ def _aborted_beyond(log: Log, upper_offset: int) -> list[AbortedTxn]:
 
 
 class CleaningJob:
-    """One pass. `stage` and `settle` may run anywhere; the rest belongs to the loop."""
+    """One pass. `stage` and `settle` may run in an executor, all other methods on the loop."""
 
     def __init__(self, log: Log, task: CleaningTask, segments: list[Segment]) -> None:
         self.log = log
@@ -79,16 +80,17 @@ class CleaningJob:
         self._path = log.path
         self._sources = {s.base_offset: s for s in segments}
         self._lock = Lock()
-        """Held while files are renamed, so that `abort` finds them under one name or the other."""
+        """Held while files are renamed, so that `abort` finds all of them under the same suffix."""
         self._staged: Segment | None = None
 
     def check(self) -> None:
-        """Raises CleaningAbortedError once the log has called the pass off."""
+        """Raises CleaningAbortedError if the log has aborted the pass."""
         if self.aborted:
             raise CleaningAbortedError(f"the log of {self.task.partition} changed while it was being cleaned")
 
     def stage(self, group: GroupCleaned) -> None:
-        """Make the new segment final: from here on a crash does not undo it. Raises StorageError."""
+        """Rename the new segment to `.swap` and sync the directory, after which a crash does not undo the replacement.
+        Raises StorageError."""
         fresh = Segment(
             self._fs,
             self._path,
@@ -113,27 +115,27 @@ class CleaningJob:
         self._fs.sync_dir(self._path)
 
     def adopt(self, group: GroupCleaned, *, now_ms: int) -> None:
-        """Put the staged segment in the place of its sources. Raises StorageError (the log has then failed)."""
+        """Replace the source segments by the staged one. Raises StorageError, after which the log is offline."""
         self.check()
         fresh, self._staged = self._staged, None
         assert fresh is not None, "stage comes first"
         old = [self._sources[base] for base in group.sources]
-        assert all(s in self.log.segments for s in old), "whoever takes segments away aborts the pass"
+        assert all(s in self.log.segments for s in old), "a deletion of segments aborts the pass"
         self.log.replace_segments([fresh], old, now_ms=now_ms)
 
     def settle(self) -> None:
-        """Make the exchange itself durable. Raises StorageError."""
+        """Make the replacement durable. Raises StorageError."""
         if not self.aborted:
             self._fs.sync_dir(self._path)
 
     def finish(self, end_offset: int) -> None:
-        """The pass is over. The new cleaned offset is still to be checkpointed."""
+        """End the pass and set the log's cleaned offset. The caller writes the checkpoint."""
         self.check()
         self.log.cleaning = None
         self.log.cleaned_offset = end_offset
 
     def abort(self) -> None:
-        """Call the pass off and take away what it has not yet put in place."""
+        """Abort the pass, and delete a staged segment."""
         if self.aborted:
             return
         self.aborted = True
@@ -146,7 +148,7 @@ class CleaningJob:
                 self._fs.sync_dir(self._path)
 
     def remove_leftovers(self) -> None:
-        """What a pass that failed had begun to write. Once nobody writes any more."""
+        """Delete the `.cleaned` files of a failed pass. The pass must have stopped writing."""
         if self.log.failed:
             return
         with suppress(StorageError):

@@ -1,7 +1,7 @@
-"""Machine: the keys of batches into the map, and which records the map lets live. In plain Python; always works.
+"""Machine: adding the keys of batches to the offset map, and deciding which records are retained; in plain Python.
 
-`columns.py` does the same with compiled kernels. Both are a `KeyEngine`; a pass uses one of them from end to end,
-because they hash differently.
+`columns.py` does the same with compiled kernels. Both implement `KeyEngine`. A pass uses only one of them, because they
+use different hash functions.
 """
 
 from __future__ import annotations
@@ -18,39 +18,40 @@ from barnabas.protocol.records.build import rebuild_batch
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
 
 Placed = tuple[int, BatchHeader]
-"""A batch: its position in the buffer, its header."""
+"""A batch: its position in the buffer, and its header."""
 
 
 class RecordVerdict(Struct, frozen=True):
-    """Which records of one batch stay."""
+    """The records of one batch that are retained."""
 
     keep: Any
-    """A sequence of bools, one per record."""
+    """A sequence of booleans, one for each record."""
     kept: int
     keeps_tombstone: bool
-    """A record that stays, and lies in the cleaned part, has no value."""
+    """Whether a retained record below the end of the map is a tombstone."""
     keyless: int
-    """Records without a key in the cleaned part; they go."""
+    """The number of records without a key, which are removed."""
 
 
 class KeyEngine(Protocol):
-    """How a pass looks at records. All methods raise CorruptBatchError."""
+    """The operations of a pass that read records. All methods raise CorruptBatchError."""
 
     def add(self, buf: Buffer, batches: Sequence[Placed], start_offset: int) -> int | None:
-        """Put the keys of records from `start_offset` on into the map; the first offset that did not fit, if any."""
+        """Add the keys of the records from `start_offset` on to the map. Returns the first offset that did not fit, or
+        None."""
         ...
 
     def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[RecordVerdict]:
-        """One verdict per batch. Records at or above `end_offset` stay."""
+        """One verdict for each batch. Records at or above `end_offset` are retained."""
         ...
 
     def rebuild(self, buf: Buffer, placed: Placed, keep: Any, delete_horizon_ms: int | None) -> bytes:
-        """The batch with the records that `keep` names, at least one."""
+        """Build the batch again with the records selected by `keep`, at least one."""
         ...
 
 
 class PlainKeys:
-    """Record by record. BLAKE2b, keyed, tells the keys apart."""
+    """Processes record by record. The hash function is keyed BLAKE2b."""
 
     def __init__(self, offset_map: OffsetMap, secret: tuple[int, int]) -> None:
         self._map = offset_map

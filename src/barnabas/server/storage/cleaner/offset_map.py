@@ -2,11 +2,12 @@
 
     slot   { hash word 0 uint64 | hash word 1 uint64 | offset + 1 uint64, 0 while free }
 
-24 bytes a slot, native byte order, open addressing by double hashing: the first word says where to begin, the second
-how far to step; the number of slots is prime, so every slot is reached. Keys themselves are not kept. Two keys with one
-128-bit hash would be taken for one; the hash is keyed with a secret of the pass, so nobody can craft them.
+A slot has 24 bytes in native byte order. The map uses open addressing with double hashing: the first word of the hash
+determines the first slot, the second word the step. The number of slots is prime, so every slot is reached. The keys
+are not stored, so two keys with the same 128-bit hash would be mistaken for one key. The hash is keyed with a secret of
+the pass, so that a producer cannot construct such keys.
 
-The memory is an anonymous mapping: pages that are never written to cost nothing, and it goes with its last user.
+The memory is an anonymous mapping, whose pages are only allocated when they are written to.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _WORDS = 3
 
 
 class OffsetMap:
-    """At most `capacity` keys. `words` is the table itself, for kernels that work on it in place."""
+    """A map of at most `capacity` keys. `words` is the table, which the kernels of `columns.py` access directly."""
 
     __slots__ = ("capacity", "slots", "used", "words")
 
@@ -30,13 +31,13 @@ class OffsetMap:
         self.used = 0
         if self.capacity < 1:
             raise CleaningError(
-                f"{size_bytes} bytes are too few to remember one key: raise log.cleaner.dedupe.buffer.size "
+                f"{size_bytes} bytes are too few for one key: raise log.cleaner.dedupe.buffer.size "
                 "or lower log.cleaner.threads"
             )
         self.words = memoryview(mmap(-1, self.slots * MAP_ENTRY_BYTES)).cast("Q")
 
     def put(self, first: int, second: int, offset: int) -> bool:
-        """Remember `offset` if it is the newest of its key; False if there is no room for a new key."""
+        """Store `offset` if it is the newest of its key. Returns False if the map is full and the key is new."""
         words, slots = self.words, self.slots
         slot, step = first % slots, 1 + second % (slots - 1)
         while True:
@@ -57,7 +58,7 @@ class OffsetMap:
                 slot -= slots
 
     def get(self, first: int, second: int) -> int:
-        """The newest offset of the key, or -1."""
+        """The newest offset of the key, -1 if unknown."""
         words, slots = self.words, self.slots
         slot, step = first % slots, 1 + second % (slots - 1)
         while True:
@@ -73,7 +74,7 @@ class OffsetMap:
 
 
 def largest_prime(limit: int) -> int:
-    """The largest prime not above `limit`; 0 below 3 (double hashing needs a step)."""
+    """The largest prime that is not above `limit`; 0 if `limit` is below 3, because double hashing needs a step."""
     for candidate in range(limit, 2, -1):
         if candidate % 2 and all(candidate % d for d in range(3, int(candidate**0.5) + 1, 2)):
             return candidate

@@ -1,4 +1,4 @@
-"""Shell: the sealed segments of a pass, read in chunks, and the aborted transactions that reach into each of them."""
+"""Shell: the source segments of a pass, read in chunks, and the aborted transactions that overlap each of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Chunk = tuple[memoryview, list[Placed]]
 
 
 class Sources:
-    """What `CleaningTask.segments` names, opened."""
+    """The segments of `CleaningTask.segments`."""
 
     def __init__(self, fs: FileSystem, task: CleaningTask, take: Callable[[int], None]) -> None:
         self._fs = fs
@@ -41,7 +41,7 @@ class Sources:
         ]
 
     def end_of(self, index: int) -> int:
-        """Where the next segment begins."""
+        """The base offset of the next segment."""
         following = index + 1
         return self.segments[following].base_offset if following < len(self.segments) else self._task.upper_offset
 
@@ -49,7 +49,7 @@ class Sources:
         return next(i for i, s in enumerate(self.segments) if s.base_offset == base_offset)
 
     def sizes(self, below: int) -> list[Sizes]:
-        """Of the segments that begin below `below`."""
+        """The file sizes of the segments with a base offset below `below`."""
         return [
             Sizes(
                 segment.base_offset,
@@ -69,7 +69,7 @@ class Sources:
             return 0
 
     def chunks(self, index: int, start_offset: int = 0) -> Iterator[Chunk]:
-        """Whole batches of one segment, from the one that holds `start_offset`. Raises CorruptBatchError."""
+        """The batches of one segment from the one that contains `start_offset` on. Raises CorruptBatchError."""
         segment = self.segments[index]
         size = segment.size
         position = segment.lookup(start_offset) if start_offset > segment.base_offset else 0
@@ -85,12 +85,12 @@ class Sources:
                     last_pos, last = batches[-1]
                     position, length = position + last_pos + last.size, self._chunk
                     continue
-                # not one whole batch in the buffer: it is larger than the chunk, or it is torn
+                # The buffer contains no whole batch: the batch is larger than the chunk, or incomplete.
                 needed = LOG_OVERHEAD + int.from_bytes(buf[8:12], "big", signed=True) if len(buf) >= LOG_OVERHEAD else 0
                 if not len(buf) < needed <= size - position:
                     raise CorruptBatchError(
-                        f"{file.path} holds no whole batch at byte {position} of {size}; "
-                        "delete the replica's directory to fetch it anew, or the topic, if it is not replicated"
+                        f"{file.path} contains no whole batch at byte {position} of {size}; "
+                        "delete the replica's directory to fetch the log again, or the topic if it has one replica"
                     )
                 length = needed
         finally:
@@ -98,7 +98,7 @@ class Sources:
         segment.cool()
 
     def aborted(self, index: int) -> list[AbortedTxn]:
-        """The aborted transactions with records in the segment; their markers may lie in later ones."""
+        """The aborted transactions with records in the segment. Their markers can be in later segments."""
         start, end = self.segments[index].base_offset, self.end_of(index)
         found: list[AbortedTxn] = []
         for segment in self.segments[index:]:

@@ -1,10 +1,11 @@
-"""Value: what one cleaning pass is told, and what it answers. All of it can be sent to another process.
+"""Value: the input and the results of one cleaning pass. All values can be sent to another process.
 
     0 ............ first_dirty_offset ............ upper_offset ............ log_end_offset
-    clean          dirty: its keys go into the map  too young, open, or active: not touched
+    clean          dirty: keys are added to the map  too young, in a transaction, or active: not read
 
-A pass reads the dirty part once to learn the newest offset of each key, and then writes every segment below the offset
-it got to (`end_offset`: the map may fill up before `upper_offset`) anew without the records that are superseded.
+A pass first reads the dirty part to find the newest offset of each key, up to `end_offset`, which is below
+`upper_offset` if the map is full before. The pass then writes all segments below `end_offset` again, without the
+records that are superseded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from barnabas.server.storage.values import AbortedTxn
 
 MAP_ENTRY_BYTES: Final = 24
-"""16 bytes of hash, 8 of offset."""
+"""16 bytes of the hash, 8 of the offset."""
 
 
 class SourceSegment(Struct, frozen=True):
@@ -29,7 +30,7 @@ class SourceSegment(Struct, frozen=True):
 
 
 class LastRecord(Struct, frozen=True):
-    """Where a live producer's last sequence number stands; None if only a marker remembers the producer."""
+    """The offset of a live producer's last data batch, or None if the producer's last batch is a marker."""
 
     last_data_offset: int | None
     epoch: int
@@ -59,12 +60,12 @@ class CleanerConfig(Struct, frozen=True):
 
 
 class CleaningTask(Struct, frozen=True):
-    """One pass over one partition."""
+    """The input of one pass over one partition."""
 
     path: str
     partition: str
     segments: Sequence[SourceSegment]
-    """All below `upper_offset`, in order."""
+    """The segments below `upper_offset`, in order."""
     first_dirty_offset: int
     upper_offset: int
     now_ms: int
@@ -73,15 +74,15 @@ class CleaningTask(Struct, frozen=True):
     segment_index_bytes: int
     index_interval_bytes: int
     secret: tuple[int, int]
-    """Keys the hash of the record keys, a fresh one for each pass."""
+    """The key of the hash function, a new one for each pass."""
     config: CleanerConfig
     producers: Mapping[int, LastRecord] = field(default_factory=dict)
     later_aborted: Sequence[AbortedTxn] = ()
-    """Aborted transactions whose markers lie at or above `upper_offset`."""
+    """The aborted transactions whose markers are at or above `upper_offset`."""
 
 
 class CleaningStats(Struct):
-    """What a pass did."""
+    """Statistics of a pass."""
 
     map_records_read: int = 0
     map_bytes_read: int = 0
@@ -101,17 +102,17 @@ class CleaningStats(Struct):
 
 
 class GroupCleaned(Struct, frozen=True):
-    """Some neighbouring segments have become one, whose files lie, synced, under `.cleaned`."""
+    """A group of adjacent segments has been merged into one, whose files are synced and have the suffix `.cleaned`."""
 
     sources: tuple[int, ...]
-    """Their base offsets; the first is also that of the new segment."""
+    """The base offsets of the merged segments. The first is also the base offset of the new segment."""
     size: int
     changed: bool
-    """False: nothing was removed, there are no new files, and the segment stays as it is."""
+    """False if no record was removed: the segment is unchanged, and there are no new files."""
 
 
 class PassDone(Struct, frozen=True):
-    """Everything below `end_offset` is clean now."""
+    """The pass has completed: the log is clean below `end_offset`."""
 
     end_offset: int
     stats: CleaningStats

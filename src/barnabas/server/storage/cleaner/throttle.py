@@ -1,4 +1,4 @@
-"""Machine: how long to wait so that a rate is kept (Kafka's Throttler); the waiting is done by whoever asks."""
+"""Machine: the delays that limit a rate of bytes (Kafka's Throttler). The caller waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WINDOW_S: Final = 0.3
 
 
 class Throttle:
-    """Counts bytes over windows of 300 ms. `rate` in bytes per second; infinity asks for no wait ever."""
+    """Counts bytes in windows of 300 ms. `rate` is in bytes per second; there is no delay if it is infinite."""
 
     __slots__ = ("_bytes", "_rate", "_start")
 
@@ -18,7 +18,7 @@ class Throttle:
         self._bytes = 0
 
     def delay(self, size: int, now_s: float) -> float:
-        """`size` bytes are about to be moved: the seconds to wait after that."""
+        """The seconds to wait after `size` bytes have been read or written."""
         self._bytes += size
         elapsed = now_s - self._start
         owed = self._bytes / self._rate - elapsed

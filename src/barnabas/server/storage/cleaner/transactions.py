@@ -1,8 +1,8 @@
-"""Machine: which batches a pass may drop because of their transaction (Kafka's CleanedTransactionMetadata).
+"""Machine: the batches that a pass may remove because of their transaction (Kafka's CleanedTransactionMetadata).
 
-Batches of an aborted transaction go at once. A marker must stay as long as a batch of its transaction does, even an
-emptied one: without it a replay would take the transaction for open. So a marker may go only after a pass that met none
-of its batches, and then waits for its delete horizon like a tombstone.
+Batches of an aborted transaction are removed at once. A marker must be retained while the log contains a batch of its
+transaction, even one without records; otherwise a replay would find an open transaction. A marker can be removed once a
+pass has found no batch of its transaction, after a delete horizon as for a tombstone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from barnabas.server.storage.values import AbortedTxn
 
 
 class _Ongoing:
-    """An aborted transaction between its first offset and its marker."""
+    """An aborted transaction between its first offset and its marker. `seen` is set when a batch of it has been
+    read."""
 
     __slots__ = ("seen", "txn")
 
@@ -26,7 +27,7 @@ class _Ongoing:
 
 
 class CleanedTransactions:
-    """Fed with every batch in order; `kept` collects the entries that the new transaction index needs."""
+    """Receives each batch in order. `kept` collects the entries of the new segment's transaction index."""
 
     def __init__(self) -> None:
         self._ahead: list[tuple[int, AbortedTxn]] = []
@@ -35,7 +36,8 @@ class CleanedTransactions:
         self.kept: list[AbortedTxn] = []
 
     def add_aborted(self, txns: Iterable[AbortedTxn]) -> None:
-        """Those that overlap the batches to come; the same one may be told again for each segment it reaches into."""
+        """Add transactions that overlap the following batches. A transaction may be added again for each segment it
+        overlaps."""
         for txn in txns:
             heappush(self._ahead, (txn.first_offset, txn))
 
@@ -52,16 +54,16 @@ class CleanedTransactions:
         return True
 
     def on_control(self, header: BatchHeader, marker: EndTxn | None) -> bool:
-        """Whether no batch of its transaction is left, so that the marker may go once its horizon has passed."""
+        """Whether the transaction has no batch left, so that the marker can be removed after its delete horizon."""
         self._advance(header.last_offset)
         if not header.record_count:
-            return True  # an earlier pass emptied it
+            return True  # an earlier pass has emptied the batch
         if marker is None:
-            return False  # a control record of another kind
+            return False  # another kind of control record
         if marker.commit:
-            met = header.producer_id in self._committed
+            seen = header.producer_id in self._committed
             self._committed.discard(header.producer_id)
-            return not met
+            return not seen
         ongoing = self._aborted.pop(header.producer_id, None)
         if ongoing is not None and ongoing.seen:
             self.kept.append(ongoing.txn)

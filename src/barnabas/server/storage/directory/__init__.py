@@ -1,1 +1,1 @@
-"""A data directory: lock, identity, checkpoints, and logs that move to another."""
+"""A data directory: lock, identity, checkpoints, and copies of logs that move to another directory."""

@@ -1,4 +1,4 @@
-"""Codec: the small text files by which a log directory remembers numbers (Kafka's CheckpointFile and its formats).
+"""Codec: the checkpoint files of a data directory and of a log, which contain offsets (Kafka's CheckpointFile).
 
     recovery-point-offset-checkpoint,          leader-epoch-checkpoint
     log-start-offset-checkpoint,
@@ -9,7 +9,7 @@
     topic partition offset                     epoch startOffset
     ...                                        ...
 
-Lines end in "\\n". A file is replaced as a whole: written beside, synced, renamed.
+Lines end in "\\n". A file is replaced atomically: a temporary file is written, synced and renamed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes, what: str) -> list[str]:
-    """The lines below the header. Raises CorruptFileError unless there are as many as it says, each with its end:
-    a file that was torn in its last number would read as a smaller one."""
+    """The lines after the header. Raises CorruptFileError if their number is not the one in the header, or if the last
+    line has no line end: its last number could be incomplete."""
     try:
         version, count, *lines = data.decode().split("\n")
         expected = int(count)
@@ -42,9 +42,9 @@ def decode_lines(data: bytes, what: str) -> list[str]:
     if version.strip() != str(_VERSION):
         raise CorruptFileError(f"{what} has version {version!r}; only version {_VERSION} is known")
     if lines and lines.pop():
-        raise CorruptFileError(f"{what} breaks off in its last line")
+        raise CorruptFileError(f"{what} has an incomplete last line")
     if len(lines) != expected:
-        raise CorruptFileError(f"{what} announces {expected} lines and holds {len(lines)}")
+        raise CorruptFileError(f"{what} should have {expected} lines and has {len(lines)}")
     return lines
 
 
@@ -64,7 +64,7 @@ def decode_offsets(data: bytes, what: str) -> dict[TopicPartition, int]:
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """The file's offsets; none if there is no such file. Raises CorruptFileError."""
+    """Read a file. The result is empty if the file does not exist. Raises CorruptFileError."""
     try:
         return decode_offsets(read_file(fs, path), path)
     except FileMissingError:
@@ -72,5 +72,5 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int], *, durable: bool = True) -> None:
-    """Atomically; `durable=False` leaves the sync to the operating system (an older file is as good after a crash)."""
+    """Replace a file atomically. `durable=False` omits the sync, for offsets of which an older version is valid too."""
     replace_file(fs, path, encode_offsets(offsets), durable=durable)

@@ -1,4 +1,4 @@
-"""Codec: the small files by which directories say what they are.
+"""Codec: the files that identify a data directory and the topic of a log.
 
 A data directory has `meta.properties` (KIP-858): version=1, cluster.id, node.id, directory.id. Between a clean stop and
 the next start it also has `.kafka_cleanshutdown`: {"version":0,"brokerEpoch":7}. A partition's directory has
@@ -24,7 +24,7 @@ _TOPIC_ID: Final = re.compile(r"version: 0\s+topic_id: (\S{22})\s*\Z")
 
 
 class MetaProperties(Struct, frozen=True):
-    """To which cluster and node a data directory belongs; `directory_id` tells a node's directories apart."""
+    """The cluster and node of a data directory, and the id of the directory (KIP-858)."""
 
     cluster_id: str
     node_id: int
@@ -38,7 +38,7 @@ class MetaProperties(Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes, what: str) -> MetaProperties:
-        """Version 1, or 0 with `broker.id` (from the days of ZooKeeper). Raises CorruptFileError."""
+        """Version 1, or 0 with `broker.id` (written by ZooKeeper-based brokers). Raises CorruptFileError."""
         try:
             values = parse_properties(data.decode())
             version = values.get("version", "0")
@@ -54,7 +54,7 @@ class MetaProperties(Struct, frozen=True):
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
-    """What the data directory says of itself, or None if it is new. Raises CorruptFileError."""
+    """Read meta.properties. None if the file does not exist. Raises CorruptFileError."""
     path = f"{directory}/{names.META_PROPERTIES}"
     try:
         return MetaProperties.decode(read_file(fs, path), path)
@@ -63,7 +63,7 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | Non
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
-    """The topic id of a partition's directory; None if it has none that can be read (a crash can leave it empty)."""
+    """Read the topic id from partition.metadata. None if the file is missing or invalid; a crash can leave it empty."""
     try:
         found = _TOPIC_ID.match(read_file(fs, f"{directory}/{names.PARTITION_METADATA}").decode("latin-1"))
         return uuid_from_text(found[1]) if found else None
@@ -77,14 +77,15 @@ def write_topic_id(fs: FileSystem, directory: str, topic_id: UUID) -> None:
 
 
 def take_clean_shutdown(fs: FileSystem, directory: str) -> tuple[bool, int]:
-    """Whether the last stop was clean, and the broker epoch then (-1: unknown). Takes the mark away, for good."""
+    """Whether the previous process shut down cleanly, and its broker epoch (-1 if unknown). Deletes the marker file
+    durably."""
     path = f"{directory}/{names.CLEAN_SHUTDOWN}"
     try:
         data = read_file(fs, path)
     except FileMissingError:
         return False, -1
     fs.unlink(path)
-    fs.sync_dir(directory)  # were it to come back after a power failure, torn logs would be trusted
+    fs.sync_dir(directory)  # if the marker reappeared after a power failure, logs would not be recovered
     try:
         return True, int(json.loads(data)["brokerEpoch"])
     except (ValueError, KeyError, TypeError):

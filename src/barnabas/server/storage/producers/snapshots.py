@@ -72,7 +72,7 @@ def decode_snapshot(data: bytes, what: str) -> list[ProducerEntry]:
         raise CorruptSnapshotError(f"{what} failed its CRC")
     end = _HEAD.size + count * _ENTRY.size
     if count < 0 or len(data) < end:
-        raise CorruptSnapshotError(f"{what} announces {count} producers in {len(data)} bytes")
+        raise CorruptSnapshotError(f"{what} should contain {count} producers and has {len(data)} bytes")
     entries = []
     for producer_id, epoch, sequence, offset, delta, timestamp, coordinator, txn in _ENTRY.iter_unpack(
         memoryview(data)[_HEAD.size : end]
@@ -91,7 +91,7 @@ def _decode_earlier(tail: memoryview, entries: list[ProducerEntry], what: str) -
         raise CorruptSnapshotError(f"{what} has {len(tail)} unknown bytes at its end")
     (count,) = _COUNT.unpack_from(tail, len(_EARLIER))
     if len(tail) != head + count * _EARLIER_ENTRY.size:
-        raise CorruptSnapshotError(f"{what} announces {count} earlier batches in {len(tail)} bytes")
+        raise CorruptSnapshotError(f"{what} should contain {count} earlier batches and has {len(tail)} bytes")
     for number, sequence, offset, delta, timestamp in _EARLIER_ENTRY.iter_unpack(tail[head:]):
         if not 0 <= number < len(entries) or not entries[number].batches:
             raise CorruptSnapshotError(f"{what} has an earlier batch of producer {number} of {len(entries)}")
