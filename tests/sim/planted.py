@@ -1,6 +1,6 @@
-"""Bugs to be found: each makes the production code wrong in one place, as somebody might have written it.
+"""Planted bugs of one node. Each one makes the production code wrong in one place, in a way that a programmer might.
 
-A simulation that does not see them proves nothing.
+A simulation that does not find these bugs proves nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A bug, the menu of faults that brings it out, and the kinds of failure that are right for it."""
+    """A bug, the menu of faults that makes it visible, and the kinds of failure that it may cause."""
 
     name: str
     plant: Callable[[Patch], None]
@@ -40,22 +40,22 @@ class Planted:
     seeds: int
     caught_by: tuple[type[Exception], ...] = (CorrectnessError,)
     first: int = 0
-    """The seed to begin with."""
+    """The first seed to run."""
 
 
 def _no_fsync(patch: Patch) -> None:
-    """flush.messages promises an fsync; the job says that it was done."""
+    """The fsync that flush.messages requires is skipped, and reported as done."""
     patch.setattr(FlushJob, "run", lambda self: None)
 
 
 def _ack_before_fsync(patch: Patch) -> None:
-    """Neither the answer nor the watermark waits for the flush."""
+    """Neither the response nor the high watermark waits for the fsync."""
     patch.setattr(Partition, "must_flush", property(lambda self: False))
     patch.setattr(Partition, "flushes_first", property(lambda self: False))
 
 
 def _names_not_synced(patch: Patch) -> None:
-    """The bytes of files are synced, the directory that names them is not."""
+    """Files are synced, their directory is not."""
 
     def run(self: Any) -> None:
         for file in self._files:
@@ -65,7 +65,7 @@ def _names_not_synced(patch: Patch) -> None:
 
 
 def _ack_before_append(patch: Patch) -> None:
-    """The batch is written a moment after it was acknowledged."""
+    """The batch is appended shortly after its acknowledgement."""
     real = Log.append_as_leader
 
     def append(self: Log, buf: Any, **kwargs: Any) -> AppendInfo:
@@ -91,19 +91,19 @@ def _ack_before_append(patch: Patch) -> None:
 
 
 def _torn_tail_kept(patch: Patch) -> None:
-    """Recovery trusts lengths and does not look at the CRC."""
+    """Recovery checks the length of a batch, but not its CRC."""
     patch.setattr(recovery, "check_crc", lambda buf, at, header: None)
 
 
 def _no_recovery(patch: Patch) -> None:
-    """After a crash a log is opened as after a clean shutdown. (Where only power fails and every batch is flushed this
-    does little harm: a torn end is found all the same.)"""
+    """After a crash a log is opened as after a clean shutdown. (In the power menu, in which every batch is flushed,
+    this bug has little effect, since a torn batch at the end is found anyway.)"""
     real = recovery.load
     patch.setattr(log_module, "load", lambda request: real(replace(request, clean=True)))
 
 
 def _producers_forgotten(patch: Patch) -> None:
-    """What is known of idempotent producers is lost in a crash."""
+    """The state of idempotent producers is lost in a crash."""
 
     def replay(state: ProducerState, snapshots: Any, segments: Any, start: int, up_to: int, now_ms: int) -> None:
         state.reset(up_to)
@@ -113,7 +113,7 @@ def _producers_forgotten(patch: Patch) -> None:
 
 
 def _duplicates_not_known(patch: Patch) -> None:
-    """A batch that is sent again is written again."""
+    """A retried batch is appended again."""
     patch.setattr(ProducerState, "duplicate_of", lambda self, header: None)
     real = ProducerState.prepare
 
@@ -134,17 +134,17 @@ def _watermark_behind(patch: Patch) -> None:
 
 
 def _stable_offset_ahead(patch: Patch) -> None:
-    """read_committed readers read as far as the high watermark."""
+    """read_committed consumers read up to the high watermark."""
     patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
 def _aborts_not_told(patch: Patch) -> None:
-    """A Fetch answer does not name the aborted transactions."""
+    """A Fetch response omits the aborted transactions."""
     patch.setattr(Log, "aborted_transactions", lambda self, start, end: [])
 
 
 def _markers_not_written(patch: Patch) -> None:
-    """A transaction ends in the coordinator only."""
+    """A transaction ends in the coordinator, but no markers are written to the partitions."""
 
     async def write(self: Any, broker_id: int, request: Any) -> WriteTxnMarkersResponse:
         from barnabas.protocol.wire.messages.write_txn_markers import (
@@ -176,7 +176,7 @@ def _markers_not_written(patch: Patch) -> None:
 
 
 def _commits_in_memory(patch: Patch) -> None:
-    """The coordinator applies a commit of offsets and forgets to write it."""
+    """The coordinator applies an offset commit in memory, and does not write its record."""
     real = ReplicatedWriter.append
 
     def append(self: Any, tp: Any, records: Any, now_ms: int, producer: Any = None) -> int:

@@ -1,4 +1,4 @@
-"""Bugs of clusters to be found: each makes the production code wrong in one place, as somebody might write it."""
+"""Planted bugs of clusters. Each one makes the production code wrong in one place, in a way that a programmer might."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ ANY = (CorrectnessError, LivenessError, CrashError)
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A bug, the menu of faults that brings it out, and the kinds of failure that are right for it."""
+    """A bug, the menu of faults that makes it visible, and the kinds of failure that it may cause."""
 
     name: str
     plant: Callable[[Patch], None]
     menu: ClusterFaultMenu
     seeds: int
-    """It must be found within so many."""
+    """The number of seeds within which the bug must be found."""
     caught_by: tuple[type[Exception], ...] = WRONG
     first: int = 0
-    """The seed to begin with."""
+    """The first seed to run."""
 
 
 # -- replication -------------------------------------------------------------------------------------------------------
 
 
 def _ack_before_isr(patch: Patch) -> None:
-    """acks=all is answered when the leader has it."""
+    """A produce request with acks=all is acknowledged after the leader's append."""
     real = Partition.try_committed
 
     def try_committed(self: Partition, offset: int) -> ErrorCode | None:
@@ -67,14 +67,14 @@ def _ack_before_isr(patch: Patch) -> None:
 
 
 def _min_insync_ignored(patch: Patch) -> None:
-    """A leader alone accepts, commits and acknowledges, whatever min.insync.replicas says."""
+    """A leader without in-sync followers accepts, commits and acknowledges records despite min.insync.replicas."""
     patch.setattr("barnabas.server.replication.roles.leader.refuse_append", lambda state, acks, least: ErrorCode.NONE)
     patch.setattr("barnabas.server.replication.rules.watermark.effective_min_insync", lambda replicas, least: 1)
     patch.setattr("barnabas.server.replication.rules.leader.effective_min_insync", lambda replicas, least: 1)
 
 
 def _truncate_to_watermark(patch: Patch) -> None:
-    """A follower of a new leader cuts at its own high watermark, as before KIP-101."""
+    """A follower of a new leader truncates to its own high watermark, as before KIP-101."""
     real = Partition.next_fetch
     cut: dict[int, int] = {}
 
@@ -90,12 +90,12 @@ def _truncate_to_watermark(patch: Patch) -> None:
 
 
 def _divergence_ignored(patch: Patch) -> None:
-    """A leader does not say where its log and the follower's part; the follower goes on behind."""
+    """A leader does not report the diverging epoch, so the follower appends after diverging records."""
     patch.setattr("barnabas.server.replication.reading._diverging", lambda *args: None)
 
 
 def _watermark_of_the_isr_alone(patch: Patch) -> None:
-    """Who is being taken into the ISR does not hold the watermark back yet."""
+    """A replica that is being added to the ISR does not yet limit the high watermark."""
     real = watermark.high_watermark
 
     def high_watermark(state: Any, end: int, current: int, **options: Any) -> Any:
@@ -105,7 +105,7 @@ def _watermark_of_the_isr_alone(patch: Patch) -> None:
 
 
 def _watermark_of_the_leader_alone(patch: Patch) -> None:
-    """What the leader has is committed."""
+    """The high watermark is the log end offset of the leader."""
     patch.setattr(
         "barnabas.server.replication.roles.leader.high_watermark",
         lambda state, end, current, **options: max(end, current),
@@ -113,12 +113,12 @@ def _watermark_of_the_leader_alone(patch: Patch) -> None:
 
 
 def _anybody_joins(patch: Patch) -> None:
-    """A follower is in sync as soon as it fetches, however far it is behind."""
+    """A follower joins the ISR at its first fetch, whatever its lag."""
     patch.setattr("barnabas.server.replication.rules.isr.is_in_sync", lambda state, follower, watermark: True)
 
 
 def _producers_not_copied(patch: Patch) -> None:
-    """Followers copy batches, and learn nothing of their producers."""
+    """Followers append batches without updating the producer state."""
     real = Log.append_as_follower
 
     def append(self: Log, buf: Any, **options: Any) -> Any:
@@ -133,12 +133,12 @@ def _producers_not_copied(patch: Patch) -> None:
 
 
 def _stable_offset_ahead(patch: Patch) -> None:
-    """read_committed readers read as far as the high watermark."""
+    """read_committed consumers read up to the high watermark."""
     patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
 def _leader_counts_unflushed(patch: Patch) -> None:
-    """flush.messages=1, and what is only in the page cache counts."""
+    """With flush.messages=1 the leader counts its own unflushed records as replicated."""
     patch.setattr(Partition, "flushes_first", property(lambda self: False))
 
 
@@ -152,7 +152,7 @@ def _no_recovery(patch: Patch) -> None:
 
 
 def _elect_anybody(patch: Patch) -> None:
-    """Where the first replicas are down, the next one that is up leads, in the ISR or not."""
+    """The first running replica is elected leader, whether or not it is in the ISR."""
     real = partition_change.elect
 
     def elect(partition: Any, target: Any, rules: Any, election: Any) -> Any:
@@ -165,7 +165,7 @@ def _elect_anybody(patch: Patch) -> None:
 
 
 def _broker_epochs_ignored(patch: Patch) -> None:
-    """AlterPartition takes in a broker that has been born again since it was in sync, and one that is fenced."""
+    """AlterPartition accepts an ISR with a broker that has restarted since it was in sync, or that is fenced."""
     real = alter_partition._problem
 
     def problem(image: Any, partition: Any, wanted: Any, sender: int, isr: Any) -> ErrorCode:
@@ -178,18 +178,18 @@ def _broker_epochs_ignored(patch: Patch) -> None:
 
 
 def _unclean_ends_forgotten(patch: Patch) -> None:
-    """A broker that comes back after an unclean end is as complete as it was."""
+    """A broker stays in the ISR and the ELR after an unclean shutdown."""
     patch.setattr("barnabas.server.metadata.controller.brokers.records_without_broker", lambda *args, **options: [])
 
 
 def _nobody_is_fenced(patch: Patch) -> None:
-    """Sessions never end."""
+    """Broker sessions never expire."""
     patch.setattr(BrokerSessions, "expired", lambda self, now_ms: [])
     patch.setattr(BrokerSessions, "next_deadline_ms", lambda self: None)
 
 
 def _uncommitted_state_kept(patch: Patch) -> None:
-    """A controller that loses its leadership keeps what it had decided, and goes on from there when it leads again."""
+    """A controller that loses its leadership keeps its uncommitted state, and continues from it when it leads again."""
 
     def image_now(self: Any) -> ClusterImage:
         image: ClusterImage = self._controller.image
@@ -202,7 +202,7 @@ def _uncommitted_state_kept(patch: Patch) -> None:
 
 
 def _snapshot_without_configs(patch: Patch) -> None:
-    """A snapshot of the metadata misses a kind of record."""
+    """A snapshot of the metadata lacks the config records."""
     real = snapshot.image_records
 
     def image_records(image: ClusterImage) -> Any:
@@ -215,13 +215,13 @@ def _snapshot_without_configs(patch: Patch) -> None:
 
 
 def _vote_not_synced(patch: Patch) -> None:
-    """A vote is given before it is on the disk."""
+    """A vote is sent before it is durable."""
     real = vars(vote_store)["replace_file"]
     patch.setattr(vote_store, "replace_file", lambda fs, path, data, *, durable: real(fs, path, data, durable=False))
 
 
 def _minority_elects(patch: Patch) -> None:
-    """A majority is half."""
+    """Half of the voters count as a majority."""
     patch.setattr(Voters, "majority", property(lambda self: max(1, len(self.keys) // 2)))
 
 
@@ -247,7 +247,7 @@ def _answers_before_commit(patch: Patch) -> None:
 
 
 def _markers_dropped(patch: Patch) -> None:
-    """A marker whose partition's leader cannot be reached is taken for written."""
+    """A transaction marker counts as written if the partition's leader cannot be reached."""
     from barnabas.protocol.wire.messages import write_txn_markers as wire
     from barnabas.server.node.channels.coordination import Markers
 
@@ -279,7 +279,7 @@ def _markers_dropped(patch: Patch) -> None:
 
 
 def _share_state_not_written(patch: Patch) -> None:
-    """What became of a share group's records is in its leader's memory only."""
+    """The state of a share group is kept in the leader's memory only."""
 
     async def persist(self: Any, *args: Any) -> None:
         return None
@@ -288,7 +288,7 @@ def _share_state_not_written(patch: Patch) -> None:
 
 
 def _missing_is_empty(patch: Patch) -> None:
-    """A broker makes an empty log in place of one on a disk that is out, and the controller counts on it."""
+    """A broker creates an empty log instead of a log on an offline directory, and stays in the ISR."""
     patch.setattr(Homes, "_may_be_offline", lambda self, wanted: False)
     patch.setattr("barnabas.server.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
 
@@ -324,4 +324,4 @@ NOT_SEEN = [
     Planted("uncommitted state kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 40, ANY),
     Planted("markers dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK),
 ]
-"""Half a dozen seeds did not find these: what the simulation has to learn next."""
+"""Bugs that several seeds did not find; the simulation should learn to find them."""

@@ -1,4 +1,4 @@
-"""Whole clusters under random faults: many seeds, every rule; seeds that once failed; runs that can be repeated."""
+"""Simulated clusters under random faults: seeds run clean, seeds that once failed run clean, runs can be replayed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from barnabas.testing.sim.world import World
 
 _AT_A_TIME = 4
 ONCE_FAILED = (1, 3, 7, 255, 346, 616, 644, 653, 1039, 1475, 1778)
-"""A broker that led before it was registered; a controller asked too early; a coordinator that span; logs that nobody
-had looked at, called clean; a leader that knew more than the new controller; gaps in logs; a producer's earlier batches
-forgotten; a leadership that never came to the disk, and that nobody heard of; a
-consumer put out of its group that committed all the same; a write to a new leader that nobody had asked about."""
+"""The failures of these seeds were: a broker that led a partition before its registration; a request to a controller
+that was not ready; a coordinator in an endless loop; logs that were marked clean without a check; a leader with newer
+metadata than the new controller; gaps in logs; lost producer state of earlier batches; a quorum epoch that was never
+durable; a commit by a consumer that was removed from its group; a write to a new leader without the verification of its
+transaction."""
 _QUICK = (3, 255, 653)
 """Those of `ONCE_FAILED` that `make test` runs; `make system` runs the others."""
 _SCRIPT = "from barnabas.testing.sim.cluster.storm import storm; print(storm({seed}, seconds=3).digest)"
@@ -51,7 +52,7 @@ def test_many_seeds_are_clean(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [2, pytest.param(4, marks=pytest.mark.system)])
-def test_the_same_seed_is_the_same_run(seed: int) -> None:
+def test_same_seed_has_equal_trace_in_one_process(seed: int) -> None:
     first, second = World(seed), World(seed)
     storm(seed, seconds=3, world=first)
     storm(seed, seconds=3, world=second)
@@ -59,7 +60,7 @@ def test_the_same_seed_is_the_same_run(seed: int) -> None:
     assert first.trace.digest() == second.trace.digest()
 
 
-def test_in_another_process_too() -> None:
+def test_same_seed_has_equal_trace_in_two_processes() -> None:
     digests = {
         subprocess.run(
             [sys.executable, "-c", _SCRIPT.format(seed=6)],

@@ -1,4 +1,4 @@
-"""docs/TESTING.md says what the planted bugs say of themselves (`--rewrite` writes it)."""
+"""The table of planted bugs in docs/TESTING.md equals the bugs in the code (`--rewrite` writes the table)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _within(seeds: int, first: int) -> str:
     return f"{seeds} seeds" + (f" from {first} on" if first else "")
 
 
-def test_the_page_says_what_the_tests_do(request: pytest.FixtureRequest) -> None:
+def test_table_of_planted_bugs_in_docs_is_current(request: pytest.FixtureRequest) -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)

@@ -1,4 +1,4 @@
-"""The simulation sees: every planted bug is found within its number of seeds, by the right kind of failure."""
+"""The one-node simulation finds every planted bug within its number of seeds, with an expected kind of failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same seed is the same run, to the byte: in one process, and in another one that hashes strings differently."""
+"""Runs of the same seed have equal traces, in one process and in processes with different hash seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCRIPT = "from barnabas.testing.sim.torture import torture; print(torture({seed
 
 
 @pytest.mark.parametrize("seed", [1, 2, 9])
-def test_in_one_process(seed: int) -> None:
+def test_same_seed_has_equal_trace_in_one_process(seed: int) -> None:
     first, second = World(seed), World(seed)
     torture(seed, seconds=4, world=first)
     torture(seed, seconds=4, world=second)
@@ -23,12 +23,12 @@ def test_in_one_process(seed: int) -> None:
     assert first.trace.digest() == second.trace.digest()
 
 
-def test_another_seed_is_another_run() -> None:
+def test_different_seeds_have_different_traces() -> None:
     assert torture(3, seconds=2).digest != torture(4, seconds=2).digest
 
 
 @pytest.mark.parametrize("seed", [1, 7])
-def test_in_two_processes(seed: int) -> None:
+def test_same_seed_has_equal_trace_in_two_processes(seed: int) -> None:
     digests = {
         subprocess.run(
             [sys.executable, "-c", _SCRIPT.format(seed=seed)],

@@ -1,4 +1,4 @@
-"""The production broker and clients under random faults: many seeds, every invariant."""
+"""One simulated node with clients under random faults: every invariant holds for many seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes days, in milliseconds: retention, expiry and time-outs of the production broker in virtual time."""
+"""Retention, expiry and time-outs of the production broker over days of virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY = 86_400.0
 T0 = TopicPartition("t", 0)
 
 
-def test_retention_deletes_after_its_time() -> None:
+def test_retention_deletes_segments_after_retention_ms() -> None:
     async def scenario(world: sim.World) -> None:
         await world.start_broker()
         async with world.admin() as admin, world.producer() as producer, world.consumer() as reader:
@@ -31,7 +31,7 @@ def test_retention_deletes_after_its_time() -> None:
     sim.run(scenario, seed=1)
 
 
-def test_a_member_that_falls_silent_loses_its_partitions_after_the_session_time_out() -> None:
+def test_silent_member_loses_partitions_after_session_timeout() -> None:
     async def member(world: sim.World, owned: dict[str, frozenset[TopicPartition]], name: str) -> None:
         async with world.consumer(group_id="g", session_timeout_ms=10_000, auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["t"])
@@ -55,7 +55,7 @@ def test_a_member_that_falls_silent_loses_its_partitions_after_the_session_time_
     sim.run(scenario, seed=2)
 
 
-def test_offsets_of_an_empty_group_expire() -> None:
+def test_committed_offsets_of_empty_group_expire() -> None:
     async def scenario(world: sim.World) -> None:
         await world.start_broker({"offsets.retention.minutes": "60", "offsets.retention.check.interval.ms": "60000"})
         async with world.admin() as admin, world.producer() as producer:
@@ -77,7 +77,7 @@ def test_offsets_of_an_empty_group_expire() -> None:
     sim.run(scenario, seed=3)
 
 
-def test_a_transaction_whose_producer_died_is_aborted_by_its_time_out() -> None:
+def test_transaction_of_killed_producer_is_aborted_after_its_timeout() -> None:
     async def abandon(world: sim.World) -> None:
         async with world.producer(transactional_id="x", transaction_timeout_ms=20_000) as producer:
             await producer.init_transactions()
@@ -105,8 +105,8 @@ def test_a_transaction_whose_producer_died_is_aborted_by_its_time_out() -> None:
     sim.run(scenario, seed=4)
 
 
-def test_a_day_passes() -> None:
-    """An idle broker costs little, and nothing in it minds."""
+def test_idle_broker_runs_for_a_simulated_day() -> None:
+    """An idle broker runs for a simulated day without errors and with little CPU time."""
 
     async def scenario(world: sim.World) -> float:
         await world.start_broker({"log.flush.interval.ms": "3600000"})

@@ -16,7 +16,7 @@ from barnabas.testing import sim
 from barnabas.testing.sim.disk import MemoryDisk
 
 
-def test_time_jumps() -> None:
+def test_time_jumps_to_the_next_timer() -> None:
     async def scenario(world: sim.World) -> float:
         await asyncio.gather(asyncio.sleep(3_600), asyncio.sleep(10 * 86_400))
         return world.elapsed_s
@@ -26,7 +26,7 @@ def test_time_jumps() -> None:
     assert time.perf_counter() - began < 5
 
 
-def test_what_waits_for_ever_is_a_liveness_failure() -> None:
+def test_endless_wait_raises_liveness_error() -> None:
     async def scenario(world: sim.World) -> None:
         async with world.admin(bootstrap_servers="b1:9092"):
             await asyncio.get_running_loop().create_future()
@@ -35,7 +35,7 @@ def test_what_waits_for_ever_is_a_liveness_failure() -> None:
         sim.run(scenario, within_s=100)
 
 
-def test_an_endless_loop_is_a_liveness_failure() -> None:
+def test_endless_loop_raises_liveness_error() -> None:
     async def scenario(world: sim.World) -> None:
         while True:
             await asyncio.sleep(0)
@@ -44,7 +44,7 @@ def test_an_endless_loop_is_a_liveness_failure() -> None:
         sim.run(scenario)
 
 
-def test_a_callback_that_never_ends_is_a_liveness_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_callback_raises_liveness_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.testing.sim.guard._CALLBACK_S", 0.2)
 
     async def scenario(world: sim.World) -> None:
@@ -55,7 +55,7 @@ def test_a_callback_that_never_ends_is_a_liveness_failure(monkeypatch: pytest.Mo
         sim.run(scenario)
 
 
-def test_an_exception_nobody_handles_is_a_crash() -> None:
+def test_unhandled_exception_raises_crash_error() -> None:
     async def scenario(world: sim.World) -> None:
         def broken() -> None:
             raise ZeroDivisionError
@@ -67,7 +67,7 @@ def test_an_exception_nobody_handles_is_a_crash() -> None:
         sim.run(scenario)
 
 
-def test_a_failure_says_which_seed_and_what_happened() -> None:
+def test_failure_notes_have_the_seed_and_the_trace() -> None:
     async def scenario(world: sim.World) -> None:
         await world.start_broker()
         raise sim.CorrectnessError("wrong")
@@ -81,7 +81,7 @@ def test_a_failure_says_which_seed_and_what_happened() -> None:
 
 
 class TestTheRealWorldIsOutOfReach:
-    def test_files(self, tmp_path: Path) -> None:
+    def test_opening_a_real_file_raises_real_world_error(self, tmp_path: Path) -> None:
         async def scenario(world: sim.World) -> None:
             (tmp_path / "file").write_text("x")
 
@@ -89,14 +89,14 @@ class TestTheRealWorldIsOutOfReach:
             sim.run(scenario)
         (tmp_path / "file").write_text("afterwards it is allowed again")
 
-    def test_sockets(self) -> None:
+    def test_opening_a_real_socket_raises_real_world_error(self) -> None:
         async def scenario(world: sim.World) -> None:
             socket.socket()
 
         with pytest.raises(sim.RealWorldError):
             sim.run(scenario)
 
-    def test_threads(self) -> None:
+    def test_starting_a_real_thread_raises_real_world_error(self) -> None:
         async def scenario(world: sim.World) -> None:
             threading.Thread(target=print).start()
 
@@ -105,7 +105,7 @@ class TestTheRealWorldIsOutOfReach:
 
 
 class TestTheNetwork:
-    def test_a_cut_is_silence_until_it_is_healed(self) -> None:
+    def test_cut_link_delays_bytes_until_it_is_healed(self) -> None:
         async def scenario(world: sim.World) -> None:
             await world.start_broker()
             async with world.producer(request_timeout_ms=60_000) as producer:
@@ -119,8 +119,9 @@ class TestTheNetwork:
 
         sim.run(scenario)
 
-    def test_answers_cut_off_do_not_undo_what_was_asked(self) -> None:
-        """A one-way partition: the request arrives, its answer does not; it is asked again, and nothing doubles."""
+    def test_request_whose_response_is_cut_off_takes_effect_once(self) -> None:
+        """In a one-way partition a request arrives, but its response does not. The client retries without
+        duplicates."""
 
         async def scenario(world: sim.World) -> None:
             await world.start_broker()
@@ -138,7 +139,7 @@ class TestTheNetwork:
 
         sim.run(scenario)
 
-    def test_a_paused_broker_answers_when_it_goes_on(self) -> None:
+    def test_paused_broker_responds_after_resume(self) -> None:
         async def scenario(world: sim.World) -> float:
             broker = await world.start_broker()
             async with world.producer() as producer:
@@ -151,7 +152,7 @@ class TestTheNetwork:
 
         assert 7.0 <= sim.run(scenario) < 7.5
 
-    def test_without_power_connections_are_silent_and_reset_later(self) -> None:
+    def test_connections_of_a_host_without_power_are_reset_after_its_restart(self) -> None:
         async def scenario(world: sim.World) -> None:
             broker = await world.start_broker({"log.flush.interval.messages": "1"})
             async with world.producer(request_timeout_ms=60_000) as producer:
@@ -169,7 +170,7 @@ class TestTheNetwork:
 
 
 class TestTheDisk:
-    def test_what_was_not_synced_may_be_gone_after_a_power_cut(self) -> None:
+    def test_power_cut_may_lose_unsynced_records(self) -> None:
         async def ends(world: sim.World) -> int:
             broker = await world.start_broker()
             async with world.producer() as producer:
@@ -188,7 +189,7 @@ class TestTheDisk:
         assert len(found) > 1
         assert min(found) < 50
 
-    def test_a_flipped_bit_is_never_served_as_a_record(self) -> None:
+    def test_record_with_a_flipped_bit_is_never_returned(self) -> None:
         async def scenario(world: sim.World) -> list[bytes]:
             broker = await world.start_broker()
             async with world.producer(linger_ms=0) as producer:
@@ -207,7 +208,7 @@ class TestTheDisk:
 
         assert sim.run(scenario) == [b"value-%d" % i for i in range(9)]
 
-    def test_a_dead_process_writes_nothing_any_more(self) -> None:
+    def test_killed_process_cannot_write_to_its_disk(self) -> None:
         disk = MemoryDisk()
         disk.mkdir("/d")
         mount = disk.mount()
@@ -215,7 +216,7 @@ class TestTheDisk:
         with pytest.raises(KafkaError):
             mount.open("/d/f", Access.WRITE)
 
-    def test_sectors_may_survive_in_any_combination(self) -> None:
+    def test_power_cut_may_keep_any_combination_of_sectors(self) -> None:
         import random
 
         kept = set()

@@ -1,14 +1,14 @@
-"""Histories written by hand, one operation a line, in the order in which they happen.
+"""Parses histories that are written as text, one operation on each line, in the order of the operations.
 
-    who  what  how   actions
-    p1   send  ok    >a=x@0 >a=y@1        sent x to a, and was told offset 0; then y
-    c1   poll  ok    <a=x@0               polled x from a at offset 0
-    t1   txn   info  <a=x@0 >b=z          who knows whether it committed
-    c1   assign ok   a b                  keys of assign and seek
-    t1   txn   ok    g/ <a=x@0            it commits the offsets of group g
+    process kind outcome  actions
+    p1   send  ok    >a=x@0 >a=y@1        sends x to a, acknowledged at offset 0; then y
+    c1   poll  ok    <a=x@0               polls x from a at offset 0
+    t1   txn   info  <a=x@0 >b=z          it is unknown whether the transaction committed
+    c1   assign ok   a b                  the keys of assign and seek
+    t1   txn   ok    g/ <a=x@0            the transaction commits the offsets of group g
 
-An operation takes one millisecond, and the next begins a millisecond later. `~` after the outcome: a rebalance was in
-it.
+An operation takes one millisecond, and the next one begins a millisecond later. `~` after the outcome means that the
+group rebalanced during the operation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _action(word: str) -> Action | None:
     offset = None if match["offset"] is None else int(match["offset"])
     if match["way"] == ">":
         return SendAction(match["key"], match["value"], offset)
-    assert offset is not None, f"what was polled has an offset: {word}"
+    assert offset is not None, f"a poll needs an offset: {word}"
     return PollAction(match["key"], match["value"], offset)
 
 

@@ -14,7 +14,7 @@ from barnabas.core.config import ConfigError
 from barnabas.testing import AsyncEmbeddedBroker, EmbeddedBroker
 
 
-def test_it_starts_twice_side_by_side_and_cleans_up() -> None:
+def test_two_embedded_brokers_run_side_by_side_and_remove_their_data() -> None:
     with EmbeddedBroker() as one, EmbeddedBroker() as two:
         assert one.bootstrap_servers != two.bootstrap_servers
         directory = Path(one.data_dir)
@@ -22,18 +22,18 @@ def test_it_starts_twice_side_by_side_and_cleans_up() -> None:
     assert not directory.exists()
 
 
-def test_a_given_directory_stays(tmp_path: Path) -> None:
+def test_given_data_dir_is_kept_after_stop(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=str(tmp_path / "d")):
         pass
     assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
-def test_what_prevents_the_start_is_raised() -> None:
+def test_start_raises_the_exception_that_prevents_it() -> None:
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         EmbeddedBroker({"num.partitions": "none"}).start()
 
 
-def test_on_the_running_loop() -> None:
+def test_async_embedded_broker_runs_on_the_running_loop() -> None:
     async def main() -> str:
         async with AsyncEmbeddedBroker() as broker:
             host, _, port = broker.bootstrap_servers.partition(":")
@@ -45,12 +45,14 @@ def test_on_the_running_loop() -> None:
     assert asyncio.run(main()) == "127.0.0.1"
 
 
-def test_the_fixtures(barnabas_broker: EmbeddedBroker, barnabas_broker_factory: Callable[..., EmbeddedBroker]) -> None:
+def test_pytest_fixtures_provide_running_brokers(
+    barnabas_broker: EmbeddedBroker, barnabas_broker_factory: Callable[..., EmbeddedBroker]
+) -> None:
     other = barnabas_broker_factory(config={"num.partitions": "7"})
     assert barnabas_broker.bootstrap_servers != other.bootstrap_servers
 
 
-def test_the_plugin_is_cheap_to_load() -> None:
+def test_plugin_import_loads_no_heavy_modules() -> None:
     code = (
         "import sys, barnabas.testing.pytest_plugin, barnabas.testing; "
         "print([m for m in ('asyncio', 'uvloop', 'barnabas.server.node', 'barnabas.server.broker', 'cramjam') "

@@ -1,4 +1,4 @@
-"""Each anomaly of the catalogue, found where it is and not where it is not."""
+"""The checker finds each anomaly of the catalogue in histories that contain it, and in no others."""
 
 from __future__ import annotations
 
@@ -153,13 +153,13 @@ NOT_FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_an_anomaly_is_found(name: str) -> None:
+def test_checker_finds_the_expected_anomalies(name: str) -> None:
     text, expected = FOUND[name]
     assert anomalies(text) == expected
 
 
 @pytest.mark.parametrize("name", NOT_FOUND)
-def test_no_anomaly_is_invented(name: str) -> None:
+def test_checker_finds_no_anomaly_in_a_legal_history(name: str) -> None:
     assert anomalies(NOT_FOUND[name]) == set()
 
 
@@ -167,7 +167,7 @@ def test_every_anomaly_of_the_catalogue_has_an_example() -> None:
     assert set().union(*(expected for _, expected in FOUND.values())) == set(Anomaly)
 
 
-def test_what_was_not_promised_is_not_looked_for() -> None:
+def test_violations_of_guarantees_not_given_are_ignored() -> None:
     at_least_once = HistoryRules(idempotent=False)
     assert anomalies("p send info >a=1\nc poll ok <a=1@0 <a=1@1", at_least_once) == set()
     assert anomalies("p send ok >a=1@1 >a=2@0\nc poll ok <a=2@0 <a=1@1", at_least_once) == set()
@@ -177,7 +177,7 @@ def test_what_was_not_promised_is_not_looked_for() -> None:
     assert anomalies("p send ok >a=1@0", UNHEALED) == set()
 
 
-def test_two_circles_are_two_findings() -> None:
+def test_two_cycles_are_two_findings() -> None:
     report = check(
         handmade(
             """
@@ -191,7 +191,7 @@ def test_two_circles_are_two_findings() -> None:
     assert [finding.anomaly for finding in report.forbidden] == [Anomaly.INFORMATION_CYCLE] * 2
 
 
-def test_a_report_can_be_read() -> None:
+def test_report_text_names_anomalies_with_examples() -> None:
     report = check(handmade("p send ok >a=1@0\np send ok >a=2@1\nt txn fail >a=3@2\nc poll ok <a=2@1 <a=3@2"))
     assert str(report) == (
         "FORBIDDEN ANOMALIES in 3 ok, 1 fail, 0 info operations\n"
@@ -205,7 +205,7 @@ def test_a_report_can_be_read() -> None:
     assert str(check(handmade(CLEAN))).startswith("no forbidden anomaly in 6 ok, 1 fail, 0 info operations\n")
 
 
-def test_only_some_of_many_findings_are_shown() -> None:
+def test_report_text_shows_few_of_many_findings() -> None:
     report = check(handmade("\n".join(f"p send ok >a={n}@{n}" for n in range(10))))
     assert len(report.forbidden) == 10
     assert str(report).count("whose") == 0
@@ -225,27 +225,27 @@ LAGGING = """
 """
 
 
-def test_the_worst_lag_is_the_age_of_what_a_poll_did_not_give() -> None:
+def test_worst_lag_is_the_age_of_the_oldest_record_not_polled() -> None:
     report = check(handmade(LAGGING))
-    assert report.worst_realtime_lag_ms == 3  # acknowledged at 7, asked in vain at 10
+    assert report.worst_realtime_lag_ms == 3  # acknowledged at 7, not returned by the poll at 10
     assert report.worst_realtime_lag == " (a at 1, c poll #10..11 (ok))"
 
 
-def test_who_reads_the_past_on_purpose_does_not_lag() -> None:
+def test_lag_of_catching_up_processes_is_ignored() -> None:
     assert check(handmade(LAGGING), HistoryRules(catching_up=frozenset({"c"}))).worst_realtime_lag_ms == 0
 
 
-def test_a_value_that_is_sent_twice_proves_nothing() -> None:
+def test_value_sent_twice_raises_value_error() -> None:
     with pytest.raises(ValueError, match="'1' was sent twice"):
         check(handmade("p send ok >a=1@0\np send ok >a=1@1"))
 
 
-def test_a_history_survives_json() -> None:
+def test_history_round_trips_through_json() -> None:
     history = handmade(CLEAN)
     assert ClientHistory.from_json_lines(history.to_json_lines()) == history
 
 
-def test_who_was_killed_in_the_middle_has_an_unknown_outcome() -> None:
+def test_operation_of_a_killed_process_ends_as_info() -> None:
     recorder = Recorder()
     recorder.invoke("p", OperationKind.SEND, [SendAction("a", 1)], 0.0)
     reader = recorder.invoke("c", OperationKind.POLL, [], 0.0)
@@ -255,16 +255,16 @@ def test_who_was_killed_in_the_middle_has_an_unknown_outcome() -> None:
     assert report.operations == {"ok": 1, "fail": 0, "info": 1}
 
 
-def test_what_was_tried_before_the_kill_is_known() -> None:
+def test_actions_recorded_before_a_kill_count_as_written() -> None:
     recorder = Recorder()
     copier = recorder.invoke("p", OperationKind.TRANSACTION, [], 0.0)
-    recorder.goes_on(copier, [SendAction("a", 1)])  # and nothing is heard of it again
+    recorder.goes_on(copier, [SendAction("a", 1)])  # the process is killed without an outcome
     reader = recorder.invoke("c", OperationKind.POLL, [], 1.0)
     recorder.ok(reader, [PollAction("a", 1, 0)], 2.0)
     assert check(recorder.history()).findings == ()
 
 
-def test_a_process_does_one_thing_at_a_time() -> None:
+def test_process_with_an_open_operation_cannot_begin_another() -> None:
     recorder = Recorder()
     first = recorder.invoke("p", OperationKind.SEND, [], 0.0)
     with pytest.raises(ValueError, match="record that outcome first"):
