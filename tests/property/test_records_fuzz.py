@@ -12,7 +12,7 @@ import pytest
 from barnabas.protocol.records.batch import Record, iter_batches, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, seal
 from barnabas.protocol.records.compression import Codec, compress, decompress
-from barnabas.protocol.records.errors import CorruptBatchError, RecordRefusedError
+from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
 from barnabas.protocol.records.scan import scan_records
 from barnabas.protocol.records.validate import RecordCheck, ValidationRules, validate_and_assign
 
@@ -78,7 +78,7 @@ def test_damaged_records(seed: int) -> None:
             try:
                 validate_and_assign(data, rules, first_offset=0, leader_epoch=0, now_ms=0)
                 assert numbered or check is RecordCheck.CHAIN
-            except RecordRefusedError:
+            except RecordValidationError:
                 assert not numbered
         if columnar is not None:
             assert columnar(data) == (None if expected is None else [(r.offset, r.key, r.value) for r in expected])
@@ -113,7 +113,7 @@ def test_damaged_batches(seed: int) -> None:
             for pos, header in iter_batches(mutant):
                 for record in iter_records(mutant, pos, header, limit_bytes=LIMIT):
                     assert record.key is None or len(record.key) <= LIMIT
-        with contextlib.suppress(CorruptBatchError, RecordRefusedError):
+        with contextlib.suppress(CorruptBatchError, RecordValidationError):
             validate_and_assign(mutant, rules, first_offset=0, leader_epoch=0, now_ms=0)
 
 

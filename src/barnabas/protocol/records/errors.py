@@ -3,7 +3,7 @@
 KafkaError
 ├─ CorruptBatchError          the bytes are not a valid batch            (CORRUPT_MESSAGE)
 │  └─ DecompressionLimitError the records inflate beyond the limit       (CORRUPT_MESSAGE)
-└─ RecordRefusedError         a valid batch that the topic rejects       (INVALID_RECORD, INVALID_TIMESTAMP, ...)
+└─ RecordValidationError         a valid batch that the topic rejects       (INVALID_RECORD, INVALID_TIMESTAMP, ...)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DecompressionLimitError(CorruptBatchError):
     """A compressed payload inflates beyond the limit (a decompression bomb, or a limit that is too low)."""
 
 
-class RecordRefusedError(KafkaError):
+class RecordValidationError(KafkaError):
     """A produced batch is rejected: the error code, the message, and the invalid records.
 
     `record_errors` are ProduceResponse's `(batch_index, message)` pairs, v8 and later (KIP-467).

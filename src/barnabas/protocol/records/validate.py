@@ -34,7 +34,7 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
 from barnabas.protocol.records.crc import crc32c
-from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError, RecordRefusedError
+from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError, RecordValidationError
 from barnabas.protocol.records.scan import LONG_MAX, Scan, check_chain, iter_facts, open_record, scan_records
 
 _HEAD: Final = struct.Struct(">qii")
@@ -99,7 +99,7 @@ def validate_and_assign(
     """Check the batches in `buf`, and assign offsets from `first_offset` on and the leader's epoch.
 
     Clients may send only one batch; coordinators and the Raft leader may append several at once.
-    Raises RecordRefusedError (with the error code and the invalid records) and CorruptBatchError (CORRUPT_MESSAGE).
+    Raises RecordValidationError (with the error code and the invalid records) and CorruptBatchError (CORRUPT_MESSAGE).
     """
     positions = _split(buf, rules)
     parts: list[Buffer] = []
@@ -188,7 +188,7 @@ def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]
     return found
 
 
-def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordRefusedError | None:
+def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordValidationError | None:
     """The error for bytes that are not a batch and that a retry would send again; None if they may be damaged.
 
     A producer retries after CORRUPT_MESSAGE and not after INVALID_RECORD. Kafka makes the same distinction
@@ -229,7 +229,7 @@ def _check_header(header: BatchHeader, rules: ValidationRules) -> None:
         raise _refused(rules, "a transactional batch without a producer id")
     if attributes & LOG_APPEND_TIME_FLAG:
         message = "producers may not set the timestamp type to LogAppendTime; that is the broker's"
-        raise RecordRefusedError(ErrorCode.INVALID_TIMESTAMP, f"{message} (topic {rules.topic})", [(0, message)])
+        raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, f"{message} (topic {rules.topic})", [(0, message)])
 
 
 def _assign(
@@ -291,7 +291,7 @@ def _check_records(
         scan = scan_records(bytes(payload), header.record_count, base)
     except DecompressionLimitError as error:
         # not retriable; Kafka's producer splits the batch
-        raise RecordRefusedError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (topic {rules.topic})") from error
+        raise RecordValidationError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (topic {rules.topic})") from error
     except CorruptBatchError as error:
         # the CRC was right, so a retry would send the same bytes: not retriable
         raise _refused(rules, str(error)) from error
@@ -318,7 +318,7 @@ def _timestamps_need_a_look(rules: ValidationRules, found_ms: int, now_ms: int) 
 
 
 def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: ValidationRules, now_ms: int) -> None:
-    """Raises RecordRefusedError with every invalid record (LogValidator.processRecordErrors)."""
+    """Raises RecordValidationError with every invalid record (LogValidator.processRecordErrors)."""
     bounded = rules.timestamp_type is TimestampType.CREATE_TIME
     oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     needs_key = rules.compact and not header.is_control
@@ -336,15 +336,15 @@ def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: Vali
             errors.append((index, f"timestamp {facts.timestamp} is outside [{oldest}, {newest}]"))
     if errors:
         message = f"topic {rules.topic} refuses {len(errors)} records; record {errors[0][0]}: {errors[0][1]}"
-        raise RecordRefusedError(code, message, errors)
+        raise RecordValidationError(code, message, errors)
 
 
-def _refused(rules: ValidationRules, reason: str) -> RecordRefusedError:
-    return RecordRefusedError(ErrorCode.INVALID_RECORD, f"{reason} (topic {rules.topic})")
+def _refused(rules: ValidationRules, reason: str) -> RecordValidationError:
+    return RecordValidationError(ErrorCode.INVALID_RECORD, f"{reason} (topic {rules.topic})")
 
 
-def _too_large(size: int, rules: ValidationRules) -> RecordRefusedError:
-    return RecordRefusedError(
+def _too_large(size: int, rules: ValidationRules) -> RecordValidationError:
+    return RecordValidationError(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"a batch of {size} bytes exceeds max.message.bytes={rules.max_message_bytes} of topic {rules.topic}",
     )

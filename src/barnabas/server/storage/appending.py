@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.records.batch import BatchHeader
-from barnabas.protocol.records.errors import RecordRefusedError
+from barnabas.protocol.records.errors import RecordValidationError
 from barnabas.protocol.records.validate import (
     Origin,
     Validated,
@@ -56,7 +56,7 @@ class Appender:
         )
         batches = checked.batches
         if checked.size > state.config.segment_size:
-            raise RecordRefusedError(
+            raise RecordValidationError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{checked.size} bytes do not fit a segment of {state.topic_partition}: segment.bytes is "
                 f"{state.config.segment_size}",

@@ -14,7 +14,7 @@
           └─ LogDirMismatchError      the directory belongs to another cluster or node
 
 Errors that are not failures of the disk (OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE_NUMBER, ...) are plain
-`KafkaError`s. A rejected batch raises `RecordRefusedError` (protocol.records).
+`KafkaError`s. A rejected batch raises `RecordValidationError` (protocol.records).
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class Log:
     ) -> AppendInfo:
         """Validate batches, assign the next offsets and the leader epoch to them, and append them.
 
-        Raises RecordRefusedError and CorruptBatchError for bad batches, KafkaError (OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Raises RecordValidationError and CorruptBatchError for bad batches, KafkaError (OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED), and StorageError. After any of
         these the log is unchanged.
         """

@@ -19,7 +19,7 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
 from barnabas.protocol.records.compression import Codec, compress
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
-from barnabas.protocol.records.errors import CorruptBatchError, RecordRefusedError
+from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
 from barnabas.protocol.records.validate import (
     Origin,
     RecordCheck,
@@ -37,8 +37,8 @@ def accept(data: bytes, rules: ValidationRules = RULES) -> Validated:
     return validate_and_assign(data, rules, first_offset=500, leader_epoch=7, now_ms=NOW)
 
 
-def refuse(data: bytes, rules: ValidationRules = RULES) -> RecordRefusedError:
-    with pytest.raises(RecordRefusedError) as caught:
+def refuse(data: bytes, rules: ValidationRules = RULES) -> RecordValidationError:
+    with pytest.raises(RecordValidationError) as caught:
         accept(data, rules)
     assert "orders" in str(caught.value)
     return caught.value

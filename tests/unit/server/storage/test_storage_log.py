@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import iter_batches
-from barnabas.protocol.records.errors import CorruptBatchError, RecordRefusedError
+from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
 from barnabas.server.metadata.configs.tables import TOPIC_CONFIGS
 from barnabas.server.storage.epochs import EpochEntry
 from barnabas.server.storage.segments.segments import WarmSegments
@@ -36,13 +36,13 @@ class TestAppend:
 
     def test_larger_than_a_segment(self) -> None:
         logs = LogHarness(config=log_config(internal_segment_bytes=SIZE - 1))
-        with pytest.raises(RecordRefusedError) as e:
+        with pytest.raises(RecordValidationError) as e:
             logs.append(batch())
         assert e.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
     def test_too_large_for_the_topic(self) -> None:
         logs = LogHarness(config=log_config(max_message_bytes=SIZE - 1))
-        with pytest.raises(RecordRefusedError) as e:
+        with pytest.raises(RecordValidationError) as e:
             logs.append(batch())
         assert e.value.code is ErrorCode.MESSAGE_TOO_LARGE
         assert logs.log.log_end_offset == 0
@@ -503,7 +503,7 @@ class TestConfig:
         logs = LogHarness()
         logs.append(batch())
         logs.log.update_config(log_config(max_message_bytes=10))
-        with pytest.raises(RecordRefusedError):
+        with pytest.raises(RecordValidationError):
             logs.append(batch())
 
 

@@ -1,7 +1,7 @@
-"""Codec: what compaction needs of a batch: the hashes of its keys, and the batch again without some of its records.
+"""Codec: the operations of compaction on a batch: hashing its keys, and removing some of its records.
 
-Keys are told apart by a keyed 128-bit SipHash-2-4: a fresh secret per cleaning pass keeps a producer from crafting two
-keys with one hash, by which one would delete the other (Kafka's SkimpyOffsetMap relies on MD5 for that).
+Keys are compared by a keyed 128-bit SipHash-2-4. Each cleaning pass uses a new secret, so that a producer cannot create
+two keys with the same hash, of which one would delete the other (Kafka's SkimpyOffsetMap uses MD5).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec,
 
 
 class KeyScan(NamedTuple):
-    """One batch seen by compaction, a row per record."""
+    """The keys of a batch, with one row per record."""
 
     offsets: Any
     """int64"""
     timestamps: Any
     """int64 milliseconds"""
     hashes: Any
-    """uint64 [rows, 2]: the key's hash; zeros for a null key"""
+    """uint64 [rows, 2]: the hash of the key; zeros for a null key"""
     has_key: Any
     """bool"""
     is_tombstone: Any
-    """bool: the value is null"""
+    """bool: whether the value is null"""
 
 
 @kernel()
@@ -55,7 +55,7 @@ def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
 
 @kernel((BYTES, I64, I32, U64, U64, OUT_HASHES))
 def siphash(data: Any, positions: Any, lengths: Any, k0: Any, k1: Any, out: Any) -> Any:
-    """SipHash-2-4 with 128 bits of output for each byte string; zeros for null. Returns -1 on a broken bound."""
+    """The 128-bit SipHash-2-4 of each byte string; zeros for null. Returns -1 if a position is out of bounds."""
     for i in range(positions.shape[0]):
         length = np.int64(lengths[i])
         if length < 0:
@@ -104,7 +104,7 @@ def scan_keys(
     table = _open(buf, pos, header, limit_bytes)
     hashes = np.empty((len(table), 2), np.uint64)
     code = siphash(table.data, table.key_at, table.key_len, np.uint64(secret[0]), np.uint64(secret[1]), hashes)
-    assert code == 0, "scan checked these positions"
+    assert code == 0, "scan has checked these positions"
     return KeyScan(table.offsets, table.timestamps, hashes, table.key_len >= 0, table.value_len < 0)
 
 
@@ -119,10 +119,10 @@ def retain(
     delete_horizon_ms: int | None = None,
     limit_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """The batch at `pos` with only the records where the bool array `keep` holds; see `build.rebuild_batch`.
+    """The batch at `pos` with only those records for which the bool array `keep` is true; see `build.rebuild_batch`.
 
-    Offsets, producer fields and the offset range stay. Raises CorruptBatchError, and ValueError for a mask of another
-    length than the batch.
+    Offsets, producer fields and the offset range do not change. Raises CorruptBatchError, and ValueError if the mask
+    and the batch have different lengths.
     """
     table = _open(buf, pos, header, limit_bytes)
     rows = np.flatnonzero(np.asarray(keep, dtype=np.bool_))
@@ -151,7 +151,7 @@ def _open(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int) -> Recor
 
 
 def _write(table: RecordTable, rows: Any, base_offset: int, timestamp_deltas: Any) -> Buffer:
-    """These rows as records, one after the other; headers are copied as they stand."""
+    """The encoded records of these rows. Headers are copied without decoding."""
     key = ByteColumn(table.data, table.key_at[rows], table.key_len[rows])
     value = ByteColumn(table.data, table.value_at[rows], table.value_len[rows])
     headers = ByteColumn(table.data, table.headers_at[rows], table.headers_len[rows])

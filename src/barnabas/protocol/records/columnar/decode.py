@@ -1,7 +1,7 @@
-"""Codec: record batches to Arrow, with the columns and types of Spark's own Kafka source.
+"""Codec: decoding record batches to Arrow, with the columns and types of Spark's Kafka source.
 
 key binary | value binary | topic string | partition int32 | offset int64 | timestamp timestamp[us, UTC] |
-timestampType int32 | headers list<struct<key string, value binary>> (null when a record has none)
+timestampType int32 | headers list<struct<key string, value binary>> (null if a record has no headers)
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TYPES: Final = {
     "headers": pa.list_(_HEADER_TYPE),
 }
 COLUMNS: Final = tuple(_TYPES)
-"""Every column, in Spark's order."""
+"""All columns, in Spark's order."""
 _OFFSETS_MAX: Final = (1 << 31) - 1
 _REPEATED_ROWS_MAX: Final = 1 << 16
 _NO_BITMAP: Final = np.zeros(0, np.uint8)
 
 
 class DecodeOptions(Struct, frozen=True):
-    """What to decode, and into batches of which size."""
+    """The selection of records and columns, and the size of the Arrow batches."""
 
     topic: str
     partition: int
@@ -45,40 +45,40 @@ class DecodeOptions(Struct, frozen=True):
     selection: Selection = field(default_factory=Selection)
     rows_max: int = 10_000
     bytes_max: int = 1 << 20
-    """Bytes of keys and values after which a RecordBatch ends; a larger single record makes one of its own."""
+    """The maximum size of keys and values in a RecordBatch. A larger single record gets a RecordBatch of its own."""
 
 
 def schema(columns: Sequence[str] = COLUMNS) -> Any:
-    """The Arrow schema of these columns. Raises ValueError for a column that does not exist."""
+    """The Arrow schema of these columns. Raises ValueError for an unknown column."""
     unknown = [name for name in columns if name not in _TYPES]
     if unknown:
-        raise ValueError(f"no such column: {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+        raise ValueError(f"unknown column: {', '.join(unknown)}; the columns are {', '.join(COLUMNS)}")
     return pa.schema([pa.field(name, _TYPES[name]) for name in columns])
 
 
 def iter_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Iterator[Any]:
-    """The wanted records as `pyarrow.RecordBatch`es of about `rows_max` rows or `bytes_max` bytes, in offset order.
+    """The selected records as `pyarrow.RecordBatch`es of about `rows_max` rows or `bytes_max` bytes, in offset order.
 
-    Raises CorruptBatchError; batches yielded before it are good.
+    Raises CorruptBatchError. Batches that were yielded before the error are valid.
     """
     arrow_schema = schema(options.columns)
     for table in iter_tables(buffers, options.selection):
-        for low, high in _cuts(table, options):
+        for low, high in _row_ranges(table, options):
             yield _record_batch(table, low, high, options, arrow_schema)
 
 
 def decode_to_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Any:
-    """All the wanted records as one `pyarrow.Table`, in chunks of the sizes asked for."""
+    """All selected records as one `pyarrow.Table`, in chunks of the configured size."""
     return pa.Table.from_batches(iter_arrow(buffers, options), schema=schema(options.columns))
 
 
-def _cuts(table: RecordTable, options: DecodeOptions) -> Iterator[tuple[int, int]]:
-    """Row ranges that keep to `rows_max` and `bytes_max`."""
+def _row_ranges(table: RecordTable, options: DecodeOptions) -> Iterator[tuple[int, int]]:
+    """Row ranges within `rows_max` and `bytes_max`."""
     rows = len(table)
     if 0 < rows <= options.rows_max and len(table.data) <= min(options.bytes_max, _OFFSETS_MAX):
         yield 0, rows
         return
-    # null lengths are -1: adding one byte per field instead keeps this to two vector operations
+    # a null has length -1; adding one byte per field avoids more vector operations
     ends = np.cumsum(table.key_len.astype(np.int64) + table.value_len + 2)
     limit = max(min(options.bytes_max, _OFFSETS_MAX), 1)
     low = 0
@@ -115,12 +115,13 @@ def _record_batch(table: RecordTable, low: int, high: int, options: DecodeOption
 
 
 def _fixed(values: Any, arrow_type: Any) -> Any:
-    """A column over the memory of a numpy array, which must be contiguous."""
+    """A column that shares the memory of a contiguous numpy array."""
     return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
 
 
 def _repeat(value: str | int, rows: int) -> Any:
-    """A column of one value. Fetches bring one partition, so there is one such array behind many batches."""
+    """A column with the same value in all rows. It is a slice of a cached array, because a fetch returns many batches
+    of one partition."""
     if rows > _REPEATED_ROWS_MAX:
         return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), rows)
     return _repeated(value, 1 << (rows - 1).bit_length()).slice(0, rows)
@@ -138,14 +139,15 @@ def _timestamp_types(types: Any, rows: slice) -> Any:
 
 
 def _binary(data: Any, at: Any, lengths: Any) -> Any:
-    """A binary column of the byte strings at these places, copied together.
+    """A binary column with a copy of the byte strings at these positions.
 
-    The copy's memory is from Arrow's pool, which keeps what was given back; malloc returns such sizes to the kernel.
+    The memory is allocated from Arrow's pool, which reuses freed memory, whereas malloc returns blocks of such sizes to
+    the kernel.
     """
     rows = len(at)
     total, nulls = measure(lengths)
     if total > _OFFSETS_MAX:
-        raise CorruptBatchError(f"{total} bytes of record headers do not fit one Arrow array: ask for fewer rows")
+        raise CorruptBatchError(f"{total} bytes of record headers exceed one Arrow array: decode fewer rows at a time")
     if nulls == rows:
         return pa.nulls(rows, pa.binary())
     offsets = np.empty(rows + 1, np.int32)
@@ -158,7 +160,7 @@ def _binary(data: Any, at: Any, lengths: Any) -> Any:
 
 
 def _headers(data: Any, at: Any, lengths: Any) -> Any:
-    """The headers column; a record without headers has null, as in Spark's source."""
+    """The headers column. A record without headers has null, as in Spark's source."""
     rows = len(at)
     total = count_headers(data, at, lengths)
     if total == 0:
@@ -183,7 +185,7 @@ def _headers(data: Any, at: Any, lengths: Any) -> Any:
 
 
 def _text(keys: Any) -> Any:
-    """Header keys as strings; bytes that are not UTF-8 become the replacement character, as Java's decoder has it."""
+    """Header keys as strings. Invalid UTF-8 becomes the replacement character, as in Java."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

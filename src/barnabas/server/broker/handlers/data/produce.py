@@ -33,7 +33,7 @@ from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
 from barnabas.protocol.records.compression import Codec
-from barnabas.protocol.records.errors import RecordRefusedError
+from barnabas.protocol.records.errors import RecordValidationError
 from barnabas.protocol.transport.ports import CloseConnectionError
 from barnabas.protocol.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -232,7 +232,7 @@ def _produce(
                 "Batches compressed with zstd need Produce version 7 or later (KIP-110).",
             )
         info = partition.append(records, request.acks, ctx.now_ms)
-    except RecordRefusedError as bad:
+    except RecordValidationError as bad:
         return PartitionProduceResponse(
             index=data.index,
             error_code=bad.code,
