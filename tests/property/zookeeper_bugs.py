@@ -11,19 +11,19 @@ from unittest.mock import patch
 from msgspec import structs
 
 from barnabas.server.node.zookeeper.machine.appends import Appends
-from barnabas.server.node.zookeeper.machine.effects import Effect, Outcome, Settled
-from barnabas.server.node.zookeeper.machine.log_view import LogView
+from barnabas.server.node.zookeeper.machine.effects import Effect, ProposalOutcome, Settled
+from barnabas.server.node.zookeeper.machine.lease import ControllerLease
+from barnabas.server.node.zookeeper.machine.log_view import ZooKeeperLogView
 from barnabas.server.node.zookeeper.machine.node import ZooKeeperMachine
-from barnabas.server.node.zookeeper.machine.office import Office
-from barnabas.server.node.zookeeper.machine.reader import Ask, Reader
+from barnabas.server.node.zookeeper.machine.reader import LogReader, ZooKeeperCall
 from barnabas.server.node.zookeeper.machine.requests import (
     Answer,
     Check,
     Create,
-    Failed,
-    Failure,
+    FailureReason,
     Multi,
     Request,
+    RequestFailed,
     SetData,
 )
 from barnabas.server.node.zookeeper.machine.upkeep import SnapshotUpkeep
@@ -36,9 +36,9 @@ def _requests_become(change: Callable[[ZooKeeperMachine, Request], Request]) -> 
     """The machine asks for something else than it should."""
     right = ZooKeeperMachine._next
 
-    def wrong(self: ZooKeeperMachine, now_ms: int, wall_ms: int) -> Ask | None:
+    def wrong(self: ZooKeeperMachine, now_ms: int, wall_ms: int) -> ZooKeeperCall | None:
         ask = right(self, now_ms, wall_ms)
-        return None if ask is None else Ask(change(self, ask.request), ask.on_answer)
+        return None if ask is None else ZooKeeperCall(change(self, ask.request), ask.on_answer)
 
     with patch.object(ZooKeeperMachine, "_next", wrong):
         yield
@@ -68,7 +68,7 @@ def elected_without_having_read_all() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def the_office_has_no_lease() -> Iterator[None]:
+def leadership_without_lease() -> Iterator[None]:
     """It leads until somebody tells it otherwise."""
     connected = ZooKeeperMachine.on_connected
 
@@ -88,8 +88,8 @@ def the_lease_counts_from_the_answer() -> Iterator[None]:
     now: dict[int, int] = {}
 
     def next_request(self: ZooKeeperMachine, now_ms: int, wall_ms: int) -> Request | None:
-        if self._office is not None and now.pop(id(self), None) is not None:
-            self._office.lease_until_ms = now_ms + self._lease_ms
+        if self._lease is not None and now.pop(id(self), None) is not None:
+            self._lease.lease_until_ms = now_ms + self._lease_ms
         return right(self, now_ms, wall_ms)
 
     def on_answer(self: ZooKeeperMachine, answer: Answer) -> None:
@@ -108,30 +108,34 @@ def any_answer_renews_the_lease() -> Iterator[None]:
     """And the heartbeat is a read, which a server answers that is cut off from the others."""
     right = ZooKeeperMachine._next
 
-    def wrong(self: ZooKeeperMachine, now_ms: int, wall_ms: int) -> Ask | None:
+    def wrong(self: ZooKeeperMachine, now_ms: int, wall_ms: int) -> ZooKeeperCall | None:
         ask = right(self, now_ms, wall_ms)
-        heartbeat = self._office is not None and ask is not None and ask.request == Multi((self._office.check,))
+        heartbeat = self._lease is not None and ask is not None and ask.request == Multi((self._lease.check,))
         return self._ask_controller() if heartbeat else ask
 
-    def renew(self: Office, request: Request, answer: Answer, sent_ms: int, lease_ms: int) -> None:
+    def renew(self: ControllerLease, request: Request, answer: Answer, sent_ms: int, lease_ms: int) -> None:
         self.lease_until_ms = max(self.lease_until_ms, sent_ms + lease_ms)
 
     def on_answer(self: ZooKeeperMachine, answer: Answer) -> None:
-        lost = isinstance(answer, Failed) and answer.failure is Failure.CONNECTION_LOSS
-        with patch.object(Office, "renew", right_renew if lost else renew):
+        lost = isinstance(answer, RequestFailed) and answer.failure is FailureReason.CONNECTION_LOSS
+        with patch.object(ControllerLease, "renew", right_renew if lost else renew):
             answered(self, answer)
 
-    right_renew, answered = Office.renew, ZooKeeperMachine.on_answer
+    right_renew, answered = ControllerLease.renew, ZooKeeperMachine.on_answer
     with patch.object(ZooKeeperMachine, "_next", wrong), patch.object(ZooKeeperMachine, "on_answer", on_answer):
         yield
 
 
-def _lost_answers_settle(outcome: Outcome) -> AbstractContextManager[Any]:
+def _lost_answers_settle(outcome: ProposalOutcome) -> AbstractContextManager[Any]:
     right = Writer._on_appended
 
-    def on_appended(self: Writer, answer: Answer, office: Any, group: Any, tail: Any) -> list[Effect]:
-        effects = right(self, answer, office, group, tail)
-        if isinstance(answer, Failed) and answer.failure is Failure.CONNECTION_LOSS and self._office is office:
+    def on_appended(self: Writer, answer: Answer, lease: Any, group: Any, tail: Any) -> list[Effect]:
+        effects = right(self, answer, lease, group, tail)
+        if (
+            isinstance(answer, RequestFailed)
+            and answer.failure is FailureReason.CONNECTION_LOSS
+            and self._lease is lease
+        ):
             for proposal in group:
                 effects.append(Settled(proposal.token, proposal.batch.last_offset, outcome))
                 self._appends._queue.popleft()
@@ -143,12 +147,12 @@ def _lost_answers_settle(outcome: Outcome) -> AbstractContextManager[Any]:
 
 def a_lost_answer_means_no() -> AbstractContextManager[Any]:
     """The outcome of an append is unknown, and it is refused."""
-    return _lost_answers_settle(Outcome.REFUSED)
+    return _lost_answers_settle(ProposalOutcome.REFUSED)
 
 
 def a_lost_answer_means_yes() -> AbstractContextManager[Any]:
     """The outcome of an append is unknown, and it is called committed."""
-    return _lost_answers_settle(Outcome.COMMITTED)
+    return _lost_answers_settle(ProposalOutcome.COMMITTED)
 
 
 def the_log_is_not_read_again() -> AbstractContextManager[Any]:
@@ -157,10 +161,10 @@ def the_log_is_not_read_again() -> AbstractContextManager[Any]:
 
 
 def refused_before_it_is_known() -> AbstractContextManager[Any]:
-    """When the office ends, what was sent is refused without waiting for a later epoch."""
+    """When the leadership ends, what was sent is refused without waiting for a later epoch."""
 
     def step_down(self: Appends) -> list[Effect]:
-        refused = [Settled(p.token, p.batch.last_offset, Outcome.REFUSED) for p in self._queue]
+        refused = [Settled(p.token, p.batch.last_offset, ProposalOutcome.REFUSED) for p in self._queue]
         self._queue.clear()
         return list(refused)
 
@@ -173,26 +177,26 @@ def a_snapshot_settles_as_refused() -> AbstractContextManager[Any]:
     return patch.object(
         Appends,
         "on_snapshot",
-        lambda self, end: [structs.replace(s, outcome=Outcome.REFUSED) for s in right(self, end)],
+        lambda self, end: [structs.replace(s, outcome=ProposalOutcome.REFUSED) for s in right(self, end)],
     )
 
 
 @contextmanager
 def the_watch_is_forgotten() -> Iterator[None]:
     """A change that is told before the answer to the request that asked for it is taken for an old one."""
-    on_tail = LogView._on_tail
+    on_tail = ZooKeeperLogView._on_tail
 
-    def forget(self: LogView, answer: Answer) -> list[Effect]:
+    def forget(self: ZooKeeperLogView, answer: Answer) -> list[Effect]:
         self._tail_stale = False
         return on_tail(self, answer)
 
-    with patch.object(LogView, "_on_tail", forget):
+    with patch.object(ZooKeeperLogView, "_on_tail", forget):
         yield
 
 
 def watches_are_held_to_survive() -> AbstractContextManager[Any]:
     """After a new connection nothing is looked at again."""
-    return patch.object(ZooKeeperMachine, "_look_again", lambda self: None)
+    return patch.object(ZooKeeperMachine, "_mark_stale", lambda self: None)
 
 
 def its_own_leftover_stays() -> AbstractContextManager[Any]:
@@ -207,7 +211,7 @@ def its_own_leftover_stays() -> AbstractContextManager[Any]:
     return patch.object(ZooKeeperMachine, "_on_controller", on_controller)
 
 
-def it_takes_office_again_after_resigning() -> AbstractContextManager[Any]:
+def election_after_resigning() -> AbstractContextManager[Any]:
     """The resignation took effect or did not, the answer is lost, and it finds itself in /controller."""
 
     def on_controller(self: ZooKeeperMachine, answer: Answer) -> list[Effect]:
@@ -246,21 +250,21 @@ def a_snapshot_counts_before_it_is_whole() -> AbstractContextManager[Any]:
 def an_entry_is_read_twice() -> AbstractContextManager[Any]:
     """The reader does not move on when it is far behind."""
 
-    def on_entries(self: Reader, answer: Answer, offsets: list[int]) -> list[Effect]:
+    def on_entries(self: LogReader, answer: Answer, offsets: list[int]) -> list[Effect]:
         before = self.position
         effects = right(self, answer, offsets)
         if len(offsets) > 2:
             self.position = before
         return effects
 
-    right = Reader._on_entries
-    return patch.object(Reader, "_on_entries", on_entries)
+    right = LogReader._on_entries
+    return patch.object(LogReader, "_on_entries", on_entries)
 
 
 BUGS: tuple[tuple[Callable[[], AbstractContextManager[Any]], Plan], ...] = (
     (appends_are_not_fenced, ZOMBIES),
     (elected_without_having_read_all, RESIGNING),
-    (the_office_has_no_lease, STORMY),
+    (leadership_without_lease, STORMY),
     (the_lease_counts_from_the_answer, STORMY),
     (any_answer_renews_the_lease, CUT),
     (a_lost_answer_means_no, STORMY),
@@ -271,7 +275,7 @@ BUGS: tuple[tuple[Callable[[], AbstractContextManager[Any]], Plan], ...] = (
     (the_watch_is_forgotten, STORMY),
     (watches_are_held_to_survive, STORMY),
     (its_own_leftover_stays, SNAPPY),
-    (it_takes_office_again_after_resigning, replace(RESIGNING, drop=0.1)),
+    (election_after_resigning, replace(RESIGNING, drop=0.1)),
     (entries_are_removed_too_early, STORMY),
     (a_snapshot_counts_before_it_is_whole, STORMY),
     (an_entry_is_read_twice, STORMY),

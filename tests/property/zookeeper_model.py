@@ -17,16 +17,16 @@ from barnabas.server.node.zookeeper.machine.requests import (
     Create,
     Delete,
     Done,
-    Failed,
-    Failure,
+    FailureReason,
     Get,
     GetMany,
     Multi,
     Names,
     Op,
     Request,
+    RequestFailed,
     SetData,
-    Sync,
+    SyncRequest,
     Znode,
     Znodes,
 )
@@ -90,15 +90,15 @@ class Ensemble:
 
     def execute(self, server: Server, session: Session, request: Request) -> Answer:
         match request:
-            case Sync():
+            case SyncRequest():
                 self.catch_up(server)
                 return Done()
             case Get(path):
-                return server.tree.get(path) or Failed(Failure.NO_NODE, detail=path)
+                return server.tree.get(path) or RequestFailed(FailureReason.NO_NODE, detail=path)
             case GetMany(paths):
                 missing = [path for path in paths if path not in server.tree]
                 if missing:
-                    return Failed(Failure.NO_NODE, detail=missing[0])
+                    return RequestFailed(FailureReason.NO_NODE, detail=missing[0])
                 return Znodes(tuple(server.tree[path].data for path in paths))
             case Children(path):
                 below = f"{path}/"
@@ -119,14 +119,14 @@ class Ensemble:
             match op:
                 case Create(path, data, ephemeral):
                     if found is not None:
-                        return Failed(Failure.NODE_EXISTS, index, path)
+                        return RequestFailed(FailureReason.NODE_EXISTS, index, path)
                     if path.rpartition("/")[0] not in tree and path.count("/") > 1:
-                        return Failed(Failure.NO_NODE, index, path)
+                        return RequestFailed(FailureReason.NO_NODE, index, path)
                     changes.append((path, Znode(data, 0, session.id if ephemeral else 0)))
                 case _ if found is None:
-                    return Failed(Failure.NO_NODE, index, op.path)
+                    return RequestFailed(FailureReason.NO_NODE, index, op.path)
                 case SetData(_, _, wanted) | Delete(_, wanted) | Check(_, wanted) if wanted not in (-1, found.version):
-                    return Failed(Failure.BAD_VERSION, index, op.path)
+                    return RequestFailed(FailureReason.BAD_VERSION, index, op.path)
                 case SetData(path, data):
                     version = found.version + 1
                     changes.append((path, Znode(data, version, found.owner)))

@@ -26,11 +26,19 @@ from barnabas.server.node.zookeeper.machine.effects import (
     Joined,
     LeaderChanged,
     LoadSnapshot,
-    Outcome,
+    ProposalOutcome,
     Settled,
 )
-from barnabas.server.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
-from barnabas.server.node.zookeeper.machine.requests import Answer, Failed, Failure, Get, Multi, Request, Sync
+from barnabas.server.node.zookeeper.machine.node import ControllerCandidate, ZooKeeperMachine
+from barnabas.server.node.zookeeper.machine.requests import (
+    Answer,
+    FailureReason,
+    Get,
+    Multi,
+    Request,
+    RequestFailed,
+    SyncRequest,
+)
 from tests.property.zookeeper_model import Ensemble, Server, Session
 from tests.property.zookeeper_plans import TIMEOUT_MS, Plan
 
@@ -66,7 +74,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.machine = ZooKeeperMachine(
-            Candidate(self.id, "h", 9000 + self.id), f"n{self.id}.{self.incarnation}".encode()
+            ControllerCandidate(self.id, "h", 9000 + self.id), f"n{self.id}.{self.incarnation}".encode()
         )
         self.machine.campaigning = True
 
@@ -111,8 +119,8 @@ class World:
         self.nodes: dict[int, Node] = {}
         self.truth: list[str] = []
         """All records of the log, learnt from whoever reads them first; everyone else must read the same."""
-        self.offices: dict[int, int] = {}
-        self.outcomes: dict[str, Outcome] = {}
+        self.leaders: dict[int, int] = {}
+        self.outcomes: dict[str, ProposalOutcome] = {}
         self.proposed: set[str] = set()
         self.calm = False
         self.steps = 0
@@ -288,15 +296,15 @@ class World:
             if self.rng.random() < 0.5:  # it waits in the client for the next connection
                 self.soon(lambda: self._write(node, request), 300)
             else:
-                self.soon(lambda: self.answer(node, Failed(Failure.CONNECTION_LOSS)))
+                self.soon(lambda: self.answer(node, RequestFailed(FailureReason.CONNECTION_LOSS)))
         else:
             self.soon(lambda: self._arrive(node, server, session, connection, request))
 
     def _arrive(self, node: Node, server: Server, session: Session, connection: int, request: Request) -> None:
         """At the server; it may be that the client has given up the connection, and the server does not know it yet."""
-        lost = Failed(Failure.CONNECTION_LOSS)
+        lost = RequestFailed(FailureReason.CONNECTION_LOSS)
         answer: Answer = lost
-        stuck = server.cut and isinstance(request, Sync | Multi)
+        stuck = server.cut and isinstance(request, SyncRequest | Multi)
         if stuck and node.link.connection == connection:
             self.at(self.now + 50, lambda: self._arrive(node, server, session, connection, request))
             return  # until it has its leader again, or the connection is lost
@@ -371,9 +379,9 @@ class World:
                 if node.log.pop(reader) != node.log[0]:
                     raise InvariantError(f"node {node.id}: a listener that came late knows something else")
             case LeaderChanged(leader_id) if leader_id == node.id and node.machine._resigning:
-                raise InvariantError(f"node {node.id} takes office again after it resigned")
+                raise InvariantError(f"node {node.id} becomes leader again after it resigned")
             case LeaderChanged(leader_id, epoch) if leader_id == node.id and node.machine.is_leading(self.now):
-                if self.offices.setdefault(epoch, node.id) != node.id:
+                if self.leaders.setdefault(epoch, node.id) != node.id:
                     raise InvariantError(f"epoch {epoch} has two controllers")
                 end = read_tail(self.zk.tree[TAIL].data)
                 if end.epoch == epoch and len(node.log[0]) != end.end_offset:
@@ -382,9 +390,9 @@ class World:
                 pass
             case Settled(token, last_offset, outcome):
                 names = node.tokens.pop(token)
-                if outcome is Outcome.COMMITTED and node.log[0][last_offset - len(names) + 1 : last_offset + 1] != list(
-                    names
-                ):
+                if outcome is ProposalOutcome.COMMITTED and node.log[0][
+                    last_offset - len(names) + 1 : last_offset + 1
+                ] != list(names):
                     raise InvariantError(f"node {node.id} calls {names} committed, which are not in its log")
                 self.outcomes.update(dict.fromkeys(names, outcome))
             case Fatal(reason):
@@ -403,9 +411,9 @@ class World:
             raise InvariantError("a record is in the log twice")
         present = set(self.truth)
         for name, outcome in self.outcomes.items():
-            if outcome is Outcome.COMMITTED and name not in present:
+            if outcome is ProposalOutcome.COMMITTED and name not in present:
                 raise InvariantError(f"{name} was committed and is lost")
-            if outcome is Outcome.REFUSED and name in present:
+            if outcome is ProposalOutcome.REFUSED and name in present:
                 raise InvariantError(f"{name} was refused and is in the log")
         leaders = [node for node in self.nodes.values() if node.machine.is_leading(self.now)]
         if len(leaders) != 1:

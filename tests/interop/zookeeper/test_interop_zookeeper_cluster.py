@@ -202,7 +202,7 @@ def test_what_is_in_zookeeper_and_who_may_join(cluster: Cluster, tmp_path: Path)
     assert int(zookeeper.get("/controller_epoch")[0]) >= 1
 
     twin = cluster.node(tmp_path, 1, "twin")
-    with pytest.raises(RuntimeError, match="Another live node is registered in ZooKeeper with the id 1"):
+    with pytest.raises(RuntimeError, match="Another active node is registered in ZooKeeper with the id 1"):
         twin.start(PATIENCE_S)
     assert cluster.nodes[1].alive
 

@@ -13,12 +13,12 @@ from tests.interop.zookeeper.members import PATIENCE_S, MemberProcess
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"needs ZooKeeper: {why_not()}")
 
 
-def test_an_office_ends_before_its_server_notices(tmp_path: Path) -> None:
+def test_lease_ends_before_the_disconnected_server_notices(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(_cut_off(tmp_path), 120))
 
 
 async def _cut_off(folder: Path) -> None:
-    """The server notices after syncLimit, 5 s; the session has 2 s, and the office two thirds of it."""
+    """The server notices after syncLimit, 5 s; the session has 2 s, and the lease two thirds of it."""
     ensemble = Ensemble(folder)
     ensemble.start()
     leader = ensemble.leader()

@@ -33,7 +33,7 @@ class Cluster:
         """Starts of the blocks that were acknowledged."""
         self.doubtful = 0
         """Requests whose outcome nobody told. NOT_CONTROLLER tells it only of what was never decided: a controller
-        that loses its office answers so for whatever is under way (as Kafka's does), and the log goes on without it."""
+        that loses its leadership answers so for all requests in flight (as Kafka's does), and the log continues."""
         self._progress = asyncio.Condition()
 
     def leader(self) -> MemberProcess:

@@ -319,7 +319,7 @@ def test_a_leader_resigns_when_no_majority_fetches() -> None:
     assert isinstance(one.state, Resigned)
 
 
-def test_fetches_keep_a_leader_in_office() -> None:
+def test_fetches_of_a_majority_keep_the_leader() -> None:
     one = One().lead_and_commit()
     for _ in range(5):
         one.now += 1500

@@ -1,4 +1,4 @@
-"""Value: where ZooKeeper is, and how long to wait for it: Kafka's `zookeeper.*` settings."""
+"""Value: the `zookeeper.*` configs: the addresses and the timeouts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ZooKeeperConfig(Struct, frozen=True):
 
 
 def read_zookeeper_config(values: Mapping[str, Any]) -> ZooKeeperConfig:
-    """From typed broker configs. Raises ConfigError."""
+    """Read the configs from the typed broker configs. Raises ConfigError for an invalid `zookeeper.connect`."""
     session = int(values["zookeeper.session.timeout.ms"])
     connection = values["zookeeper.connection.timeout.ms"]
     return ZooKeeperConfig(
@@ -33,17 +33,17 @@ def read_zookeeper_config(values: Mapping[str, Any]) -> ZooKeeperConfig:
 
 
 def parse_connect(text: str) -> str:
-    """`host[:port],host[:port][/chroot]` with every port written out. Raises ConfigError."""
+    """Parse `host[:port],host[:port][/chroot]` and add the default port where there is none. Raises ConfigError."""
     hosts, slash, rest = text.strip().partition("/")
     chroot = slash + rest.rstrip("/") if rest.rstrip("/") else ""
     if chroot and not _CHROOT.match(chroot):
-        raise _wrong(text, f"{chroot!r} is not a path")
+        raise _wrong(text, f"{chroot!r} is not a valid path")
     found: list[str] = []
     for part in hosts.split(","):
         match = _HOST.match(part.strip())
         port = int(match[2] or DEFAULT_PORT) if match else 0
         if match is None or not 0 < port < 65536:
-            raise _wrong(text, f"{part.strip()!r} is not host:port")
+            raise _wrong(text, f"{part.strip()!r} does not have the form host:port")
         found.append(f"{match[1]}:{port}")
     return ",".join(found) + chroot
 
@@ -51,5 +51,5 @@ def parse_connect(text: str) -> str:
 def _wrong(text: str, why: str) -> ConfigError:
     return ConfigError(
         f"zookeeper.connect={text}: {why}. "
-        "Write host:port,host:port, and perhaps /name at the end for a place of the cluster's own."
+        "Write host:port,host:port, with /name at the end if the cluster has a path of its own."
     )

@@ -1,4 +1,4 @@
-"""Codec: entries of the log and snapshots <-> bytes: record batches, as `__cluster_metadata` has them in its files."""
+"""Codec: encodes log entries and snapshots as record batches, in the format of the files of `__cluster_metadata`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from barnabas.server.metadata.records.codec import FeatureLevelRecord, MetadataR
 from barnabas.server.node.zookeeper.layout import SnapshotInfo
 
 ZNODE_COST_BYTES: Final = 2048
-"""What an entry counts for beside its bytes: ZooKeeper keeps every znode in memory, with its name, its times and its
-place in a hash table. It makes a snapshot due after some ten thousand small changes."""
+"""The assumed overhead of an entry, because ZooKeeper keeps every znode in memory with its name, times and hash table
+entry. With this overhead, some ten thousand small changes make a snapshot due."""
 _RECORDS_PER_BATCH: Final = 1024
 
 
@@ -29,7 +29,7 @@ def encode_batch(
 
 
 def decode_entry(data: bytes, offset: int) -> list[CommittedBatch]:
-    """The batches of the entry at `offset`. Raises MetadataError for anything else."""
+    """The batches of the entry at `offset`. Raises MetadataError if `data` is not a valid entry for this offset."""
     batches: list[CommittedBatch] = []
     start, end = offset, 0
     try:
@@ -49,12 +49,14 @@ def decode_entry(data: bytes, offset: int) -> list[CommittedBatch]:
     except CorruptBatchError as error:
         raise MetadataError(f"The entry of the metadata log at offset {start} is damaged: {error}") from error
     if not batches or end != len(data):
-        raise MetadataError(f"The entry of the metadata log at offset {start} is cut off: {end} of {len(data)} bytes.")
+        raise MetadataError(
+            f"The entry of the metadata log at offset {start} is truncated: {end} of {len(data)} bytes are valid."
+        )
     return batches
 
 
 def encode_snapshot(snapshot: LoadedSnapshot, metadata_version: int, chunk_bytes: int) -> list[bytes]:
-    """In chunks of at most `chunk_bytes`; only together do they mean something."""
+    """Encode a snapshot and split the bytes into chunks of at most `chunk_bytes`."""
     data = b"".join(_snapshot_batches(snapshot, metadata_version))
     return split(data, chunk_bytes)
 
@@ -64,7 +66,7 @@ def split(data: bytes, chunk_bytes: int) -> list[bytes]:
 
 
 def decode_snapshot(chunks: Sequence[bytes], info: SnapshotInfo) -> LoadedSnapshot:
-    """Raises MetadataError for a snapshot that is not whole."""
+    """Decode a snapshot from its chunks. Raises MetadataError if it is incomplete or damaged."""
     data = b"".join(chunks)
     records: list[MetadataRecord] = []
     complete = False
@@ -79,7 +81,7 @@ def decode_snapshot(chunks: Sequence[bytes], info: SnapshotInfo) -> LoadedSnapsh
     except CorruptBatchError as error:
         raise MetadataError(f"The metadata snapshot {info.name} is damaged: {error}") from error
     if not complete:
-        raise MetadataError(f"The metadata snapshot {info.name} has no footer: a part of it is missing.")
+        raise MetadataError(f"The metadata snapshot {info.name} has no footer, so it is incomplete.")
     return LoadedSnapshot(info.end_offset, info.epoch, info.timestamp_ms, records)
 
 
@@ -96,7 +98,7 @@ def _snapshot_batches(snapshot: LoadedSnapshot, metadata_version: int) -> Iterat
 
 
 def metadata_version_after(records: Sequence[MetadataRecord], before: int) -> int:
-    """The level at which the cluster writes once these records are in force."""
+    """The metadata.version after `records`, if `before` was the version before."""
     for record in records:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             before = record.feature_level

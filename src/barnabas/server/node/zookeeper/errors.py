@@ -1,7 +1,7 @@
-"""Table: what can go wrong with ZooKeeper itself.
+"""Table: the errors of the connection to ZooKeeper.
 
 BarnabasError
-└─ ZooKeeperError    it cannot be reached, or the extra that talks to it is not installed
+└─ ZooKeeperError    ZooKeeper cannot be reached, or kazoo is not installed
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from barnabas.core.errors import BarnabasError
 
 
 class ZooKeeperError(BarnabasError):
-    """The message says what to do."""
+    """No usable connection to ZooKeeper. The message says what to do."""

@@ -1,4 +1,4 @@
-"""Shell: a starting node joins the cluster whose metadata ZooKeeper keeps."""
+"""Shell: connects a starting node to the cluster whose metadata log is in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ async def join(
     config: NodeConfig, identity: Identity, clients: Sequence[ListenerEndpoint],
     controllers: Sequence[ListenerEndpoint], clock: Clock, rng: Rng,
 ) -> tuple[ZooKeeperMetadataLog, Identity]:  # fmt: skip
-    """The log, connected, and who this node is: ZooKeeper knows the cluster's id, or takes this node's.
+    """Return the connected log, and `identity` with the cluster id from ZooKeeper.
 
-    `clients` and `controllers` are the listeners as others are told of them. Raises ConfigError, ZooKeeperError, and
-    IdentityError for a data directory of another cluster.
+    If ZooKeeper has no cluster id yet, this node's is written. `clients` and `controllers` are the advertised
+    listeners. Raises ConfigError, ZooKeeperError, and IdentityError for a data directory of another cluster.
     """
     controller = controllers[0] if controllers else None
     me = NodeInfo(
@@ -37,10 +37,10 @@ async def join(
     cluster_id = await log.connect(proposed)
     if identity.cluster_id not in ("", cluster_id):
         log.close(clean=False)
-        found = f"cluster {cluster_id}" if cluster_id else "no cluster yet"
+        found = f"cluster {cluster_id}" if cluster_id else "no cluster"
         raise IdentityError(
-            f"The data directories {', '.join(config.log_dirs)} belong to cluster {identity.cluster_id}, but in "
-            f"ZooKeeper ({config['zookeeper.connect']}) there is {found}. Use other data directories, or the place in "
-            "ZooKeeper where this cluster is: zookeeper.connect=host:port/name"
+            f"The data directories {', '.join(config.log_dirs)} belong to cluster {identity.cluster_id}, but "
+            f"ZooKeeper ({config['zookeeper.connect']}) has {found}. Use other data directories, or the path of this "
+            "cluster in ZooKeeper: zookeeper.connect=host:port/name"
         )
     return log, replace(identity, cluster_id=cluster_id)

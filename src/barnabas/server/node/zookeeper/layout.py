@@ -1,16 +1,16 @@
-"""Codec: where things are in ZooKeeper, and what is written in them.
+"""Codec: the paths of the znodes in ZooKeeper, and their contents.
 
     /cluster/id                       {"version":"1","id":...}: the cluster's id, written once           Kafka's
-    /brokers/ids/N                    ephemeral: this broker id is taken, and its listeners              Kafka's
-    /controller                       ephemeral: who is the active controller                            Kafka's +
-    /controller_epoch                 counts the controllers; its znode version fences the earlier ones  Kafka's
-    /barnabas/metadata/tail           how far the log goes, and which snapshot there is
-    /barnabas/metadata/log/<offset>   the batches from <offset> on, as in a file of `__cluster_metadata`
-    /barnabas/metadata/log/<offset>-<epoch>-<part>    parts of a change that is too large for one znode
+    /brokers/ids/N                    ephemeral: the broker that uses this id, and its listeners         Kafka's
+    /controller                       ephemeral: the active controller                                   Kafka's +
+    /controller_epoch                 increases with each election; its znode version fences controllers Kafka's
+    /barnabas/metadata/tail           the end offset of the log, and the newest snapshot
+    /barnabas/metadata/log/<offset>   an entry: the batches from <offset> on
+    /barnabas/metadata/log/<offset>-<epoch>-<part>    the parts of an entry that is too large for one znode
     /barnabas/metadata/snapshots/<offset>-<epoch>-<chunk>
 
-What `tail` does not count is not there: an entry, a part or a chunk becomes part of the log by the transaction that
-changes `tail`. Offsets have 20 digits, epochs 10, parts 6, so that names sort as numbers do.
+An entry, a part or a chunk belongs to the log only after the transaction that changes `tail` to include it. Names have
+20 digits for offsets, 10 for epochs and 6 for parts, so that they sort in numerical order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TAIL_VERSION: Final = 1
 
 
 class SnapshotInfo(Struct, frozen=True):
-    """A finished snapshot: all state before `end_offset`."""
+    """A complete snapshot: all state before `end_offset`."""
 
     name: str
     end_offset: int
@@ -47,8 +47,8 @@ class SnapshotInfo(Struct, frozen=True):
     chunks: int
 
 
-class Tail(Struct, frozen=True):
-    """What the log consists of. Entries below `start_offset` may be gone."""
+class LogTail(Struct, frozen=True):
+    """The extent of the log. Entries below `start_offset` may be deleted."""
 
     epoch: int = 0
     end_offset: int = 0
@@ -57,7 +57,7 @@ class Tail(Struct, frozen=True):
 
 
 class ControllerInfo(Struct, frozen=True):
-    """Who holds /controller, and where its controller listener is."""
+    """The node in /controller, its epoch, and the address of its controller listener."""
 
     node_id: int
     epoch: int
@@ -65,8 +65,8 @@ class ControllerInfo(Struct, frozen=True):
     port: int
 
 
-def skeleton() -> tuple[tuple[str, bytes], ...]:
-    """The nodes that must be there before anything else, parents first."""
+def base_znodes() -> tuple[tuple[str, bytes], ...]:
+    """The znodes that must exist before the log is used, parents first."""
     return (
         ("/brokers", b""),
         (BROKER_IDS, b""),
@@ -75,7 +75,7 @@ def skeleton() -> tuple[tuple[str, bytes], ...]:
         ("/barnabas/metadata", b""),
         (LOG, b""),
         (SNAPSHOTS, b""),
-        (TAIL, write_tail(Tail())),
+        (TAIL, write_tail(LogTail())),
     )
 
 
@@ -95,7 +95,7 @@ def part_path(offset: int, epoch: int, part: int) -> str:
 
 
 def snapshot_name(end_offset: int, epoch: int) -> str:
-    """`epoch` is that of the controller that writes it: two controllers never write under one name."""
+    """`epoch` is the epoch of the controller that writes the snapshot, so two controllers never use the same name."""
     return f"{end_offset:020d}-{epoch:010d}"
 
 
@@ -104,7 +104,7 @@ def chunk_path(name: str, chunk: int) -> str:
 
 
 def entry_offsets(names: Sequence[str]) -> list[int]:
-    """The offsets of those children of `log` that are entries."""
+    """The offsets in `names` (the children of `log`) that are names of entries, ascending."""
     return sorted(int(name) for name in names if len(name) == 20 and name.isdigit())
 
 
@@ -112,16 +112,16 @@ def entry_offsets(names: Sequence[str]) -> list[int]:
 
 
 def write_parts(offset: int, epoch: int, parts: int) -> bytes:
-    """What an entry holds whose batches are in parts. A batch cannot begin with a brace: offsets are positive."""
+    """The contents of an entry whose batches are in parts: JSON. A batch never begins with a brace."""
     return _dump({"parts": [part_path(offset, epoch, part) for part in range(parts)]})
 
 
 def read_parts(data: bytes) -> tuple[str, ...] | None:
-    """Where the parts are, or None for an entry that holds its batches itself."""
+    """The paths of the parts of an entry; None if the entry contains its batches."""
     return tuple(map(str, _load(data, LOG)["parts"])) if data[:1] == b"{" else None
 
 
-def write_tail(tail: Tail) -> bytes:
+def write_tail(tail: LogTail) -> bytes:
     snapshot = tail.snapshot
     return _dump(
         {
@@ -142,13 +142,13 @@ def write_tail(tail: Tail) -> bytes:
     )
 
 
-def read_tail(data: bytes) -> Tail:
-    """Raises MetadataError for anything else."""
+def read_tail(data: bytes) -> LogTail:
+    """Decode `tail`. Raises MetadataError if `data` is invalid or has an unknown version."""
     fields = _load(data, TAIL)
     if fields.get("version") != _TAIL_VERSION:
         raise MetadataError(
-            f"{TAIL} has version {fields.get('version')}, only {_TAIL_VERSION} is known: another version of Barnabas "
-            "wrote it. Start the version that the other nodes run."
+            f"{TAIL} has version {fields.get('version')}, but this version of Barnabas supports only "
+            f"{_TAIL_VERSION}. Run the version of the other nodes."
         )
     try:
         kept = fields["snapshot"]
@@ -157,13 +157,13 @@ def read_tail(data: bytes) -> Tail:
             if kept is None
             else SnapshotInfo(kept["name"], kept["end_offset"], kept["epoch"], kept["timestamp_ms"], kept["chunks"])
         )
-        return Tail(fields["epoch"], fields["end_offset"], fields["start_offset"], snapshot)
+        return LogTail(fields["epoch"], fields["end_offset"], fields["start_offset"], snapshot)
     except (KeyError, TypeError) as error:
-        raise MetadataError(f"{TAIL} cannot be read, it lacks {error}: {data[:200]!r}") from error
+        raise MetadataError(f"{TAIL} cannot be decoded, the field {error} is missing: {data[:200]!r}") from error
 
 
 def write_controller(info: ControllerInfo, now_ms: int) -> bytes:
-    """Kafka's fields, then the epoch, and where the controller is to be asked."""
+    """Encode Kafka's fields, and the epoch and the address of the controller."""
     return _dump(
         {
             "version": _CONTROLLER_VERSION,
@@ -178,14 +178,14 @@ def write_controller(info: ControllerInfo, now_ms: int) -> bytes:
 
 
 def read_controller(data: bytes) -> ControllerInfo:
-    """Raises MetadataError for the controller of another product."""
+    """Decode /controller. Raises MetadataError if Barnabas did not write it."""
     fields = _load(data, CONTROLLER)
     try:
         return ControllerInfo(int(fields["brokerid"]), int(fields["epoch"]), str(fields["host"]), int(fields["port"]))
     except (KeyError, ValueError, TypeError) as error:
         raise MetadataError(
-            f"{CONTROLLER} was not written by Barnabas ({data[:200]!r}): another cluster uses this place in ZooKeeper. "
-            "Give this cluster a place of its own, zookeeper.connect=host:port/name"
+            f"{CONTROLLER} was not written by Barnabas ({data[:200]!r}): another cluster uses this path in ZooKeeper. "
+            "Use a path of its own for this cluster: zookeeper.connect=host:port/name"
         ) from error
 
 
@@ -221,7 +221,7 @@ def write_cluster_id(cluster_id: str) -> bytes:
 def read_cluster_id(data: bytes) -> str:
     found = _load(data, CLUSTER_ID).get("id")
     if not isinstance(found, str) or not found:
-        raise MetadataError(f"{CLUSTER_ID} holds no id: {data[:200]!r}")
+        raise MetadataError(f"{CLUSTER_ID} has no id: {data[:200]!r}")
     return found
 
 
@@ -233,7 +233,7 @@ def _load(data: bytes, path: str) -> dict[str, Any]:
     try:
         fields = json.loads(data)
     except ValueError as error:
-        raise MetadataError(f"{path} does not hold JSON: {data[:200]!r}") from error
+        raise MetadataError(f"{path} is not valid JSON: {data[:200]!r}") from error
     if not isinstance(fields, dict):
-        raise MetadataError(f"{path} does not hold a JSON object: {data[:200]!r}")
+        raise MetadataError(f"{path} is not a JSON object: {data[:200]!r}")
     return fields

@@ -1,8 +1,8 @@
-"""Shell: the metadata log in ZooKeeper. Fills the `MetadataLog` port, and `QuorumStatus`.
+"""Shell: the metadata log in ZooKeeper; implements the ports `MetadataLog` and `QuorumStatus`.
 
-`connect` -> `register` listeners -> `find_quorum` reads all there is -> `open` -> `run` follows the log, and stands for
-election. One request is under way at a time; what happens meanwhile (answers, watches, the session) wakes the one loop
-that turns the machine.
+`connect` -> `register` listeners -> `find_quorum` reads the whole log -> `open` -> `run` reads new entries, and takes
+part in elections. One request is in flight at a time. Answers, watches and session events wake the task that executes
+`ZooKeeperMachine`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,20 @@ from barnabas.server.node.zookeeper.machine.effects import (
     Joined,
     LeaderChanged,
     LoadSnapshot,
-    Outcome,
+    ProposalOutcome,
     Settled,
 )
-from barnabas.server.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
-from barnabas.server.node.zookeeper.machine.requests import Answer, Create, Failed, Failure, Get, Multi, Sync, Znode
+from barnabas.server.node.zookeeper.machine.node import ControllerCandidate, ZooKeeperMachine
+from barnabas.server.node.zookeeper.machine.requests import (
+    Answer,
+    Create,
+    FailureReason,
+    Get,
+    Multi,
+    RequestFailed,
+    SyncRequest,
+    Znode,
+)
 from barnabas.server.node.zookeeper.machine.writer import CHUNK_BYTES
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.raft import QuorumInfo
@@ -47,48 +56,48 @@ if TYPE_CHECKING:
 log = get_logger("barnabas.server.node")
 
 _RESIGN_S: Final = 5.0
-"""How long an orderly end of the office may take; after that the session's end ends it."""
+"""The longest wait for a resignation; after that, the leadership ends with the session."""
 _ATTEMPTS_MAX: Final = 10
 
 
 class NodeInfo(Struct, frozen=True):
-    """What this node says of itself in ZooKeeper."""
+    """The data about this node that is written to ZooKeeper."""
 
     node_id: int
     endpoints: Sequence[ListenerEndpoint]
-    """Of its listeners for clients: what /brokers/ids tells."""
+    """The advertised listeners for clients, written to /brokers/ids."""
     controller: tuple[str, int]
-    """Where its controller listener is to be reached."""
+    """The address of the controller listener."""
     rack: str | None = None
     eligible: bool = True
-    """Whether it may become the active controller."""
+    """Whether this node may become the active controller."""
 
 
 class ZooKeeperMetadataLog:
-    """The log of one node. Everything is called on the loop."""
+    """The log of one node. All methods must be called on the event loop."""
 
     def __init__(self, settings: ZooKeeperConfig, me: NodeInfo, clock: Clock) -> None:
         self._settings = settings
         self._me = me
         self._clock = clock
         broker = write_broker(me.endpoints, me.rack, clock.now_ms())
-        self._machine = ZooKeeperMachine(Candidate(me.node_id, *me.controller, eligible=me.eligible), broker)
+        self._machine = ZooKeeperMachine(ControllerCandidate(me.node_id, *me.controller, eligible=me.eligible), broker)
         self._session: ZooKeeperSession | None = None
         self._wake = asyncio.Event()
         self._resigned = asyncio.Event()
-        self._led = asyncio.Event()
-        """Set while a leader is known."""
+        self._leader_known = asyncio.Event()
+        """Set while the leader is known."""
         self._opened = False
         self._listeners: dict[int, list[MetadataListener]] = {0: []}
         self._proposals: dict[int, asyncio.Future[int]] = {}
 
-    # ---- life
+    # ---- start, run and stop
 
     async def connect(self, cluster_id: str) -> str:
-        """Begin a session. Gives the cluster's id, which is `cluster_id` if this is the first node of all; with an
-        empty `cluster_id` nothing is founded, and the answer may be empty, too.
+        """Start a session and return the cluster id in ZooKeeper.
 
-        Raises ZooKeeperError when no server can be reached, or kazoo is not installed.
+        If ZooKeeper has no cluster id, `cluster_id` is written and returned; an empty `cluster_id` is not written, and
+        the result is empty. Raises ZooKeeperError if no server can be reached, or kazoo is not installed.
         """
         from barnabas.server.node.zookeeper.session import ZooKeeperSession
 
@@ -97,41 +106,41 @@ class ZooKeeperMetadataLog:
         return await self._agree_on_cluster_id(self._session, cluster_id)
 
     async def find_quorum(self) -> None:
-        """Take the node's id, and read the log: listeners that are registered know everything afterwards.
+        """Register the node id in ZooKeeper, read the whole log, and notify the registered listeners.
 
-        Raises MetadataError for a log that cannot be read, and when another live node has the id.
+        Raises MetadataError if the log cannot be read, or another active node uses the id.
         """
-        assert self._session is not None, "connect() comes first"
+        assert self._session is not None, "connect() must be called first"
         self._opened = True
         await self._turn_until(lambda: self._machine.caught_up)
 
     def open(self) -> None:
-        """Nothing is on this node's disk."""
-        assert self._opened, "find_quorum() comes first"
+        """Does nothing: this log has no files on the node's disk."""
+        assert self._opened, "find_quorum() must be called first"
 
     async def run(self) -> None:
-        """Until cancelled. Raises MetadataError when the node must not go on."""
+        """Follow the log and take part in elections, until cancelled. Raises MetadataError for a fatal problem."""
         assert self._session is not None
         self._machine.campaigning = True
         try:
             await self._turn_until(lambda: False)
         finally:
-            self._give_up()
+            self._fail_pending_proposals()
             await self._session.stop()
 
     async def resign(self) -> None:
-        """Write what was proposed, then let another node lead."""
+        """Write the pending proposals, then give up the leadership."""
         self._machine.resign()
         self._wake.set()
         try:
             async with asyncio.timeout(_RESIGN_S):
                 await self._resigned.wait()
         except TimeoutError:
-            log.warning("could not give up the controller's office in order; it ends with the session")
+            log.warning("could not resign as controller in time; the leadership ends with the ZooKeeper session")
 
     def close(self, *, clean: bool = True) -> None:
-        """End the session, if `run` has not done so."""
-        self._give_up()
+        """End the session, unless `run` has ended it."""
+        self._fail_pending_proposals()
         if self._session is not None:
             self._session.stop_now()
 
@@ -153,7 +162,7 @@ class ZooKeeperMetadataLog:
     async def write_snapshot(
         self, end_offset: int, epoch: int, timestamp_ms: int, records: Iterable[MetadataRecord]
     ) -> None:
-        """Only the active controller does; there is one snapshot for all nodes. It is written in the background."""
+        """Start to write a snapshot in the background. Does nothing on nodes other than the active controller."""
         machine = self._machine
         if not machine.wants_snapshot(end_offset):
             return
@@ -189,34 +198,34 @@ class ZooKeeperMetadataLog:
         return self._machine.position
 
     def voters(self) -> Sequence[tuple[int, int]]:
-        """ZooKeeper's servers hold the log; of the nodes there is only the one that leads."""
+        """Only the active controller is reported, because ZooKeeper's servers store the log."""
         leader_id = self.leader_id
         return () if leader_id < 0 else ((leader_id, self._machine.position),)
 
     def leader_endpoint(self) -> tuple[str, int] | None:
-        """The controller listener of the active controller; None while there is none."""
+        """The address of the active controller's listener; None if there is no active controller."""
         controller = self._machine.controller
         return None if controller is None or self.leader_id < 0 else (controller.host, controller.port)
 
     def describe(self) -> QuorumInfo | None:
-        """There is no Raft quorum to describe."""
+        """None: there is no Raft quorum."""
         return None
 
     @property
     def voter_set(self) -> Voters:
-        """ZooKeeper's servers vote, and they are no nodes of this cluster."""
+        """Empty: the voters are ZooKeeper's servers, which are not nodes of this cluster."""
         return Voters()
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
-        """Nodes of this cluster send no such requests. Raises KafkaError."""
+        """Raises KafkaError INVALID_REQUEST: a cluster with ZooKeeper has no Raft quorum."""
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            "ZooKeeper keeps the metadata of this cluster (zookeeper.connect): it has no quorum of controllers.",
+            "ZooKeeper stores the metadata of this cluster (zookeeper.connect), so there is no quorum of controllers.",
         )
 
     async def wait_caught_up(self) -> None:
-        """Until a leader is known. All that was in the log is in this node's image since `find_quorum`."""
-        await self._led.wait()
+        """Wait until the leader is known. `find_quorum` has already read the whole log into this node's image."""
+        await self._leader_known.wait()
 
     # ---- SessionEvents
 
@@ -225,12 +234,12 @@ class ZooKeeperMetadataLog:
         self._wake.set()
 
     def on_suspended(self) -> None:
-        log.warning("the connection to ZooKeeper is lost; trying to get it back")
+        log.warning("the connection to ZooKeeper was lost; reconnecting")
         self._machine.on_suspended(self._now_ms())
         self._wake.set()
 
     def on_expired(self) -> None:
-        log.warning("the session with ZooKeeper has ended; beginning another")
+        log.warning("the ZooKeeper session expired; starting a new session")
         self._machine.on_expired()
         self._wake.set()
 
@@ -260,7 +269,7 @@ class ZooKeeperMetadataLog:
         assert self._session is not None
         request = self._machine.next_request(self._now_ms(), self._clock.now_ms())
         for effect in self._machine.take_effects():
-            self._carry_out(effect)
+            self._execute(effect)
         if request is not None:
             self._session.submit(request, self._on_answer)
         if self._machine.resigned:
@@ -270,7 +279,7 @@ class ZooKeeperMetadataLog:
         self._machine.on_answer(answer)
         self._wake.set()
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _execute(self, effect: Effect) -> None:
         match effect:
             case Commit(reader, batch):
                 for listener in self._listeners[reader]:
@@ -283,8 +292,8 @@ class ZooKeeperMetadataLog:
                     self._listeners[0].append(listener)
                     listener.on_leader(self.leader_id, self.leader_epoch)
             case LeaderChanged(leader_id, epoch):
-                self._led.clear() if leader_id < 0 else self._led.set()
-                log.info("the active controller is known", leader_id=leader_id, epoch=epoch)
+                self._leader_known.clear() if leader_id < 0 else self._leader_known.set()
+                log.info("the active controller has changed", leader_id=leader_id, epoch=epoch)
                 for listener in self._listeners[0]:
                     listener.on_leader(leader_id, epoch)
             case Settled(token, last_offset, outcome):
@@ -292,41 +301,45 @@ class ZooKeeperMetadataLog:
             case Fatal(reason):
                 raise MetadataError(reason)
 
-    def _settle(self, token: int, last_offset: int, outcome: Outcome) -> None:
+    def _settle(self, token: int, last_offset: int, outcome: ProposalOutcome) -> None:
         future = self._proposals.pop(token)
         if future.done():
             return
         match outcome:
-            case Outcome.COMMITTED:
+            case ProposalOutcome.COMMITTED:
                 future.set_result(last_offset)
-            case Outcome.REFUSED:
-                future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "Another node became the controller."))
-            case Outcome.UNKNOWN:
-                text = "ZooKeeper's answer was lost, and the log has gone on: whether the change was made is not known."
+            case ProposalOutcome.REFUSED:
+                future.set_exception(
+                    KafkaError(
+                        ErrorCode.NOT_CONTROLLER, "Another node became the active controller; the change was not made."
+                    )
+                )
+            case ProposalOutcome.UNKNOWN:
+                text = "ZooKeeper's response was lost, so it is unknown whether the change was made."
                 future.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
-    def _give_up(self) -> None:
-        """The node is stopping, and will not hear any more what became of them."""
-        reason = "The node is shutting down: the change may or may not be carried out."
+    def _fail_pending_proposals(self) -> None:
+        """Fail the pending proposals: the node is stopping and will not receive their results."""
+        reason = "The node is shutting down: the change may or may not be made."
         for future in self._proposals.values():
             if not future.done():
                 future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, reason))
         self._proposals.clear()
 
     async def _agree_on_cluster_id(self, session: ZooKeeperSession, proposed: str) -> str:
-        """Whoever comes first writes the id; everyone reads what was written. Nobody writes an empty one."""
+        """Read the cluster id; if there is none, write `proposed` unless it is empty. The first node's write wins."""
         create = Multi((Create(CLUSTER_ID, write_cluster_id(proposed)),))
-        answer: Answer = Failed(Failure.CONNECTION_LOSS)
+        answer: Answer = RequestFailed(FailureReason.CONNECTION_LOSS)
         for _ in range(_ATTEMPTS_MAX):
-            await session.ask(Sync())
+            await session.ask(SyncRequest())
             answer = await session.ask(Get(CLUSTER_ID))
             if isinstance(answer, Znode):
                 return read_cluster_id(answer.data)
-            if not proposed and isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
+            if not proposed and isinstance(answer, RequestFailed) and answer.failure is FailureReason.NO_NODE:
                 return ""
             await session.ask(Multi((Create("/cluster"),)))
             answer = await session.ask(create)
-        raise ZooKeeperError(f"The cluster's id could be neither read nor written in ZooKeeper: {answer}")
+        raise ZooKeeperError(f"The cluster id could be neither read from nor written to ZooKeeper: {answer}")
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)

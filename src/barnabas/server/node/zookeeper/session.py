@@ -1,7 +1,7 @@
-"""Shell: a session with ZooKeeper, by kazoo. The only file that knows kazoo, and the only one with threads.
+"""Shell: a session with ZooKeeper. The only module that uses kazoo, and the only one here with threads.
 
-kazoo runs threads of its own; whatever they tell is handed to the loop, and nothing is done on them. Requests are
-written in the order of the calls, and ZooKeeper answers a session in order.
+kazoo runs threads of its own; their callbacks only schedule calls on the event loop. Requests are sent in the order of
+the calls, and ZooKeeper answers the requests of a session in order.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from barnabas.server.node.zookeeper.machine.requests import (
     Create,
     Delete,
     Done,
-    Failed,
-    Failure,
+    FailureReason,
     Get,
     GetMany,
     Multi,
     Names,
     Request,
+    RequestFailed,
     SetData,
-    Sync,
+    SyncRequest,
     Znode,
     Znodes,
 )
@@ -42,25 +42,25 @@ try:
     from kazoo.retry import KazooRetry
 except ImportError as _error:
     raise ZooKeeperError(
-        "zookeeper.connect is set, but kazoo, which talks to ZooKeeper, is not installed: "
+        "zookeeper.connect is set, but the ZooKeeper client kazoo is not installed. Install it: "
         "pip install 'barnabas[zookeeper]'"
     ) from _error
 
 _RECONNECT_DELAY_MAX_S: Final = 1.0
-_FAILURES: Final[tuple[tuple[type[Exception], Failure], ...]] = (
-    (errors.NoNodeError, Failure.NO_NODE),
-    (errors.NodeExistsError, Failure.NODE_EXISTS),
-    (errors.BadVersionError, Failure.BAD_VERSION),
-    (errors.ConnectionLoss, Failure.CONNECTION_LOSS),
-    (errors.ConnectionClosedError, Failure.CONNECTION_LOSS),
-    (errors.SessionExpiredError, Failure.CONNECTION_LOSS),
-    (errors.SessionMovedError, Failure.CONNECTION_LOSS),
-    (errors.OperationTimeoutError, Failure.CONNECTION_LOSS),
+_FAILURES: Final[tuple[tuple[type[Exception], FailureReason], ...]] = (
+    (errors.NoNodeError, FailureReason.NO_NODE),
+    (errors.NodeExistsError, FailureReason.NODE_EXISTS),
+    (errors.BadVersionError, FailureReason.BAD_VERSION),
+    (errors.ConnectionLoss, FailureReason.CONNECTION_LOSS),
+    (errors.ConnectionClosedError, FailureReason.CONNECTION_LOSS),
+    (errors.SessionExpiredError, FailureReason.CONNECTION_LOSS),
+    (errors.SessionMovedError, FailureReason.CONNECTION_LOSS),
+    (errors.OperationTimeoutError, FailureReason.CONNECTION_LOSS),
 )
 
 
 class SessionEvents(Protocol):
-    """Called on the loop."""
+    """The callbacks of a session, called on the event loop."""
 
     def on_connected(self, session_id: int, timeout_ms: int) -> None: ...
 
@@ -72,7 +72,7 @@ class SessionEvents(Protocol):
 
 
 class ZooKeeperSession:
-    """`start`, then `submit`. It reconnects for ever; a session that has ended is followed by another."""
+    """Call `start`, then `submit`. Reconnects without a limit, and starts a new session after one has expired."""
 
     def __init__(self, settings: ZooKeeperConfig, events: SessionEvents) -> None:
         self._settings = settings
@@ -87,11 +87,11 @@ class ZooKeeperSession:
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=_RECONNECT_DELAY_MAX_S),
             logger=_quiet_logger(),
         )
-        self._learn_timeout()
+        self._intercept_timeout()
         self._client.add_listener(self._on_state)
 
     async def start(self) -> None:
-        """Raises ZooKeeperError when no server can be reached in zookeeper.connection.timeout.ms."""
+        """Connect. Raises ZooKeeperError if no server is reached within `zookeeper.connection.timeout.ms`."""
         self._client.start_async()
         try:
             async with asyncio.timeout(self._settings.zookeeper_connection_timeout_ms / 1000):
@@ -100,19 +100,19 @@ class ZooKeeperSession:
             await self.stop()
             raise ZooKeeperError(
                 f"No ZooKeeper server of zookeeper.connect={self._settings.zookeeper_connect} could be reached within "
-                f"{self._settings.zookeeper_connection_timeout_ms} ms. Are they running, with a majority of them up?"
+                f"{self._settings.zookeeper_connection_timeout_ms} ms. Check that a majority of the servers runs."
             ) from None
         if "/" in self._settings.zookeeper_connect:
             await self._in_thread(lambda: self._client.ensure_path("/"))
 
     async def stop(self) -> None:
-        """End the session; ZooKeeper removes its ephemeral nodes at once."""
+        """End the session. ZooKeeper deletes the session's ephemeral nodes at once."""
         if not self._stopped:
             self._stopped = True
             await self._in_thread(self._stop)
 
     def stop_now(self) -> None:
-        """The same for where no loop can wait; blocks until it is done."""
+        """Like `stop`, but blocks the calling thread. For use without a running event loop."""
         if not self._stopped:
             self._stopped = True
             self._stop()
@@ -123,11 +123,11 @@ class ZooKeeperSession:
         return await answered
 
     def submit(self, request: Request, on_answer: Callable[[Answer], Any]) -> None:
-        """`on_answer` is called on the loop, always: with CONNECTION_LOSS when nothing else can be said."""
+        """Send `request`. `on_answer` is always called, on the event loop; CONNECTION_LOSS if the result is unknown."""
         pending, read = self._send(request)
 
-        def answered(_: Any) -> None:  # on a thread of kazoo's; those before the last are answered, too
-            self._tell(lambda: on_answer(_read(pending, read)))
+        def answered(_: Any) -> None:  # runs on a kazoo thread, after the last of the pending requests
+            self._call_on_loop(lambda: on_answer(_read(pending, read)))
 
         pending[-1].rawlink(answered)
 
@@ -136,10 +136,10 @@ class ZooKeeperSession:
     def _send(self, request: Request) -> tuple[list[Any], Callable[[list[Any]], Answer]]:
         client = self._client
         match request:
-            case Sync():
+            case SyncRequest():
                 return [client.sync_async("/")], lambda results: Done()
             case Get(path, watch):
-                # `exists` leaves its watch even where there is nothing yet.
+                # `exists` sets the watch even if the node does not exist.
                 first = [client.exists_async(path, watch=self._on_watch)] if watch else []
                 return [*first, client.get_async(path)], lambda results: _znode(results[-1])
             case GetMany(paths):
@@ -167,42 +167,44 @@ class ZooKeeperSession:
             return
         if state == KazooState.CONNECTED:
             session_id = self._client.client_id[0]
-            self._tell(lambda: self._on_connected(session_id))
+            self._call_on_loop(lambda: self._on_connected(session_id))
         elif state == KazooState.SUSPENDED:
-            self._tell(self._events.on_suspended)
+            self._call_on_loop(self._events.on_suspended)
         else:
-            self._tell(self._events.on_expired)
+            self._call_on_loop(self._events.on_expired)
 
     def _on_connected(self, session_id: int) -> None:
         self._connected.set()
         self._events.on_connected(session_id, self._timeout_ms)
 
     def _on_watch(self, event: WatchedEvent) -> None:
-        # Those of type NONE tell of the connection, which `_on_state` does better.
+        # Events of type NONE report the connection state, which `_on_state` handles.
         if event.type != EventType.NONE:
-            self._tell(lambda: self._events.on_changed(event.path))
+            self._call_on_loop(lambda: self._events.on_changed(event.path))
 
-    def _tell(self, what: Callable[[], Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed already
+    def _call_on_loop(self, what: Callable[[], Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is already closed
             self._loop.call_soon_threadsafe(what)
 
-    def _learn_timeout(self) -> None:
-        """The servers have the last word on the session's time-out, and kazoo does not tell it: listen in where it
-        greets them. Without this a session longer than the servers allow would make the lease too long.
+    def _intercept_timeout(self) -> None:
+        """Read the negotiated session timeout from kazoo's Connect response.
+
+        The servers can shorten the requested timeout, and kazoo does not expose the result. With the requested timeout,
+        the lease of the controller could be longer than the session.
         """
         connection = self._client._connection
         invoke = connection._invoke
 
-        def invoke_and_note(timeout: float, request: Any, *args: Any, **kwargs: Any) -> Any:
+        def invoke_and_record(timeout: float, request: Any, *args: Any, **kwargs: Any) -> Any:
             answer = invoke(timeout, request, *args, **kwargs)
             if isinstance(request, Connect) and answer[0].time_out > 0:
                 self._timeout_ms = answer[0].time_out
             return answer
 
-        connection._invoke = invoke_and_note
+        connection._invoke = invoke_and_record
 
     def _stop(self) -> None:
-        with contextlib.suppress(Exception):  # whatever it is, the session ends by itself a little later
+        with contextlib.suppress(Exception):  # after any error here, the session expires by itself
             self._client.stop()
             self._client.close()
 
@@ -211,7 +213,7 @@ class ZooKeeperSession:
 
 
 def _read(pending: list[Any], read: Callable[[list[Any]], Answer]) -> Answer:
-    """All of them are answered."""
+    """Convert the results of `pending`, which are all complete; the first exception becomes a RequestFailed."""
     for index, result in enumerate(pending):
         if result.exception is not None:
             return _failed(result.exception, index)
@@ -224,22 +226,22 @@ def _znode(result: Any) -> Znode:
 
 
 def _done(results: list[Any]) -> Answer:
-    """A transaction that failed names its culprit; those before it are rolled back, those after it were not tried."""
+    """Convert the results of a transaction. The operation that failed is neither rolled back nor successful."""
     for index, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, errors.RolledBackError):
             return _failed(result, index)
     return Done(tuple(getattr(result, "version", 0) for result in results))
 
 
-def _failed(error: Exception, op: int) -> Failed:
+def _failed(error: Exception, op: int) -> RequestFailed:
     for kind, failure in _FAILURES:
         if isinstance(error, kind):
-            return Failed(failure, op, str(error))
-    return Failed(Failure.REFUSED, op, f"{type(error).__name__} {error}".strip())
+            return RequestFailed(failure, op, str(error))
+    return RequestFailed(FailureReason.REFUSED, op, f"{type(error).__name__} {error}".strip())
 
 
 def _quiet_logger() -> logging.Logger:
-    """kazoo tells every lost connection; this node tells what it means."""
+    """A logger that drops kazoo's messages about connections; `ZooKeeperMetadataLog` logs its own."""
     logger = logging.getLogger("barnabas.kazoo")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

@@ -25,8 +25,8 @@ from barnabas.server.node.zookeeper.entries import (
 )
 from barnabas.server.node.zookeeper.layout import (
     ControllerInfo,
+    LogTail,
     SnapshotInfo,
-    Tail,
     chunk_path,
     entry_offsets,
     entry_path,
@@ -59,7 +59,7 @@ def test_names_sort_as_numbers_do() -> None:
 
 
 def test_a_tail_is_read_as_it_was_written() -> None:
-    tail = Tail(epoch=3, end_offset=40, start_offset=10, snapshot=SnapshotInfo("name", 20, 2, 1_000, 4))
+    tail = LogTail(epoch=3, end_offset=40, start_offset=10, snapshot=SnapshotInfo("name", 20, 2, 1_000, 4))
     assert read_tail(write_tail(tail)) == tail
     assert read_tail(write_tail(replace(tail, snapshot=None))) == replace(tail, snapshot=None)
 
@@ -67,13 +67,13 @@ def test_a_tail_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "does not hold JSON"),
-        (b"[]", "does not hold a JSON object"),
-        (b'{"version":9}', "only 1 is known"),
-        (b'{"version":1,"epoch":3}', "lacks 'snapshot'"),
+        (b"", "is not valid JSON"),
+        (b"[]", "is not a JSON object"),
+        (b'{"version":9}', "supports only 1"),
+        (b'{"version":1,"epoch":3}', "the field 'snapshot' is missing"),
     ],
 )
-def test_a_tail_of_something_else_is_refused(data: bytes, said: str) -> None:
+def test_invalid_tail_raises_metadata_error(data: bytes, said: str) -> None:
     with pytest.raises(MetadataError, match=said):
         read_tail(data)
 
@@ -119,7 +119,7 @@ def test_a_broker_is_described_as_kafka_does() -> None:
 def test_the_cluster_id() -> None:
     assert json.loads(write_cluster_id("abc")) == {"version": "1", "id": "abc"}
     assert read_cluster_id(write_cluster_id("abc")) == "abc"
-    with pytest.raises(MetadataError, match="holds no id"):
+    with pytest.raises(MetadataError, match="has no id"):
         read_cluster_id(b"{}")
 
 
@@ -137,15 +137,15 @@ def test_an_entry_may_hold_several_batches() -> None:
     assert read_parts(write_parts(5, 2, 2)) == (part_path(5, 2, 0), part_path(5, 2, 1))
 
 
-def test_damage_is_seen() -> None:
+def test_damaged_entries_and_snapshots_raise_metadata_error() -> None:
     batch = encode_batch(TOPICS, base_offset=5, epoch=2, timestamp_ms=10, metadata_version=30)
-    with pytest.raises(MetadataError, match="offset 5 is cut off"):
+    with pytest.raises(MetadataError, match="offset 5 is truncated"):
         decode_entry(batch + batch[:20], 5)
     with pytest.raises(MetadataError, match="has offset 5 where 8 should be"):
         decode_entry(batch, 8)
     with pytest.raises(MetadataError, match="offset 5 is damaged"):
         decode_entry(batch[:-1] + b"\xff", 5)
-    with pytest.raises(MetadataError, match="is cut off"):
+    with pytest.raises(MetadataError, match="is truncated"):
         decode_entry(b"", 5)
 
 

@@ -205,7 +205,7 @@ def test_a_log_that_was_tampered_with_stops_the_node() -> None:
         ensemble._transaction((Delete(entry_path(1)),), ensemble.open_session(1, 0))
         ensemble.catch_up(ensemble.servers[0])
         again, _ = join(ensemble)
-        with pytest.raises(MetadataError, match="does not go on at 1"):
+        with pytest.raises(MetadataError, match="does not continue at 1"):
             await again.find_quorum()
 
     asyncio.run(scenario())
@@ -231,7 +231,7 @@ def test_requests_of_a_quorum_are_refused() -> None:
         log, _ = join(Ensemble())
         assert log.describe() is None
         assert list(log.voter_set.ids) == []
-        with pytest.raises(KafkaError, match="ZooKeeper keeps the metadata"):
+        with pytest.raises(KafkaError, match="ZooKeeper stores the metadata"):
             await log.handle(cast("Any", Multi(())))
 
     asyncio.run(scenario())

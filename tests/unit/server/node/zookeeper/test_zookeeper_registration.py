@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from barnabas.server.node.zookeeper.layout import broker_path
 from barnabas.server.node.zookeeper.machine.effects import Effect, Fatal
-from barnabas.server.node.zookeeper.machine.reader import Ask
-from barnabas.server.node.zookeeper.machine.registration import Registration
+from barnabas.server.node.zookeeper.machine.reader import ZooKeeperCall
+from barnabas.server.node.zookeeper.machine.registration import BrokerIdRegistration
 from barnabas.server.node.zookeeper.machine.requests import (
     Answer,
     Create,
     Done,
-    Failed,
-    Failure,
+    FailureReason,
     Get,
     Multi,
     Request,
+    RequestFailed,
     Znode,
 )
 
 PATH = broker_path(7)
 TIMEOUT_MS = 2_000
 CREATE = Create(PATH, b"me", ephemeral=True)
-EXISTS = Failed(Failure.NODE_EXISTS, 0)
+EXISTS = RequestFailed(FailureReason.NODE_EXISTS, 0)
 
 
-def new(session: int = 1) -> Registration:
-    registration = Registration(7, b"me")
+def new(session: int = 1) -> BrokerIdRegistration:
+    registration = BrokerIdRegistration(7, b"me")
     registration.on_session(session, TIMEOUT_MS)
     return registration
 
 
-def step(registration: Registration, request: Request, answer: Answer, now_ms: int = 0) -> list[Effect]:
+def step(registration: BrokerIdRegistration, request: Request, answer: Answer, now_ms: int = 0) -> list[Effect]:
     """It asks for exactly this, and gets that answer."""
     ask = registration.ask(now_ms)
     assert ask is not None
@@ -47,7 +47,7 @@ def test_a_free_id_is_taken() -> None:
 
 def test_a_lost_answer_is_looked_up() -> None:
     registration = new()
-    step(registration, Multi((CREATE,)), Failed(Failure.CONNECTION_LOSS))
+    step(registration, Multi((CREATE,)), RequestFailed(FailureReason.CONNECTION_LOSS))
     assert not registration.held
     step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=1))
     assert registration.held
@@ -59,7 +59,7 @@ def test_the_end_of_another_session_is_waited_for() -> None:
     assert step(registration, Get(PATH, watch=True), Znode(b"old", 0, owner=99), 100) == []
     assert (registration.ask(200), registration.wake_at) == (None, 3_100)
     registration.on_changed()  # its session has ended
-    step(registration, Get(PATH, watch=True), Failed(Failure.NO_NODE), 1_500)
+    step(registration, Get(PATH, watch=True), RequestFailed(FailureReason.NO_NODE), 1_500)
     step(registration, Multi((CREATE,)), Done((0,)), 1_500)
     assert registration.held
 
@@ -71,7 +71,7 @@ def test_a_live_holder_is_not_pushed_aside() -> None:
     assert registration.ask(3_099) is None
     [effect] = step(registration, Get(PATH, watch=True), Znode(b"other", 0, owner=99), 3_100)
     assert isinstance(effect, Fatal)
-    assert "Another live node is registered in ZooKeeper with the id 7" in effect.reason
+    assert "Another active node is registered in ZooKeeper with the id 7" in effect.reason
     assert not registration.held
 
 
@@ -98,7 +98,7 @@ def test_what_an_earlier_session_of_this_process_left_is_waited_for() -> None:
     assert step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=1), 3_000) == []
     assert (registration.ask(5_999), registration.wake_at) == (None, 6_000)
     registration.on_changed()
-    step(registration, Get(PATH, watch=True), Failed(Failure.NO_NODE), 4_000)
+    step(registration, Get(PATH, watch=True), RequestFailed(FailureReason.NO_NODE), 4_000)
     step(registration, Multi((CREATE,)), Done((0,)), 4_000)
     assert registration.held
 
@@ -112,7 +112,7 @@ def test_a_session_that_goes_on_keeps_the_id() -> None:
     assert not registration.held
 
 
-def ask_now(registration: Registration) -> Ask:
+def ask_now(registration: BrokerIdRegistration) -> ZooKeeperCall:
     ask = registration.ask(0)
     assert ask is not None
     return ask

@@ -1,10 +1,11 @@
-"""Machine: proposals on their way into the log, and what became of them.
+"""Machine: the pending proposals of this node and their outcomes.
 
-    queue      of the epoch in which this node leads, in order; the first ones may have been sent already
-    unsettled  of epochs that are over, sent, and ZooKeeper's answer never came: they are in the log, or never will be
+    queue      the proposals of the current epoch, in order; the first ones may have been sent
+    unsettled  proposals of earlier epochs that were sent without an answer from ZooKeeper
 
-What was not sent when the office ended is refused at once. Of the unsettled, the log itself tells: one that is read
-there is committed; when the log's tail belongs to a later epoch and has been read up to, the others can never get in.
+When the leadership ends, proposals that were not sent are refused at once. An unsettled proposal is committed if it is
+read in the log. It is refused when the log has been read up to a tail of a later epoch, because a transaction of an
+earlier epoch can no longer succeed.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.server.metadata.ports import CommittedBatch
-from barnabas.server.node.zookeeper.machine.effects import Effect, Outcome, Settled
+from barnabas.server.node.zookeeper.machine.effects import Effect, ProposalOutcome, Settled
 
 PROPOSALS_MAX: Final = 10_000
-"""Beyond this many proposals that are not settled new ones are refused: ZooKeeper is not keeping up."""
+"""The limit for pending proposals; more are rejected."""
 
 
 class Proposal(Struct):
@@ -29,7 +30,7 @@ class Proposal(Struct):
 
 
 class Appends:
-    """The proposals of one node."""
+    """The pending proposals of one node."""
 
     def __init__(self) -> None:
         self._queue: deque[Proposal] = deque()
@@ -46,7 +47,7 @@ class Appends:
         self._queue.append(proposal)
 
     def group(self, bytes_max: int) -> list[Proposal]:
-        """The first proposals, as many as fit into one znode; at least one."""
+        """The first proposals of the queue that fit into `bytes_max` together; at least one."""
         group: list[Proposal] = []
         size = 0
         for proposal in self._queue:
@@ -56,48 +57,48 @@ class Appends:
             group.append(proposal)
         return group
 
-    def landed(self, group: list[Proposal]) -> list[Effect]:
-        """ZooKeeper has taken them."""
+    def on_committed(self, group: list[Proposal]) -> list[Effect]:
+        """ZooKeeper has committed the proposals in `group`."""
         effects: list[Effect] = []
         for proposal in group:
             assert self._queue[0] is proposal
-            effects.append(_settle(self._queue.popleft(), Outcome.COMMITTED))
+            effects.append(_settle(self._queue.popleft(), ProposalOutcome.COMMITTED))
         return effects
 
     def on_read(self, batch: CommittedBatch) -> list[Effect]:
-        """This batch is in the log: perhaps it is one of ours whose answer was lost."""
+        """`batch` was read in the log. Settle the proposal for it, if this node proposed it."""
         if self._queue and _same(self._queue[0], batch):
-            return [_settle(self._queue.popleft(), Outcome.COMMITTED)]
+            return [_settle(self._queue.popleft(), ProposalOutcome.COMMITTED)]
         for proposal in self._unsettled:
             if _same(proposal, batch):
                 self._unsettled.remove(proposal)
-                return [_settle(proposal, Outcome.COMMITTED)]
+                return [_settle(proposal, ProposalOutcome.COMMITTED)]
         return []
 
     def on_snapshot(self, end_offset: int) -> list[Effect]:
-        """Everything before `end_offset` is known only in sum: not who wrote it."""
+        """A snapshot was loaded: for unsettled proposals before `end_offset`, the outcome cannot be determined."""
         over = [proposal for proposal in self._unsettled if proposal.batch.base_offset < end_offset]
         self._unsettled = [proposal for proposal in self._unsettled if proposal.batch.base_offset >= end_offset]
-        return [_settle(proposal, Outcome.UNKNOWN) for proposal in over]
+        return [_settle(proposal, ProposalOutcome.UNKNOWN) for proposal in over]
 
     def on_epoch(self, epoch: int) -> list[Effect]:
-        """All of the log is read, up to a tail of this epoch: nothing of an earlier one can come any more."""
+        """The log was read up to a tail of `epoch`: refuse the unsettled proposals of earlier epochs."""
         over = [proposal for proposal in self._unsettled if proposal.batch.epoch < epoch]
         self._unsettled = [proposal for proposal in self._unsettled if proposal.batch.epoch >= epoch]
-        return [_settle(proposal, Outcome.REFUSED) for proposal in over]
+        return [_settle(proposal, ProposalOutcome.REFUSED) for proposal in over]
 
     def step_down(self) -> list[Effect]:
-        """The office is over."""
+        """The leadership has ended."""
         self._unsettled += [proposal for proposal in self._queue if proposal.sent]
         refused = [proposal for proposal in self._queue if not proposal.sent]
         self._queue.clear()
-        return [_settle(proposal, Outcome.REFUSED) for proposal in refused]
+        return [_settle(proposal, ProposalOutcome.REFUSED) for proposal in refused]
 
 
-def _settle(proposal: Proposal, outcome: Outcome) -> Settled:
+def _settle(proposal: Proposal, outcome: ProposalOutcome) -> Settled:
     return Settled(proposal.token, proposal.batch.last_offset, outcome)
 
 
 def _same(proposal: Proposal, batch: CommittedBatch) -> bool:
-    """One epoch has one writer, who gives an offset once."""
+    """Epoch and offset identify a batch, because an epoch has one writer, which uses each offset once."""
     return (proposal.batch.epoch, proposal.batch.base_offset) == (batch.epoch, batch.base_offset)

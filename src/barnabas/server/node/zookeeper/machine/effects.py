@@ -1,4 +1,4 @@
-"""Value: what the machines have decided; the shell carries it out, in this order."""
+"""Value: the effects that the machines decide on. The shell executes the effects in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 
 
 class Commit(Struct, frozen=True):
-    """Tell the listeners of `reader` of a batch. Reader 0 is the node's own."""
+    """Notify the listeners of log reader number `reader` of a batch. LogReader 0 is the main one."""
 
     reader: int
     batch: CommittedBatch
@@ -22,7 +22,7 @@ class LoadSnapshot(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """The listeners of `reader` know all that those of reader 0 know; from now on they hear together."""
+    """The listeners of `reader` have been notified of everything up to the position of reader 0; they join reader 0."""
 
     reader: int
 
@@ -32,24 +32,24 @@ class LeaderChanged(Struct, frozen=True):
     epoch: int
 
 
-class Outcome(Enum):
+class ProposalOutcome(Enum):
     COMMITTED = auto()
     REFUSED = auto()
-    """It is not in the log, and never will be."""
+    """The proposal is not in the log and cannot get in any more."""
     UNKNOWN = auto()
-    """The log was cut off before it could be read whether it was there."""
+    """Unknown: the entry was replaced by a snapshot before this node could read it."""
 
 
 class Settled(Struct, frozen=True):
-    """What became of a proposal, whose last record has or would have had `last_offset`."""
+    """The outcome of a proposal. Its last record has `last_offset` if it was committed."""
 
     token: int
     last_offset: int
-    outcome: Outcome
+    outcome: ProposalOutcome
 
 
 class Fatal(Struct, frozen=True):
-    """The node must not go on."""
+    """The node must stop."""
 
     reason: str
 

@@ -1,20 +1,20 @@
-"""Machine: one node of a cluster whose metadata log is in ZooKeeper: it reads the log, and leads it when elected.
+"""Machine: one node of a cluster whose metadata log is in ZooKeeper: reads the log, and writes it as elected leader.
 
-    session: connected -> sync -> look at everything anew       (after every connection: what was known may be old)
-    the id:  /brokers/ids/N is this node's                       registration.py
-    the log: tail -> entries up to it -> commits                 log_view.py, reader.py
-    office:  nobody is controller, all is read -> election -> appends, heartbeats, snapshots -> lost
-                                                                 office.py, writer.py, appends.py, upkeep.py
+    session:    connected -> sync -> read all state again        (after each connection, because state may be stale)
+    node id:    /brokers/ids/N is owned by this session           registration.py
+    log:        tail -> entries up to the tail -> commits         log_view.py, reader.py
+    leadership: no controller, whole log read -> election -> appends, heartbeats, snapshots -> lost
+                                                                  lease.py, writer.py, appends.py, upkeep.py
 
-The election is one transaction: the next /controller_epoch, the tail with that epoch, /controller. It demands the
-versions this node has read, so nobody wins who has not read all of the log. An append is one transaction too: the epoch
-is unchanged, the tail moves on, the entry is there. So a controller of an earlier epoch can write nothing, and no entry
-can follow another one that its writer did not know of.
+The election is one transaction that writes the next /controller_epoch, the tail with that epoch, and /controller. The
+transaction checks the versions that this node has read, so only a node that has read the whole log can win. An append
+is one transaction too: it checks that the epoch is unchanged, moves the tail, and creates the entry. So a controller of
+an earlier epoch cannot write, and every writer knows all entries before its own.
 
-An office is held by lease: two thirds of the session, from the sending of its last transaction that took effect. The
-ensemble does not end the session before, so nobody else is elected while this node still answers for the cluster, even
-if it was stopped for a while, or its server is cut off from the others, and does not know it. An answer that got lost
-is not guessed: the log is read again, and it tells.
+The leadership is a lease of two thirds of the session timeout, from the time when its last successful transaction was
+sent. ZooKeeper does not expire the session earlier. So no other node is elected while this node acts as the controller,
+even if this process was paused, or its ZooKeeper server is disconnected from the others without noticing. After a lost
+answer, the log is read again to find out the outcome.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from barnabas.server.node.zookeeper.layout import (
     CONTROLLER_EPOCH,
     TAIL,
     ControllerInfo,
+    LogTail,
     SnapshotInfo,
-    Tail,
     broker_path,
     read_controller,
     read_controller_epoch,
@@ -44,33 +44,33 @@ from barnabas.server.node.zookeeper.layout import (
     write_tail,
 )
 from barnabas.server.node.zookeeper.machine.effects import Effect, Fatal, LeaderChanged
-from barnabas.server.node.zookeeper.machine.log_view import LogView
-from barnabas.server.node.zookeeper.machine.office import Office
-from barnabas.server.node.zookeeper.machine.reader import Ask, MissingError
-from barnabas.server.node.zookeeper.machine.registration import Registration
+from barnabas.server.node.zookeeper.machine.lease import ControllerLease
+from barnabas.server.node.zookeeper.machine.log_view import ZooKeeperLogView
+from barnabas.server.node.zookeeper.machine.reader import MissingError, ZooKeeperCall
+from barnabas.server.node.zookeeper.machine.registration import BrokerIdRegistration
 from barnabas.server.node.zookeeper.machine.requests import (
     Answer,
     Check,
     Create,
     Delete,
     Done,
-    Failed,
-    Failure,
+    FailureReason,
     Get,
     Multi,
     Op,
     Request,
+    RequestFailed,
     SetData,
     Znode,
 )
 from barnabas.server.node.zookeeper.machine.upkeep import SnapshotUpkeep
 from barnabas.server.node.zookeeper.machine.writer import Writer
 
-_NOBODY: Final = -1
+_NO_LEADER: Final = -1
 
 
-class Candidate(Struct, frozen=True):
-    """A node: its id, where its controller listener is, and whether it may lead."""
+class ControllerCandidate(Struct, frozen=True):
+    """A node's id, the address of its controller listener, and whether it may become the active controller."""
 
     node_id: int
     host: str
@@ -79,95 +79,95 @@ class Candidate(Struct, frozen=True):
 
 
 class ZooKeeperMachine:
-    """Tell it what happens (`on_*`); send the request that `next_request` gives; carry out `take_effects`.
+    """Call `on_*` for events, send the request that `next_request` returns, and execute the effects of `take_effects`.
 
-    `now_ms` is monotonic: it counts what ZooKeeper counts. `wall_ms` is only written down.
+    `now_ms` is monotonic time, used for the lease. `wall_ms` is the wall clock, only written into records.
     """
 
-    def __init__(self, me: Candidate, broker: bytes) -> None:
+    def __init__(self, me: ControllerCandidate, broker: bytes) -> None:
         self._me = me
-        self.registration = Registration(me.node_id, broker)
+        self.registration = BrokerIdRegistration(me.node_id, broker)
         self.campaigning = False
-        """Whether to stand for election when nobody leads."""
+        """Whether to start an election if there is no controller."""
         self._resigning = False
         self._failed = False
         self._effects: list[Effect] = []
-        self._ask: Ask | None = None
+        self._ask: ZooKeeperCall | None = None
         self._sent_ms = 0
         # the session
         self._connected = False
         self._suspended_ms = 0
         self._session = 0
         self._lease_ms = 0
-        self._log = LogView()
-        # office
+        self._log = ZooKeeperLogView()
+        # lease
         self._controller: ControllerInfo | None = None
         self._controller_stale = True
         self._leftover: ControllerInfo | None = None
-        """An office of this session that it does not hold: /controller is to go."""
+        """This session's /controller after an election whose answer was lost: delete the znode."""
         self._epoch: tuple[int, int] | None = None
-        self._told = (_NOBODY, 0)
-        self._office: Office | None = None
+        self._announced = (_NO_LEADER, 0)
+        self._lease: ControllerLease | None = None
         self._writer = Writer(self._log)
-        self._tends_next = False
-        """Every other request is for snapshots and late readers: an endless queue would hold them up for good."""
+        self._maintenance_next = False
+        """True if the next request is for snapshots or late readers, so that a full queue cannot delay them forever."""
         self._upkeep = SnapshotUpkeep()
 
-    # ---- what is to be seen from outside
+    # ---- state
 
     @property
     def position(self) -> int:
-        """The end of what this node has read of the log."""
+        """The offset after the last record that this node has read."""
         return self._log.position
 
     @property
     def caught_up(self) -> bool:
-        """All of the log is read as far as this node knows, and its id is its own."""
+        """Whether the log is read up to the known tail, and this session owns the node id."""
         return self._ask is None and self._log.at_end and self.registration.held
 
     @property
     def resigned(self) -> bool:
-        return self._resigning and self._office is None and self._ask is None
+        return self._resigning and self._lease is None and self._ask is None
 
     @property
     def controller(self) -> ControllerInfo | None:
-        """Who leads, as far as this node knows; itself only while its office lasts."""
+        """The known active controller; this node only while its lease lasts."""
         return self._controller
 
     @property
     def epoch(self) -> int:
-        return self._told[1]
+        return self._announced[1]
 
     @property
     def metadata_version(self) -> int:
-        """As the log has it that was read."""
+        """The metadata.version after the records that were read."""
         return self._log.metadata_version
 
     def is_leading(self, now_ms: int) -> bool:
         over = self._failed or self._resigning
-        return self._office is not None and now_ms < self._office.lease_until_ms and not over
+        return self._lease is not None and now_ms < self._lease.lease_until_ms and not over
 
     def leader_id(self, now_ms: int) -> int:
-        """-1 while nobody leads, or this node has not heard of ZooKeeper for so long that it cannot know."""
+        """-1 if there is no leader, or if the connection to ZooKeeper has been lost for longer than the lease."""
         if not self._connected and now_ms - self._suspended_ms > self._lease_ms:
-            return _NOBODY
-        leader_id = self._told[0]
-        return _NOBODY if leader_id == self._me.node_id and not self.is_leading(now_ms) else leader_id
+            return _NO_LEADER
+        leader_id = self._announced[0]
+        return _NO_LEADER if leader_id == self._me.node_id and not self.is_leading(now_ms) else leader_id
 
     def wake_at(self) -> int | None:
-        """When to ask for the next request at the latest, if nothing happens before."""
+        """The latest time for the next call of `next_request` if there is no event before; None if there is none."""
         idle = self._connected and self._ask is None
         times = [self.registration.wake_at] if idle and not self.registration.held else []
-        if self._office is not None:
-            lease_until = self._office.lease_until_ms
-            times.append(self._office.heartbeat_at(self._lease_ms) if idle else lease_until)
+        if self._lease is not None:
+            lease_until = self._lease.lease_until_ms
+            times.append(self._lease.heartbeat_at(self._lease_ms) if idle else lease_until)
         return min((time for time in times if time is not None), default=None)
 
     def take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
 
-    # ---- what happens
+    # ---- events
 
     def on_connected(self, session_id: int, timeout_ms: int) -> None:
         if session_id != self._session:
@@ -176,10 +176,10 @@ class ZooKeeperMachine:
         self._session = session_id
         self._lease_ms = timeout_ms * 2 // 3
         self.registration.on_session(session_id, timeout_ms)
-        self._look_again()
+        self._mark_stale()
 
     def on_suspended(self, now_ms: int) -> None:
-        """The connection is gone; the session may go on."""
+        """The connection was lost; the session may continue."""
         self._connected = False
         self._suspended_ms = now_ms
 
@@ -191,7 +191,7 @@ class ZooKeeperMachine:
     def on_changed(self, path: str) -> None:
         """A watch has fired."""
         if path == TAIL:
-            if self._office is None:  # who leads changes it himself
+            if self._lease is None:  # the leader itself changes the tail
                 self._log.look_at_tail()
         elif path == CONTROLLER:
             self._controller_stale = True
@@ -199,19 +199,19 @@ class ZooKeeperMachine:
             self.registration.on_changed()
 
     def on_answer(self, answer: Answer) -> None:
-        """To the request that `next_request` gave."""
+        """Handle the answer to the request that `next_request` returned."""
         ask, self._ask = self._ask, None
         assert ask is not None
-        if isinstance(answer, Failed) and answer.failure is Failure.REFUSED:
-            self._fail(f"ZooKeeper refused a request: {answer.detail}")
+        if isinstance(answer, RequestFailed) and answer.failure is FailureReason.REFUSED:
+            self._fail(f"ZooKeeper rejected a request: {answer.detail}")
             return
-        if isinstance(answer, Failed) and answer.failure is Failure.CONNECTION_LOSS:
-            self._look_again()
-        elif self._office is not None:
-            self._office.renew(ask.request, answer, self._sent_ms, self._lease_ms)
+        if isinstance(answer, RequestFailed) and answer.failure is FailureReason.CONNECTION_LOSS:
+            self._mark_stale()
+        elif self._lease is not None:
+            self._lease.renew(ask.request, answer, self._sent_ms, self._lease_ms)
         try:
             self._emit(ask.on_answer(answer))
-            if self._office is not None and self._office.is_fenced(ask.request, answer):
+            if self._lease is not None and self._lease.is_fenced(ask.request, answer):
                 self._step_down()
         except MissingError as error:
             if self._log.on_missing():
@@ -220,38 +220,38 @@ class ZooKeeperMachine:
             self._fail(str(error))
 
     def propose(self, records: Sequence[MetadataRecord], now_ms: int, wall_ms: int) -> int:
-        """Append them as one batch. Gives a token, which an effect Settled will name. Raises KafkaError."""
+        """Queue `records` as one batch. Returns a token, which the effect Settled will contain. Raises KafkaError."""
         if not self.is_leading(now_ms):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
         return self._writer.propose(records, wall_ms)
 
     def wants_snapshot(self, end_offset: int) -> bool:
-        """False if there is nothing to do: another node leads, it is being done, or was done."""
+        """Whether to write a snapshot: this node leads, no snapshot is being written, and none has this offset yet."""
         kept = self._log.tail.snapshot
         before = kept.end_offset if kept is not None else 0
-        return self._office is not None and not self._upkeep.busy and before < end_offset <= self.position
+        return self._lease is not None and not self._upkeep.busy and before < end_offset <= self.position
 
     def write_snapshot(self, snapshot: LoadedSnapshot, chunks: list[bytes]) -> None:
-        """`chunks` is what `encode_snapshot` made of it, which may have taken a while."""
-        if self._office is None or not self.wants_snapshot(snapshot.end_offset):
+        """`chunks` is the result of `encode_snapshot`. The leadership may have ended while it was computed."""
+        if self._lease is None or not self.wants_snapshot(snapshot.end_offset):
             return
-        name = snapshot_name(snapshot.end_offset, self._office.epoch)
+        name = snapshot_name(snapshot.end_offset, self._lease.epoch)
         info = SnapshotInfo(name, snapshot.end_offset, snapshot.epoch, snapshot.timestamp_ms, len(chunks))
         self._upkeep.begin(info, chunks)
 
     def add_reader(self) -> int:
-        """Read all of the log once more, for those who came later."""
+        """Add a reader that reads the whole log again, for listeners that were registered later."""
         return self._log.add_reader()
 
     def resign(self) -> None:
-        """Finish what was proposed, then give up the office for good."""
+        """Write the pending proposals, then give up the leadership and start no further election."""
         self._resigning = True
 
-    # ---- what to do
+    # ---- requests
 
     def next_request(self, now_ms: int, wall_ms: int) -> Request | None:
-        """What to ask ZooKeeper now; None while an answer is awaited, or nothing is to be done."""
-        if self._office is not None and now_ms >= self._office.lease_until_ms:
+        """The next request to ZooKeeper; None while a request is in flight, or if there is nothing to do."""
+        if self._lease is not None and now_ms >= self._lease.lease_until_ms:
             self._step_down()
         if self._ask is not None or not self._connected or self._failed:
             return None
@@ -262,12 +262,14 @@ class ZooKeeperMachine:
         self._sent_ms = now_ms
         return self._ask.request if self._ask is not None else None
 
-    def _next(self, now_ms: int, wall_ms: int) -> Ask | None:
-        if self._office is not None and self._log.tail.epoch != self._office.epoch:
+    def _next(self, now_ms: int, wall_ms: int) -> ZooKeeperCall | None:
+        if self._lease is not None and self._log.tail.epoch != self._lease.epoch:
             self._step_down()
-        office = self._office
-        if office is not None and now_ms >= office.heartbeat_at(self._lease_ms):  # first: what is read does not renew
-            return Ask(Multi((office.check,)), lambda answer: self._on_heartbeat(answer, office))
+        lease = self._lease
+        if lease is not None and now_ms >= lease.heartbeat_at(
+            self._lease_ms
+        ):  # before all reads, which do not renew the lease
+            return ZooKeeperCall(Multi((lease.check,)), lambda answer: self._on_heartbeat(answer, lease))
         ask = self._log.ask_ready() or self.registration.ask(now_ms) or self._log.ask()
         if ask is not None:
             return ask
@@ -276,8 +278,8 @@ class ZooKeeperMachine:
             return self._ask_controller()
         if self._leftover is not None:
             return self._ask_leftover(self._leftover)
-        if office is not None:
-            return self._ask_in_office(office)
+        if lease is not None:
+            return self._ask_as_leader(lease)
         ask = self._log.ask_late(self._effects)
         if ask is not None:
             return ask
@@ -286,50 +288,53 @@ class ZooKeeperMachine:
 
     # ---- election
 
-    def _ask_controller(self) -> Ask:
+    def _ask_controller(self) -> ZooKeeperCall:
         self._controller_stale = False
-        return Ask(Get(CONTROLLER, watch=True), self._on_controller)
+        return ZooKeeperCall(Get(CONTROLLER, watch=True), self._on_controller)
 
     def _on_controller(self, answer: Answer) -> list[Effect]:
         self._leftover = None
         if isinstance(answer, Znode):
             info = read_controller(answer.data)
             mine = answer.owner == self._session
-            if mine and self._office is None:
-                self._leftover = info  # won by a request whose answer was lost: begin anew
+            if mine and self._lease is None:
+                self._leftover = info  # this session won an election whose answer was lost
                 return []
-            if not mine and self._office is not None:
+            if not mine and self._lease is not None:
                 self._step_down()
             self._controller = info
             if not (mine and self._resigning):
-                self._tell(info.node_id, info.epoch)
-        elif isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
+                self._announce(info.node_id, info.epoch)
+        elif isinstance(answer, RequestFailed) and answer.failure is FailureReason.NO_NODE:
             self._step_down()
             self._controller = None
-            self._tell(_NOBODY, self._told[1])
+            self._announce(_NO_LEADER, self._announced[1])
         else:
             self._controller_stale = True
         return []
 
-    def _ask_leftover(self, info: ControllerInfo) -> Ask:
-        """Delete it while its epoch is the latest. A request may be carried out late, when another one is there: the
-        znode's version does not tell them apart, for each is new."""
+    def _ask_leftover(self, info: ControllerInfo) -> ZooKeeperCall:
+        """Delete /controller if its epoch is the latest.
+
+        The epoch is checked because the request may be executed late, after another node has created the znode; the
+        version of a new znode is always the same.
+        """
         if self._epoch is None:
-            return Ask(Get(CONTROLLER_EPOCH), self._on_controller_epoch)
+            return ZooKeeperCall(Get(CONTROLLER_EPOCH), self._on_controller_epoch)
         epoch, version = self._epoch
         if epoch != info.epoch:
             self._epoch = self._leftover = None
             return self._ask_controller()
-        return Ask(Multi((Check(CONTROLLER_EPOCH, version), Delete(CONTROLLER))), self._on_leftover_deleted)
+        return ZooKeeperCall(Multi((Check(CONTROLLER_EPOCH, version), Delete(CONTROLLER))), self._on_leftover_deleted)
 
     def _on_leftover_deleted(self, answer: Answer) -> list[Effect]:
         self._epoch = self._leftover = None
         self._controller_stale = True
         return []
 
-    def _ask_election(self, wall_ms: int) -> Ask:
+    def _ask_election(self, wall_ms: int) -> ZooKeeperCall:
         if self._epoch is None:
-            return Ask(Get(CONTROLLER_EPOCH), self._on_controller_epoch)
+            return ZooKeeperCall(Get(CONTROLLER_EPOCH), self._on_controller_epoch)
         before, version = self._epoch
         epoch = max(before, self._log.tail.epoch) + 1
         me = ControllerInfo(self._me.node_id, epoch, self._me.host, self._me.port)
@@ -340,87 +345,95 @@ class ZooKeeperMachine:
             SetData(TAIL, write_tail(tail), self._log.tail_version),
             Create(CONTROLLER, write_controller(me, wall_ms), ephemeral=True),
         )
-        return Ask(Multi(ops), lambda answer: self._on_election(answer, me, tail, session))
+        return ZooKeeperCall(Multi(ops), lambda answer: self._on_election(answer, me, tail, session))
 
     def _on_controller_epoch(self, answer: Answer) -> list[Effect]:
         if isinstance(answer, Znode):
             self._epoch = (read_controller_epoch(answer.data), answer.version)
         return []
 
-    def _on_election(self, answer: Answer, me: ControllerInfo, tail: Tail, session: int) -> list[Effect]:
+    def _on_election(self, answer: Answer, me: ControllerInfo, tail: LogTail, session: int) -> list[Effect]:
         self._epoch = None
         if not isinstance(answer, Done) or session != self._session:
-            self._look_again()
+            self._mark_stale()
             return []
-        self._office = Office(me.epoch, answer.versions[0], self._sent_ms + self._lease_ms)
+        self._lease = ControllerLease(me.epoch, answer.versions[0], self._sent_ms + self._lease_ms)
         self._log.on_moved(tail, answer.versions[1])
-        self._controller, self._controller_stale = me, True  # look once more, to be told when it is gone
-        self._writer.begin(self._office)
+        self._controller, self._controller_stale = me, True  # read it again to set a watch for its deletion
+        self._writer.begin(self._lease)
         if tail.snapshot is not None:
             self._upkeep.clean()
-        self._tell(me.node_id, me.epoch)
+        self._announce(me.node_id, me.epoch)
         return self._writer.on_epoch()
 
     def _step_down(self) -> None:
-        if self._office is None:
+        if self._lease is None:
             return
-        self._office = self._controller = None
+        self._lease = self._controller = None
         self._upkeep.stop()
-        self._tell(_NOBODY, self._told[1])
+        self._announce(_NO_LEADER, self._announced[1])
         self._emit(self._writer.end())
         self._log.look_at_tail()
         self._controller_stale = True
 
-    # ---- in office
+    # ---- as leader
 
-    def _on_heartbeat(self, answer: Answer, office: Office) -> list[Effect]:
-        if self._office is office and isinstance(answer, Failed) and answer.failure is not Failure.CONNECTION_LOSS:
+    def _on_heartbeat(self, answer: Answer, lease: ControllerLease) -> list[Effect]:
+        if (
+            self._lease is lease
+            and isinstance(answer, RequestFailed)
+            and answer.failure is not FailureReason.CONNECTION_LOSS
+        ):
             self._step_down()
         return []
 
-    def _ask_in_office(self, office: Office) -> Ask | None:
+    def _ask_as_leader(self, lease: ControllerLease) -> ZooKeeperCall | None:
         writes = self._writer.waiting
-        if writes and (self._resigning or not self._tends_next):
-            self._tends_next = True
+        if writes and (self._resigning or not self._maintenance_next):
+            self._maintenance_next = True
             return self._writer.ask()
-        self._tends_next = False
-        ask = self._log.ask_late(self._effects) or self._ask_to_tend(office)
+        self._maintenance_next = False
+        ask = self._log.ask_late(self._effects) or self._ask_maintenance(lease)
         return self._writer.ask() if ask is None and writes else ask
 
-    def _ask_to_tend(self, office: Office) -> Ask | None:
+    def _ask_maintenance(self, lease: ControllerLease) -> ZooKeeperCall | None:
         if self._resigning:
-            self._tell(_NOBODY, office.epoch)  # before, for another may lead before the answer comes
-            return Ask(Multi((office.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, office))
+            self._announce(
+                _NO_LEADER, lease.epoch
+            )  # before the request: another node may lead before the answer arrives
+            return ZooKeeperCall(
+                Multi((lease.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, lease)
+            )
         published = self._upkeep.finished(self._log.tail)
         if published is not None:
-            ops = (office.check, SetData(TAIL, write_tail(published), self._log.tail_version))
-            return Ask(Multi(ops), lambda answer: self._on_published(answer, office, published))
-        return self._upkeep.ask(office, self._log.tail)
+            ops = (lease.check, SetData(TAIL, write_tail(published), self._log.tail_version))
+            return ZooKeeperCall(Multi(ops), lambda answer: self._on_published(answer, lease, published))
+        return self._upkeep.ask(lease, self._log.tail)
 
-    def _on_published(self, answer: Answer, office: Office, tail: Tail) -> list[Effect]:
-        if self._office is office and isinstance(answer, Done):
+    def _on_published(self, answer: Answer, lease: ControllerLease, tail: LogTail) -> list[Effect]:
+        if self._lease is lease and isinstance(answer, Done):
             self._log.on_moved(tail, answer.versions[1])
             self._upkeep.published()
         else:
             self._log.look_at_tail()
         return []
 
-    def _on_resigned(self, answer: Answer, office: Office) -> list[Effect]:
-        if self._office is office and not isinstance(answer, Failed):
+    def _on_resigned(self, answer: Answer, lease: ControllerLease) -> list[Effect]:
+        if self._lease is lease and not isinstance(answer, RequestFailed):
             self._step_down()
         return []
 
     # ---- inside
 
-    def _look_again(self) -> None:
-        """Whatever was known may be old."""
+    def _mark_stale(self) -> None:
+        """Treat all state as stale."""
         self._log.look_again()
         self._controller_stale = True
         self._epoch = None
 
-    def _tell(self, leader_id: int, epoch: int) -> None:
-        if (leader_id, epoch) != self._told:
-            self._told = (leader_id, epoch)
+    def _announce(self, leader_id: int, epoch: int) -> None:
+        if (leader_id, epoch) != self._announced:
+            self._announced = (leader_id, epoch)
             self._effects.append(LeaderChanged(leader_id, epoch))
 
     def _emit(self, effects: list[Effect]) -> None:

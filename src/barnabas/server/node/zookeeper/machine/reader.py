@@ -1,7 +1,7 @@
-"""Machine: reads the log on, from a position to its tail, in order, entry by entry.
+"""Machine: reads the log in ZooKeeper from a position to the tail, entry by entry.
 
-The next entry's name is the offset at which the reader stands. One that is far behind lists the names and reads many at
-once; one that stands before the start of the log, or at nothing, loads the snapshot first.
+The name of the next entry is the reader's position. A reader that is far behind lists the names and reads many entries
+in one request. A reader at position 0, or before the start of the log, loads the snapshot first.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.node.zookeeper.entries import decode_entry, decode_snapshot
 from barnabas.server.node.zookeeper.layout import (
     LOG,
+    LogTail,
     SnapshotInfo,
-    Tail,
     chunk_path,
     entry_offsets,
     entry_path,
@@ -26,11 +26,11 @@ from barnabas.server.node.zookeeper.machine.effects import Commit, Effect, LoadS
 from barnabas.server.node.zookeeper.machine.requests import (
     Answer,
     Children,
-    Failed,
-    Failure,
+    FailureReason,
     GetMany,
     Names,
     Request,
+    RequestFailed,
     Znodes,
 )
 
@@ -38,19 +38,19 @@ ENTRIES_AT_ONCE: Final = 64
 PIECES_AT_ONCE: Final = 4
 
 
-class Ask(Struct, frozen=True):
-    """A request, and who takes the answer."""
+class ZooKeeperCall(Struct, frozen=True):
+    """A request, and the callback for its answer."""
 
     request: Request
     on_answer: Callable[[Answer], list[Effect]]
 
 
 class MissingError(MetadataError):
-    """Something that the tail counts is not there. It may have gone since the tail was read: read it anew."""
+    """An entry or a part before the tail is missing. It may have been deleted after the tail was read."""
 
 
 class _Load(Struct):
-    """Pieces of one thing, which are read one after the other."""
+    """A snapshot or an entry in several znodes, which are read one after the other."""
 
     name: str
     paths: tuple[str, ...]
@@ -58,8 +58,8 @@ class _Load(Struct):
     pieces: list[bytes] = field(default_factory=list)
 
 
-class Reader:
-    """`ask` until it gives None: then `position` is the end of the log that the tail tells of."""
+class LogReader:
+    """Call `ask` until it returns None; then `position` is the end offset in the tail."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -68,36 +68,38 @@ class Reader:
         self._lagging = False
         self._load: _Load | None = None
 
-    def ask(self, tail: Tail) -> Ask | None:
-        """What to read next; None at the end. Raises MetadataError when there is something that cannot be."""
+    def ask(self, tail: LogTail) -> ZooKeeperCall | None:
+        """The next read; None at the end of the log. Raises MetadataError if the log is invalid."""
         snapshot = tail.snapshot
         too_far = self.position < tail.start_offset or self.position == 0
         if snapshot is not None and too_far and (self._load is None or self._load.name != snapshot.name):
             self._load = self._snapshot_load(snapshot)
         if self._load is not None:
             done = len(self._load.pieces)
-            return Ask(GetMany(self._load.paths[done : done + PIECES_AT_ONCE]), self._on_pieces)
+            return ZooKeeperCall(GetMany(self._load.paths[done : done + PIECES_AT_ONCE]), self._on_pieces)
         if self.position >= tail.end_offset:
             self._names, self._lagging = [], False
             return None
         if self._lagging and not self._names:
-            return Ask(Children(LOG), lambda answer: self._on_names(answer, tail))
+            return ZooKeeperCall(Children(LOG), lambda answer: self._on_names(answer, tail))
         offsets = self._names[:ENTRIES_AT_ONCE] or [self.position]
-        return Ask(GetMany(tuple(map(entry_path, offsets))), lambda answer: self._on_entries(answer, offsets))
+        return ZooKeeperCall(GetMany(tuple(map(entry_path, offsets))), lambda answer: self._on_entries(answer, offsets))
 
-    def is_at_end(self, tail: Tail) -> bool:
+    def is_at_end(self, tail: LogTail) -> bool:
         return self.position >= tail.end_offset and self._load is None
 
     def skip_to(self, position: int) -> None:
-        """What lies between is this node's own, and known."""
+        """Move the position over entries that this node has written."""
         assert position >= self.position and self._load is None
         self.position = position
 
     def take(self, data: bytes, offset: int) -> list[Effect]:
-        """The batches of the entry at `offset`, from `position` on, which moves behind them."""
+        """Decode the batches of the entry at `offset` from `position` on, and move the position after them."""
         batches = [batch for batch in decode_entry(data, offset) if batch.base_offset >= self.position]
         if not batches or batches[0].base_offset != self.position:
-            raise MissingError(f"The entry of the metadata log at offset {offset} does not go on at {self.position}.")
+            raise MissingError(
+                f"The entry of the metadata log at offset {offset} does not continue at {self.position}."
+            )
         self.position = batches[-1].last_offset + 1
         return [Commit(self.number, batch) for batch in batches]
 
@@ -106,7 +108,7 @@ class Reader:
     def _snapshot_load(self, info: SnapshotInfo) -> _Load:
         def finish(pieces: list[bytes]) -> list[Effect]:
             self.position = info.end_offset
-            self._names, self._lagging = [], True  # it may end inside an entry: only the names tell
+            self._names, self._lagging = [], True  # the snapshot may end inside an entry, so list the names
             return [LoadSnapshot(self.number, decode_snapshot(pieces, info))]
 
         return _Load(info.name, tuple(chunk_path(info.name, chunk) for chunk in range(info.chunks)), finish)
@@ -122,7 +124,7 @@ class Reader:
 
     # ---- entries
 
-    def _on_names(self, answer: Answer, tail: Tail) -> list[Effect]:
+    def _on_names(self, answer: Answer, tail: LogTail) -> list[Effect]:
         if isinstance(answer, Names):
             found = entry_offsets(answer.names)
             first = max((offset for offset in found if offset <= self.position), default=self.position)
@@ -132,11 +134,11 @@ class Reader:
 
     def _on_entries(self, answer: Answer, offsets: list[int]) -> list[Effect]:
         effects: list[Effect] = []
-        for offset, data in zip(offsets, self._data(answer), strict=False):  # no data: the connection was lost
+        for offset, data in zip(offsets, self._data(answer), strict=False):  # empty if the connection was lost
             self._names = self._names[1:]
             self._lagging = not self._names
             paths = read_parts(data)
-            if paths is not None:  # whatever was read behind it is read again: this is rare
+            if paths is not None:  # the entries after it are read again, which is rare
                 self._names = []
                 self._load = _Load(paths[0], paths, lambda pieces, at=offset: self.take(b"".join(pieces), at))  # type: ignore[misc]
                 return effects
@@ -147,6 +149,6 @@ class Reader:
         if isinstance(answer, Znodes):
             return answer.data
         self._names, self._load = [], None
-        if isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
-            raise MissingError(f"The metadata log lacks something at offset {self.position}: {answer.detail}")
+        if isinstance(answer, RequestFailed) and answer.failure is FailureReason.NO_NODE:
+            raise MissingError(f"The metadata log has a gap at offset {self.position}: {answer.detail}")
         return ()

@@ -1,7 +1,7 @@
-"""Value: what the machines ask of ZooKeeper, and what it answers.
+"""Value: the requests to ZooKeeper and their answers.
 
-One request of a node is under way at a time. A `Multi` takes effect as a whole or not at all; that, versions, ephemeral
-nodes and watches are all that is needed of ZooKeeper.
+A node has one request in flight at a time. A `Multi` is atomic. Of ZooKeeper, only transactions, versions, ephemeral
+nodes and watches are used.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from enum import Enum, auto
 from msgspec import Struct
 
 
-class Failure(Enum):
-    """Why ZooKeeper did not do it."""
+class FailureReason(Enum):
+    """Why a request failed."""
 
     NO_NODE = auto()
     NODE_EXISTS = auto()
     BAD_VERSION = auto()
     CONNECTION_LOSS = auto()
-    """Nobody knows whether it took effect."""
+    """The connection was lost before the answer; the request may have been executed."""
     REFUSED = auto()
-    """Something that trying again does not mend, such as a missing right."""
+    """A failure that a retry does not solve, such as a missing permission."""
 
 
 # ---- requests
 
 
-class Sync(Struct, frozen=True):
-    """Whatever was committed before is seen by the reads after. Answered by Done."""
+class SyncRequest(Struct, frozen=True):
+    """After this request, reads see all earlier commits. Answered by Done."""
 
 
 class Get(Struct, frozen=True):
-    """One node. With `watch`, its next change (or creation) is told once. Answered by Znode."""
+    """Read a znode. With `watch`, the next change or creation of the znode is notified once. Answered by Znode."""
 
     path: str
     watch: bool = False
 
 
 class GetMany(Struct, frozen=True):
-    """Several nodes in one go. Answered by Znodes."""
+    """Read several znodes. Answered by Znodes."""
 
     paths: tuple[str, ...]
 
 
 class Children(Struct, frozen=True):
-    """The names below a node. Answered by Names."""
+    """List the names of the children of a znode. Answered by Names."""
 
     path: str
 
@@ -67,7 +67,7 @@ class Delete(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """The node has this version, or nothing of the Multi happens."""
+    """Fails the Multi if the znode does not have this version."""
 
     path: str
     version: int
@@ -82,7 +82,7 @@ class Multi(Struct, frozen=True):
     ops: tuple[Op, ...]
 
 
-Request = Sync | Get | GetMany | Children | Multi
+Request = SyncRequest | Get | GetMany | Children | Multi
 
 
 # ---- answers
@@ -92,7 +92,7 @@ class Znode(Struct, frozen=True):
     data: bytes
     version: int
     owner: int = 0
-    """The session of an ephemeral node; 0 for one that stays."""
+    """The session that owns an ephemeral node; 0 for a persistent node."""
 
 
 class Znodes(Struct, frozen=True):
@@ -105,14 +105,14 @@ class Names(Struct, frozen=True):
 
 class Done(Struct, frozen=True):
     versions: tuple[int, ...] = ()
-    """Of a Multi: the version that each SetData gave its node, 0 for the other operations."""
+    """For a Multi: the new version after each SetData, 0 for the other operations."""
 
 
-class Failed(Struct, frozen=True):
-    failure: Failure
+class RequestFailed(Struct, frozen=True):
+    failure: FailureReason
     op: int = -1
-    """Which operation of a Multi was refused."""
+    """The index of the operation of a Multi that failed."""
     detail: str = ""
 
 
-Answer = Znode | Znodes | Names | Done | Failed
+Answer = Znode | Znodes | Names | Done | RequestFailed

@@ -1,7 +1,7 @@
-"""Machine: writes the log while this node is in office: proposals become entries, one transaction after the other.
+"""Machine: writes proposals as log entries while this node is the leader, one transaction after the other.
 
-Proposals that come while one is under way go together into the next, as far as they fit into one znode; one that does
-not fit is written in parts first, which count for nothing until its entry is there.
+Proposals that arrive while a transaction is in flight go into the next entry together, if they fit into one znode. The
+batches of a larger proposal are first written as parts, which are valid only after the entry is written.
 """
 
 from __future__ import annotations
@@ -16,26 +16,34 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import CommittedBatch
 from barnabas.server.metadata.records.codec import LATEST_METADATA_VERSION, MetadataRecord
 from barnabas.server.node.zookeeper.entries import ZNODE_COST_BYTES, encode_batch, metadata_version_after, split
-from barnabas.server.node.zookeeper.layout import TAIL, Tail, entry_path, part_path, write_parts, write_tail
+from barnabas.server.node.zookeeper.layout import TAIL, LogTail, entry_path, part_path, write_parts, write_tail
 from barnabas.server.node.zookeeper.machine.appends import PROPOSALS_MAX, Appends, Proposal
 from barnabas.server.node.zookeeper.machine.effects import Commit, Effect, LoadSnapshot
-from barnabas.server.node.zookeeper.machine.log_view import LogView
-from barnabas.server.node.zookeeper.machine.office import Office
-from barnabas.server.node.zookeeper.machine.reader import Ask
-from barnabas.server.node.zookeeper.machine.requests import Answer, Create, Done, Failed, Failure, Multi, SetData
+from barnabas.server.node.zookeeper.machine.lease import ControllerLease
+from barnabas.server.node.zookeeper.machine.log_view import ZooKeeperLogView
+from barnabas.server.node.zookeeper.machine.reader import ZooKeeperCall
+from barnabas.server.node.zookeeper.machine.requests import (
+    Answer,
+    Create,
+    Done,
+    FailureReason,
+    Multi,
+    RequestFailed,
+    SetData,
+)
 
 CHUNK_BYTES: Final = 512 * 1024
-"""The most that goes into one znode; a request to ZooKeeper may have 1 MB (`jute.maxbuffer`)."""
+"""The largest size of a znode. ZooKeeper limits a request to 1 MB (`jute.maxbuffer`)."""
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""KRaft's largest batch, and so ours."""
+"""The same limit as in KRaft."""
 
 
 class Writer:
-    """`begin` with the office, `end` with it; in between `propose`, and `ask` what to write."""
+    """Call `begin` and `end` with the leadership; in between `propose`, and `ask` for the next write."""
 
-    def __init__(self, log: LogView) -> None:
+    def __init__(self, log: ZooKeeperLogView) -> None:
         self._log = log
-        self._office: Office | None = None
+        self._lease: ControllerLease | None = None
         self._appends = Appends()
         self._parts_done = 0
         self._next_offset = 0
@@ -44,30 +52,32 @@ class Writer:
 
     @property
     def waiting(self) -> bool:
-        """There is something to write."""
+        """Whether there are proposals to write."""
         return self._appends.waiting
 
-    def begin(self, office: Office) -> None:
-        """All of the log is read."""
-        self._office = office
+    def begin(self, lease: ControllerLease) -> None:
+        """Start to accept proposals. The whole log must have been read."""
+        self._lease = lease
         self._next_offset = self._log.tail.end_offset
         self._metadata_version = self._log.metadata_version
 
     def end(self) -> list[Effect]:
-        self._office = None
+        self._lease = None
         self._parts_done = 0
         return self._appends.step_down()
 
     def propose(self, records: Sequence[MetadataRecord], wall_ms: int) -> int:
-        """One batch. Gives a token, which an effect Settled will name. Raises KafkaError."""
-        assert self._office is not None
+        """Queue `records` as one batch. Returns a token, which the effect Settled will contain. Raises KafkaError."""
+        assert self._lease is not None
         if len(self._appends) >= PROPOSALS_MAX:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "ZooKeeper is not keeping up; retry later.")
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "ZooKeeper is too slow for the rate of changes; retry later."
+            )
         version = metadata_version_after(records, self._metadata_version)
-        first, epoch = self._next_offset, self._office.epoch
+        first, epoch = self._next_offset, self._lease.epoch
         data = encode_batch(records, base_offset=first, epoch=epoch, timestamp_ms=wall_ms, metadata_version=version)
         if len(data) > BATCH_BYTES_MAX:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The change is too large for one batch of the metadata log.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The change exceeds the batch size limit of the metadata log.")
         self._metadata_version = version
         self._next_offset += len(records)
         self._next_token += 1
@@ -76,7 +86,7 @@ class Writer:
         return self._next_token
 
     def on_read(self, effects: list[Effect]) -> list[Effect]:
-        """The same effects, with those behind them that they settle: what is read may be our own."""
+        """Return `effects`, each followed by the Settled effects of this node's proposals that were read in the log."""
         settled: list[Effect] = []
         for effect in effects:
             settled.append(effect)
@@ -87,49 +97,51 @@ class Writer:
         return settled
 
     def on_epoch(self) -> list[Effect]:
-        """All of the log is read, up to a tail of this epoch."""
+        """The log has been read up to the tail: settle proposals of earlier epochs."""
         return self._appends.on_epoch(self._log.tail.epoch)
 
-    def ask(self) -> Ask:
-        """The proposals that wait, as one entry; if it is large, its parts first."""
-        office = self._office
-        assert office is not None
+    def ask(self) -> ZooKeeperCall:
+        """The next write: the queued proposals as one entry, or the next part of a large entry."""
+        lease = self._lease
+        assert lease is not None
         group = self._appends.group(CHUNK_BYTES)
         first, last = group[0].batch.base_offset, group[-1].batch.last_offset
         entry = b"".join(proposal.data for proposal in group)
         if len(entry) > CHUNK_BYTES:
             parts = split(entry, CHUNK_BYTES)
             if self._parts_done < len(parts):
-                part = Create(part_path(first, office.epoch, self._parts_done), parts[self._parts_done])
-                return Ask(Multi((office.check, part)), lambda answer: self._on_part(answer, office))
-            entry = write_parts(first, office.epoch, len(parts))
+                part = Create(part_path(first, lease.epoch, self._parts_done), parts[self._parts_done])
+                return ZooKeeperCall(Multi((lease.check, part)), lambda answer: self._on_part(answer, lease))
+            entry = write_parts(first, lease.epoch, len(parts))
         tail = replace(self._log.tail, end_offset=last + 1)
         for proposal in group:
             proposal.sent = True
         move = SetData(TAIL, write_tail(tail), self._log.tail_version)
-        ops = (office.check, move, Create(entry_path(first), entry))
-        return Ask(Multi(ops), lambda answer: self._on_appended(answer, office, group, tail))
+        ops = (lease.check, move, Create(entry_path(first), entry))
+        return ZooKeeperCall(Multi(ops), lambda answer: self._on_appended(answer, lease, group, tail))
 
-    def _on_part(self, answer: Answer, office: Office) -> list[Effect]:
-        # NODE_EXISTS: this controller wrote it before the connection was lost: the name has its epoch.
-        exists = isinstance(answer, Failed) and answer.failure is Failure.NODE_EXISTS
-        if self._office is office and (isinstance(answer, Done) or exists):
+    def _on_part(self, answer: Answer, lease: ControllerLease) -> list[Effect]:
+        # NODE_EXISTS: this controller (the name has its epoch) wrote the part before the connection was lost.
+        exists = isinstance(answer, RequestFailed) and answer.failure is FailureReason.NODE_EXISTS
+        if self._lease is lease and (isinstance(answer, Done) or exists):
             self._parts_done += 1
         return []
 
-    def _on_appended(self, answer: Answer, office: Office, group: list[Proposal], tail: Tail) -> list[Effect]:
+    def _on_appended(
+        self, answer: Answer, lease: ControllerLease, group: list[Proposal], tail: LogTail
+    ) -> list[Effect]:
         self._parts_done = 0
-        if self._office is not office:
-            self._log.look_at_tail()  # whether it is in the log, the log will tell
+        if self._lease is not lease:
+            self._log.look_at_tail()  # read the log to find out whether the entry was written
             return []
         if isinstance(answer, Done):
             self._log.on_moved(tail, answer.versions[1])
             effects: list[Effect] = []
-            for proposal, settled in zip(group, self._appends.landed(group), strict=True):
+            for proposal, settled in zip(group, self._appends.on_committed(group), strict=True):
                 effects += (Commit(0, proposal.batch), settled)
             return effects
-        assert isinstance(answer, Failed)
-        if answer.failure is not Failure.CONNECTION_LOSS and answer.op == 2:
-            raise MetadataError(f"ZooKeeper refused an entry of the metadata log that must be new: {answer.detail}")
+        assert isinstance(answer, RequestFailed)
+        if answer.failure is not FailureReason.CONNECTION_LOSS and answer.op == 2:
+            raise MetadataError(f"ZooKeeper rejected a new entry of the metadata log: {answer.detail}")
         self._log.look_at_tail()
         return []

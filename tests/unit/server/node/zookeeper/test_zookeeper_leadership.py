@@ -1,4 +1,4 @@
-"""The lease of the controller's office: what renews it, what does not, and how often it is asked for."""
+"""The lease of the active controller: what renews the lease, what does not, and how often it is renewed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from barnabas.server.metadata.ports import LoadedSnapshot
 from barnabas.server.metadata.records.codec import TopicRecord
 from barnabas.server.node.zookeeper.entries import encode_snapshot
 from barnabas.server.node.zookeeper.layout import CONTROLLER, CONTROLLER_EPOCH, TAIL, read_tail
-from barnabas.server.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
+from barnabas.server.node.zookeeper.machine.node import ControllerCandidate, ZooKeeperMachine
 from barnabas.server.node.zookeeper.machine.requests import (
     Check,
     Create,
     Delete,
     Done,
-    Failed,
-    Failure,
+    FailureReason,
     Get,
     Multi,
     Request,
-    Sync,
+    RequestFailed,
+    SyncRequest,
 )
 from tests.property.zookeeper_model import Ensemble, Session
 
@@ -31,7 +31,7 @@ HEARTBEAT = Multi((Check(CONTROLLER_EPOCH, 1),))
 
 def join(ensemble: Ensemble, node_id: int) -> tuple[ZooKeeperMachine, Session]:
     """It has read all, and stands for election if nobody leads."""
-    machine = ZooKeeperMachine(Candidate(node_id, "h", 9000 + node_id), b"me")
+    machine = ZooKeeperMachine(ControllerCandidate(node_id, "h", 9000 + node_id), b"me")
     session = ensemble.open_session(SESSION_MS, 0)
     machine.on_connected(session.id, SESSION_MS)
     machine.campaigning = True
@@ -117,7 +117,7 @@ def test_the_lease_counts_from_the_sending() -> None:
 def test_an_answer_that_was_lost_does_not_renew() -> None:
     machine, ensemble, session = lead()
     machine.next_request(HEARTBEAT_MS, 0)
-    machine.on_answer(Failed(Failure.CONNECTION_LOSS))
+    machine.on_answer(RequestFailed(FailureReason.CONNECTION_LOSS))
     assert not machine.is_leading(LEASE_MS)
     assert run(machine, ensemble, session, 4_000)[0] == HEARTBEAT
     assert machine.is_leading(4_000 + LEASE_MS - 1)
@@ -135,18 +135,18 @@ def test_the_heartbeat_finds_a_later_controller() -> None:
     assert machine.leader_id(HEARTBEAT_MS) == 2
 
 
-def test_a_heartbeat_that_cannot_succeed_ends_the_office() -> None:
+def test_failed_heartbeat_ends_the_leadership() -> None:
     """ZooKeeper was emptied. It does not ask again and again."""
     machine, _, _ = lead()
     machine.next_request(HEARTBEAT_MS, 0)
-    machine.on_answer(Failed(Failure.NO_NODE, 0, CONTROLLER_EPOCH))
+    machine.on_answer(RequestFailed(FailureReason.NO_NODE, 0, CONTROLLER_EPOCH))
     assert not machine.is_leading(HEARTBEAT_MS)
 
 
 def win_unheard() -> tuple[ZooKeeperMachine, Ensemble, Session]:
     """It won the election, and the answer was lost."""
     ensemble = Ensemble()
-    machine = ZooKeeperMachine(Candidate(1, "h", 9001), b"me")
+    machine = ZooKeeperMachine(ControllerCandidate(1, "h", 9001), b"me")
     session = ensemble.open_session(SESSION_MS, 0)
     machine.on_connected(session.id, SESSION_MS)
     machine.campaigning = True
@@ -154,12 +154,12 @@ def win_unheard() -> tuple[ZooKeeperMachine, Ensemble, Session]:
         request = machine.next_request(0, 0)
         assert request is not None
         answer = ensemble.execute(ensemble.servers[0], session, request)
-        machine.on_answer(Failed(Failure.CONNECTION_LOSS) if CONTROLLER in ensemble.tree else answer)
+        machine.on_answer(RequestFailed(FailureReason.CONNECTION_LOSS) if CONTROLLER in ensemble.tree else answer)
     return machine, ensemble, session
 
 
 def ask_until_delete(machine: ZooKeeperMachine, ensemble: Ensemble, session: Session) -> Multi:
-    """The request by which it gives up the office that it did not hear of; not carried out."""
+    """The request that deletes /controller after an election whose answer was lost; it is not executed."""
     while True:
         request = machine.next_request(1_000, 0)
         assert request is not None
@@ -168,7 +168,7 @@ def ask_until_delete(machine: ZooKeeperMachine, ensemble: Ensemble, session: Ses
         machine.on_answer(ensemble.execute(ensemble.servers[0], session, request))
 
 
-def test_an_office_that_was_won_unheard_is_given_up_and_won_anew() -> None:
+def test_election_with_lost_answer_is_given_up_and_repeated() -> None:
     machine, ensemble, session = win_unheard()
     request = ask_until_delete(machine, ensemble, session)
     assert request == Multi((Check(CONTROLLER_EPOCH, 1), Delete(CONTROLLER)))
@@ -177,7 +177,7 @@ def test_an_office_that_was_won_unheard_is_given_up_and_won_anew() -> None:
     assert (machine.is_leading(1_000), machine.epoch) == (True, 2)
 
 
-def test_a_late_deletion_does_not_end_another_ones_office() -> None:
+def test_late_deletion_does_not_end_the_leadership_of_another_node() -> None:
     """The client writes the request in its next session, when another node was elected."""
     machine, ensemble, session = win_unheard()
     request = ask_until_delete(machine, ensemble, session)
@@ -194,7 +194,7 @@ def test_a_late_deletion_does_not_end_another_ones_office() -> None:
     assert machine.leader_id(2_000) == 2
 
 
-def test_another_session_ends_the_office() -> None:
+def test_new_session_ends_the_leadership() -> None:
     """Even if nobody told of the end of the one before."""
     machine, _, _ = lead()
     machine.on_connected(99, SESSION_MS)
@@ -206,11 +206,11 @@ def test_a_sync_with_the_server_before_says_nothing_of_this_one() -> None:
     for _ in range(2):
         machine.on_suspended(1_000)
         machine.on_connected(session.id, SESSION_MS)
-        assert machine.next_request(1_000, 0) in (Sync(), None)
+        assert machine.next_request(1_000, 0) in (SyncRequest(), None)
     machine.on_answer(Done())
-    assert machine.next_request(1_000, 0) == Sync()
+    assert machine.next_request(1_000, 0) == SyncRequest()
     machine.on_answer(Done())
-    assert machine.next_request(1_000, 0) != Sync()
+    assert machine.next_request(1_000, 0) != SyncRequest()
 
 
 def test_a_queue_that_never_empties_holds_up_no_snapshot() -> None:
