@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.coordination.share.state import PersisterStateBatch, overlay
+from barnabas.server.coordination.share.state import PersisterStateBatch, merge_batches
 from barnabas.server.replication.rules.share_partition import SharePartitionState
 from barnabas.server.replication.rules.share_runs import OffsetRuns
 from barnabas.server.replication.rules.share_values import (
@@ -84,11 +84,11 @@ class ShareMachine(RuleBasedStateMachine):
                 assert o not in self.holders, f"{o} is acquired by {self.holders[o]} already"
                 assert o not in self.accepted, f"{o} was acknowledged, and is delivered again"
                 assert o in self.records(), f"{o} is no record of the log"
-                assert 1 <= piece.deliveries <= LIMITS.delivery_count_limit
-                self.holders[o] = (member, self.now_ms + LIMITS.record_lock_duration_ms)
+                assert 1 <= piece.deliveries <= LIMITS.share_delivery_count_limit
+                self.holders[o] = (member, self.now_ms + LIMITS.share_record_lock_duration_ms)
                 self.deliveries[o] = piece.deliveries
         assert not strict or count <= most
-        assert len(self.holders) <= max(LIMITS.partition_max_record_locks, count)
+        assert len(self.holders) <= max(LIMITS.share_partition_max_record_locks, count)
 
     @rule(member=st.sampled_from(MEMBERS), kind=st.sampled_from(list(AckType)), data=st.data())
     def acknowledge(self, member: str, kind: AckType, data: st.DataObject) -> None:
@@ -99,7 +99,7 @@ class ShareMachine(RuleBasedStateMachine):
         self.state.acknowledge(member, [Ack(o, o, [kind]) for o in chosen], LIMITS, self.now_ms)
         for o in chosen:
             if kind is AckType.RENEW:
-                self.holders[o] = (member, self.now_ms + LIMITS.record_lock_duration_ms)
+                self.holders[o] = (member, self.now_ms + LIMITS.share_record_lock_duration_ms)
             else:
                 self.pending[o] = "accept" if kind is AckType.ACCEPT else "other"
 
@@ -156,7 +156,7 @@ class ShareMachine(RuleBasedStateMachine):
         self._forget_below_start()
 
     def _store(self, write: Any) -> None:
-        self.stored = overlay(self.stored, [PersisterStateBatch(*b) for b in write.batches], write.start_offset)
+        self.stored = merge_batches(self.stored, [PersisterStateBatch(*b) for b in write.batches], write.start_offset)
         self.stored_start = write.start_offset
         done = sum(b.last - b.first + 1 for b in self.stored if RecordState(b.state) in TERMINAL)
         assert done <= write.complete_count
@@ -194,7 +194,7 @@ class ShareMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         """No record is passed over that was never delivered, and none that was accepted is held."""
-        assert all(cell.deliveries <= LIMITS.delivery_count_limit for _, _, cell in self.state.runs())
+        assert all(cell.deliveries <= LIMITS.share_delivery_count_limit for _, _, cell in self.state.runs())
         assert all(o in self.deliveries for o in self.records() if o < self.state.start_offset)
         assert not self.accepted & set(self.holders)
 

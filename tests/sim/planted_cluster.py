@@ -20,7 +20,7 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.node.quorum import vote_store
 from barnabas.server.raft.machine.values import Voters
-from barnabas.server.replication.directories.homes import Homes
+from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.rules import watermark
 from barnabas.server.replication.shares.partition import SharePartition
@@ -289,7 +289,7 @@ def _share_state_not_written(patch: Patch) -> None:
 
 def _missing_is_empty(patch: Patch) -> None:
     """A broker creates an empty log instead of a log on an offline directory, and stays in the ISR."""
-    patch.setattr(Homes, "_may_be_offline", lambda self, wanted: False)
+    patch.setattr(ReplicaDirectories, "_may_be_offline", lambda self, wanted: False)
     patch.setattr("barnabas.server.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
 
 

@@ -16,7 +16,7 @@ from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
 from barnabas.server.broker.shares import Shares
-from barnabas.server.replication.directories.mover import DirMover
+from barnabas.server.replication.directories.mover import DirectoryMover
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenance
 from barnabas.server.replication.partitions import Partitions
@@ -70,7 +70,7 @@ class Services(Struct):
     transaction_verifier: TransactionVerifier
     shares: Shares
     flusher: Flusher
-    mover: DirMover
+    mover: DirectoryMover
     maintenance: OnDemandMaintenance
     disk: Executor
     """Runs reads that wait for a disk, off the event loop."""

@@ -56,8 +56,8 @@ from barnabas.server.node.typed_configs import (
 from barnabas.server.replication.cleaning.compaction import Compactor
 from barnabas.server.replication.cleaning.engine import InlineEngine, ProcessEngine
 from barnabas.server.replication.config import ReplicationConfig
-from barnabas.server.replication.directories.keeper import DirKeeper
-from barnabas.server.replication.directories.mover import DirMover
+from barnabas.server.replication.directories.mover import DirectoryMover
+from barnabas.server.replication.directories.reporter import DirectoryReporter
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenance
 from barnabas.server.replication.maintenance.scheduled import ScheduledMaintenance
@@ -100,9 +100,9 @@ class BrokerRole:
             self.partitions, self._flusher, parts.disk, parts.clock, MAINTENANCE.build(config.__getitem__)
         )
         self._compactor = self._build_compactor()
-        self._dir_keeper = DirKeeper(self.partitions, channel, parts.rng)
-        self._mover = DirMover(
-            self.partitions, self._dir_keeper, self._flusher, parts.disk,
+        self._directory_reporter = DirectoryReporter(self.partitions, channel, parts.rng)
+        self._mover = DirectoryMover(
+            self.partitions, self._directory_reporter, self._flusher, parts.disk,
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._services = self._build_services(controller)
@@ -134,7 +134,7 @@ class BrokerRole:
         async with running(
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
             self._maintenance.run, self._compactor.run,
-            partial(self._replication.run, self.partitions), self._dir_keeper.run, self._mover.run,
+            partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
             shares.coordinator.run, shares.partitions.run,
         ):  # fmt: skip
             self.partitions.discover()
@@ -147,7 +147,7 @@ class BrokerRole:
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             for subscriber in (
-                self.partitions, self._dir_keeper, self._replication, self._mover, *feeds,
+                self.partitions, self._directory_reporter, self._replication, self._mover, *feeds,
                 services.metadata, config_updater, self._lifecycle,
             ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)

@@ -1,7 +1,8 @@
-"""Shell: every partition this node hosts, and the log directories they lie in.
+"""Shell: all partitions that this broker hosts, and their log directories.
 
-Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on
-disk at start waits, unopened roles and all, until the first image tells whose it is (`directories/homes.py`).
+`Partitions` subscribes to cluster images, and creates, deletes and reconfigures logs accordingly. A log that exists on
+disk at the start is opened only when the first image assigns its partition to this broker
+(`directories/replica_directories.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.context import ReplicationContext
-from barnabas.server.replication.directories.homes import Homes
+from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
 from barnabas.server.replication.partition import Partition, PartitionListener
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
@@ -31,15 +32,19 @@ log = get_logger("barnabas.server.replication")
 
 
 class LeadershipListener(Protocol):
-    """Who wants to know when this node begins or ends to lead a partition (the coordinators)."""
+    """Port: a component that is notified when this broker becomes or stops being the leader of a partition."""
 
-    def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None: ...
+    def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker leads the partition in a new leader epoch."""
+        ...
 
-    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None: ...
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        """This broker no longer leads the partition; `leader_epoch` is None if the partition was removed."""
+        ...
 
 
 class ReplicaCopy(NamedTuple):
-    """A replica on its way to another directory."""
+    """A replica that is being moved to another log directory."""
 
     partition: Partition
     target: LogDir
@@ -48,38 +53,28 @@ class ReplicaCopy(NamedTuple):
 
 
 class Mover(Protocol):
-    """Who moves replicas from one directory to another (`directories/mover.py`)."""
+    """Port: the component that moves replicas between log directories (`directories/mover.py`)."""
 
     def resume(self, partition: Partition, target: LogDir) -> None:
-        """It was on its way there when the last process ended."""
+        """Continue a move to `target` that the end of the previous process interrupted."""
 
     def on_dropped(self, partition: Partition) -> None:
-        """It leaves this node; its log is still there."""
+        """The partition is removed from this broker. Called before its log is deleted."""
 
-    def on_directory_failed(self, directory: LogDir) -> None: ...
+    def on_directory_failed(self, directory: LogDir) -> None:
+        """The directory went offline. Called before its partitions are notified."""
+        ...
 
     def copies(self) -> Iterable[ReplicaCopy]:
-        """Those under way."""
+        """The moves in progress."""
         ...
 
 
-class _NoMover:
-    """Nothing moves."""
-
-    def resume(self, partition: Partition, target: LogDir) -> None: ...
-
-    def on_dropped(self, partition: Partition) -> None: ...
-
-    def on_directory_failed(self, directory: LogDir) -> None: ...
-
-    def copies(self) -> Iterable[ReplicaCopy]:
-        return ()
-
-
 class DirectoryReplica(NamedTuple):
-    """A replica in a directory: its size in bytes, and how many offsets it is behind.
+    """A replica in a log directory: its size in bytes and its lag in offsets.
 
-    A `future` one is a copy on its way here, and behind the log it is a copy of; others behind the high watermark.
+    `future` marks the unfinished copy of a replica that is being moved to the directory. Its lag is relative to the
+    original log; the lag of other replicas is relative to the high watermark.
     """
 
     name: TopicPartition
@@ -89,22 +84,22 @@ class DirectoryReplica(NamedTuple):
 
 
 class DirectoryView(Struct, frozen=True):
-    """One log directory, as DescribeLogDirs shows it; sizes are bytes, -1 where unknown."""
+    """One log directory, as DescribeLogDirs returns it. Sizes are in bytes; -1 means unknown."""
 
     path: str
     online: bool
     total_bytes: int = -1
     usable_bytes: int = -1
     replicas: tuple[DirectoryReplica, ...] = ()
-    """By partition."""
+    """Sorted by partition."""
 
 
 LogConfigOf = Callable[[ClusterImage, str], LogConfig]
-"""A topic's effective settings, typed, by Kafka's names: what `metadata.config_view` computes."""
+"""Returns the log config of a topic that is in effect in an image."""
 
 
 class Partitions:
-    """Lookup, lifecycle, and what concerns all partitions of the node."""
+    """The lookup and the lifecycle of the hosted partitions."""
 
     def __init__(
         self,
@@ -121,17 +116,18 @@ class Partitions:
         self._node_id = context.node_id
         self.context = context
         self._listener = listener
-        self.homes = Homes(log_dirs, missing_dirs, clock, rng)
-        self._dirs = self.homes.directories
+        self.replica_directories = ReplicaDirectories(log_dirs, missing_dirs, clock, rng)
+        self._dirs = self.replica_directories.directories
         self._log_config = log_config
         self._clock = clock
         self._rng = rng
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._names: dict[TopicId, str] = {}
         self._dir_of: dict[tuple[str, int], LogDir] = {}
-        self.promised: dict[tuple[str, int], LogDir] = {}
-        """Where replicas will be in a moment: the controller has to know first."""
-        self.mover: Mover = _NoMover()
+        self.planned_directories: dict[tuple[str, int], LogDir] = {}
+        """The target directories of moves that are about to finish; the controller must know them before the end."""
+        self.mover: Mover
+        """Registered by `DirectoryMover` before the first image."""
         self._listeners: list[LeadershipListener] = []
         self._first_image = True
 
@@ -141,11 +137,11 @@ class Partitions:
         return self._by_name.get((topic, partition))
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """The name of a topic known to the newest image, hosted here or not."""
+        """The name of a topic in the newest image, or None. The topic need not have a replica on this broker."""
         return self._names.get(topic_id)
 
     def require(self, topic: str, partition: int) -> Partition:
-        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION when this node hosts no such partition."""
+        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION if this broker does not host the partition."""
         found = self._by_name.get((topic, partition))
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -159,7 +155,7 @@ class Partitions:
 
     @property
     def offline_dirs(self) -> list[UUID]:
-        """The ids of the directories that have failed: what the controller is told in heartbeats."""
+        """The ids of the failed directories, which the broker's heartbeats report to the controller."""
         return [directory.directory_id for directory in self._dirs if directory.failure is not None]
 
     @property
@@ -167,18 +163,18 @@ class Partitions:
         return self._dirs
 
     def log_dir_of(self, partition: Partition) -> LogDir | None:
-        """None when no directory could take it."""
+        """The directory of the partition's log, or None if the log is offline or could not be created."""
         return self._dir_of.get((partition.name.topic, partition.name.partition))
 
     def add_listener(self, listener: LeadershipListener) -> None:
-        """Told of every leadership from now on, and at once of those that stand."""
+        """Notify `listener` of the current leaderships now, and of all changes from now on."""
         self._listeners.append(listener)
         for partition in list(self._by_name.values()):
             if partition.leader is not None:
                 listener.on_elected(partition.name, partition.leader_epoch)
 
     def describe_dirs(self) -> list[DirectoryView]:
-        """Every log directory with what lies in it."""
+        """Every log directory with its replicas."""
         members: dict[str, list[DirectoryReplica]] = {}
         for key, directory in self._dir_of.items():
             partition = self._by_name[key]
@@ -191,18 +187,18 @@ class Partitions:
             view = DirectoryReplica(partition.name, copy.size_bytes, lag, future=True)
             members.setdefault(directory.path, []).append(view)
         views = [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
-        return views + [DirectoryView(path, online=False) for path in self.homes.missing]
+        return views + [DirectoryView(path, online=False) for path in self.replica_directories.missing]
 
     # ---- start
 
     def discover(self) -> None:
-        """Look at what lies in the log directories. Call once, before the first image."""
-        self.homes.discover()
+        """Scan the log directories. Call this once, before the first image."""
+        self.replica_directories.discover()
 
     # ---- images
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Bring the partitions of this node in line with the image."""
+        """Apply an image to the partitions of this broker."""
         if delta.brokers:
             self.context.active_brokers = {
                 broker.broker_id: broker.epoch for broker in image.brokers if broker.is_active
@@ -223,10 +219,10 @@ class Partitions:
                 self._reconfigure_all(image)
         if self._first_image:
             self._first_image = False
-            self.homes.set_rest_aside()
+            self.replica_directories.set_rest_aside()
 
     def _apply_topic(self, image: ClusterImage, topic: TopicImage, *, known: bool) -> None:
-        """`known`: an earlier image had the topic, so replicas that come now were not here before."""
+        """`known`: an earlier image had the topic, so a replica that the image adds was not on this broker before."""
         config: LogConfig | None = None
         for index, state in enumerate(topic.partitions):
             key = (topic.name, index)
@@ -236,13 +232,15 @@ class Partitions:
                     self._drop(key)
                 continue
             if partition is not None and partition.topic_id != topic.topic_id:
-                self._drop(key)  # deleted and created again between two images
+                self._drop(key)  # the topic was deleted and created again between two images
                 partition = None
             if partition is None:
                 config = config or self._log_config(image, topic.name)
                 name = TopicPartition(topic.name, index)
                 is_new = known or state.partition_epoch == 0
-                partition = self._host(name, topic.topic_id, config, state.directory_of(self._node_id), is_new=is_new)
+                partition = self._open_partition(
+                    name, topic.topic_id, config, state.directory_of(self._node_id), is_new=is_new
+                )
             self._set_role(partition, state)
 
     def _set_role(self, partition: Partition, state: PartitionImage) -> None:
@@ -254,23 +252,23 @@ class Partitions:
             for listener in self._listeners:
                 listener.on_resigned(partition.name, partition.leader_epoch)
 
-    def _host(
+    def _open_partition(
         self, name: TopicPartition, topic_id: TopicId, config: LogConfig, wanted: UUID, *, is_new: bool
     ) -> Partition:
         key = (name.topic, name.partition)
-        home = self.homes.open(name, topic_id, config, wanted, is_new=is_new)
+        home = self.replica_directories.open(name, topic_id, config, wanted, is_new=is_new)
         directory = home.directory
         watermark = directory.high_watermarks.get(name, 0) if home.was_found and directory is not None else 0
         partition = self._by_name[key] = Partition(name, topic_id, home.log, self.context, self._listener, watermark)
         if directory is not None:
             self._dir_of[key] = directory
         if home.was_found and home.log is not None:
-            for target in self.homes.unfinished_copies(name):
+            for target in self.replica_directories.unfinished_copies(name):
                 self.mover.resume(partition, target)
         return partition
 
     def move_to(self, partition: Partition, moved: Log, directory: LogDir) -> None:
-        """The partition goes on in a log that is a copy of its own, in another directory."""
+        """Continue the partition in `moved`, a copy of its log in another directory."""
         partition.replace_log(moved)
         self._dir_of[partition.name.topic, partition.name.partition] = directory
 
@@ -288,7 +286,7 @@ class Partitions:
                     partition.on_config()
 
     def _reconfigure_all(self, image: ClusterImage) -> None:
-        """A broker-wide default of a topic config may have changed."""
+        """Apply a change of a broker config, which may be the default of a topic config."""
         for topic in sorted({name for name, _ in self._by_name}):
             self._reconfigure(image, topic)
 
@@ -298,7 +296,7 @@ class Partitions:
         for key in [key for key, partition in self._by_name.items() if key[0] == name]:
             if self._by_name[key].topic_id == topic_id:
                 self._drop(key)
-        self.homes.forget_topic(name)
+        self.replica_directories.forget_topic(name)
 
     def _drop(self, key: tuple[str, int]) -> None:
         partition = self._by_name.pop(key)
@@ -319,8 +317,12 @@ class Partitions:
     # ---- failures and ends
 
     def on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
-        """Everything in that directory goes offline; everything else goes on."""
-        log.error("log directory is offline", path=directory.path, reason=str(error))
+        """Take all partitions of the directory offline; the other partitions continue."""
+        log.error(
+            "log directory is offline; its partitions are unavailable until the broker restarts",
+            path=directory.path,
+            reason=str(error),
+        )
         self.mover.on_directory_failed(directory)
         for key, home in self._dir_of.items():
             if home is directory:
@@ -343,7 +345,7 @@ class Partitions:
                 directory.checkpoint_high_watermarks(values)
 
     def close(self) -> None:
-        """Stop leading, without a goodbye to the disk (that is `LogDir.close`)."""
+        """End all roles. The log directories are closed separately (`LogDir.close`)."""
         for partition in self._by_name.values():
             partition.close()
 

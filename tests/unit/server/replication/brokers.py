@@ -47,8 +47,8 @@ from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import ConfigRecord
 from barnabas.server.node.channels.replication import ReplicationChannel
 from barnabas.server.node.typed_configs import build_log_config
-from barnabas.server.replication.directories.keeper import DirKeeper
-from barnabas.server.replication.directories.mover import DirMover
+from barnabas.server.replication.directories.mover import DirectoryMover
+from barnabas.server.replication.directories.reporter import DirectoryReporter
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
@@ -242,12 +242,12 @@ class Broker:
             rng,
             sorted(self.missing),
         )
-        self.dir_keeper = DirKeeper(self.partitions, channel, rng)
+        self.directory_reporter = DirectoryReporter(self.partitions, channel, rng)
         previous = self.epoch if stopped_in_order else -1
         self.epoch = self._register([home.directory_id for home in homes], previous)
-        self.mover = DirMover(
+        self.mover = DirectoryMover(
             self.partitions,
-            self.dir_keeper,
+            self.directory_reporter,
             self.flusher,
             executor,
             lambda: cluster.settings,
@@ -281,7 +281,7 @@ class Broker:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.flusher.run())
             tasks.create_task(self.replication.run(self.partitions))
-            tasks.create_task(self.dir_keeper.run())
+            tasks.create_task(self.directory_reporter.run())
             tasks.create_task(self.mover.run())
 
     def _register(self, directory_ids: list[UUID], previous_epoch: int) -> int:
@@ -345,7 +345,7 @@ class Broker:
             elif image.offset > self.image.offset:
                 delta, self.image = _difference(self.image, image), image
                 self.partitions.on_image(delta, image)
-                self.dir_keeper.on_image(delta, image)
+                self.directory_reporter.on_image(delta, image)
                 self.replication.on_image(delta, image)
                 self.mover.on_image(delta, image)
                 self.metadata.on_image(delta, image)

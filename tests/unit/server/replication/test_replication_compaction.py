@@ -142,7 +142,7 @@ def test_cleans_what_is_due(tmp_path: Path) -> None:
         assert log.cleaned_offset == log.segments.active.base_offset
     assert world.compactor.failures == {}
     assert "barnabas_log_cleaner_passes_total 2" in render(world.metrics)
-    facts = world.compactor.facts(TopicPartition("a", 0))
+    facts = world.compactor.status(TopicPartition("a", 0))
     assert facts.last_pass is not None
     assert (facts.enabled, facts.running, facts.failure, facts.last_pass.ended_ms) == (True, False, None, 1_000_000)
     assert facts.last_pass.done.end_offset == logs[0].cleaned_offset
@@ -159,7 +159,7 @@ def test_a_failure_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     assert len(values(sound)) < 20
     assert not damaged.failed
     name = TopicPartition("damaged", 0)
-    failure = world.compactor.facts(name).failure
+    failure = world.compactor.status(name).failure
     assert failure is not None
     assert failure.reason.startswith("CRC of the batch at byte 0")
     assert (failure.count, failure.since_ms, failure.retry_ms) == (1, 1_000_000, 1_060_000)
@@ -190,7 +190,7 @@ def test_disabled(tmp_path: Path) -> None:
 
     asyncio.run(a_while())
     assert log.cleaned_offset == 0
-    assert world.compactor.facts(TopicPartition("a", 0)) == CleanerStatus(False, False, None, None)
+    assert world.compactor.status(TopicPartition("a", 0)) == CleanerStatus(False, False, None, None)
 
 
 def test_limits_are_shared_by_the_threads() -> None:
@@ -276,10 +276,10 @@ class _DyingEngine:
         self._inner.stop()
 
 
-def test_a_process_that_dies(tmp_path: Path) -> None:
+def test_a_pass_fails_when_the_cleaner_process_dies(tmp_path: Path) -> None:
     world = World(tmp_path, _DyingEngine)
     log = world.host("a")
-    with pytest.raises(CleaningError, match="ended in the middle of a pass"):
+    with pytest.raises(CleaningError, match="ended during a pass"):
         asyncio.run(world.compactor.compact(TopicPartition("a", 0)))
     assert log.cleaning is None
     assert len(values(log)) == 60

@@ -1,1 +1,1 @@
-"""Compaction: what is due, and the process that does it."""
+"""Shells: the log cleaner (compaction) and its process."""

@@ -1,8 +1,8 @@
-"""Shell: which log is cleaned when, and what came of it (Kafka's LogCleaner and LogCleanerManager).
+"""Shell: the log cleaner: chooses the logs to compact and keeps the results (Kafka's LogCleaner, LogCleanerManager).
 
-Each of `log.cleaner.threads` tasks takes the dirtiest log that is due, cleans it and looks again; with nothing due it
-sleeps for `log.cleaner.backoff.ms`. A log that cannot be cleaned is reported, left alone for a while that grows, and
-tried again; the others go on. `facts` tells of every partition what came of its passes.
+Each of `log.cleaner.threads` tasks repeatedly compacts the dirtiest log that is due. If no log is due, the task sleeps
+for `log.cleaner.backoff.ms`. A failed pass is logged and retried after a backoff that doubles; the other logs are
+cleaned meanwhile. `status` returns the results of a partition's passes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _YIELD_EVERY: Final = 64
 _RETRY_MIN_MS: Final = 60_000
 _RETRY_MAX_MS: Final = 3_600_000
 _IDLE_MS: Final = 60_000
-"""After so long without work the cleaner's process goes."""
+"""The cleaner process is stopped after this time without a pass."""
 
 
 class CleaningFailure(Struct, frozen=True):
@@ -48,14 +48,14 @@ class CleaningFailure(Struct, frozen=True):
 
 
 class LastPass(Struct, frozen=True):
-    """The last pass over a partition that came to its end, since this node started."""
+    """The last completed pass over a partition since this broker started."""
 
     ended_ms: int
     done: PassDone
 
 
 class CleanerStatus(Struct, frozen=True):
-    """What the cleaner has to do with one partition."""
+    """The state of the cleaner for one partition."""
 
     enabled: bool
     running: bool
@@ -64,7 +64,7 @@ class CleanerStatus(Struct, frozen=True):
 
 
 class Compactor:
-    """The cleaner of one node. `run` until cancelled."""
+    """The log cleaner of one broker."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class Compactor:
         self._metrics = metrics
         self._failures: dict[TopicPartition, CleaningFailure] = {}
         self._last: dict[TopicPartition, LastPass] = {}
-        self._asked = asyncio.Lock()
+        self._on_demand = asyncio.Lock()
         self._last_run_ms = clock.now_ms()
         counter, gauge = metrics.counter, metrics.gauge
-        self._passes = counter("barnabas_log_cleaner_passes_total", "Cleaning passes that came to their end.")
+        self._passes = counter("barnabas_log_cleaner_passes_total", "Completed cleaning passes.")
         self._failed = counter("barnabas_log_cleaner_failures_total", "Cleaning passes that failed.")
         self._read = counter("barnabas_log_cleaner_read_bytes_total", "Bytes read by the cleaner.")
         self._written = counter("barnabas_log_cleaner_written_bytes_total", "Bytes written by the cleaner.")
@@ -103,13 +103,14 @@ class Compactor:
         )
         gauge(
             "barnabas_log_cleaner_since_last_run_seconds",
-            "Since the cleaner last looked for work.",
+            "Time since the cleaner last searched for a log that is due.",
             lambda: (self._clock.now_ms() - self._last_run_ms) / 1000,
         )
 
     # --- the loop
 
     async def run(self) -> None:
+        """Compact logs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(max(self._config().log_cleaner_threads, 1)):
                 tasks.create_task(self._work(), name="cleaner")
@@ -132,9 +133,9 @@ class Compactor:
             engine.stop()
 
     async def _choose(self) -> tuple[Partition, CleanableLog] | None:
-        """The dirtiest partition that is due; one whose lag is exceeded goes first."""
+        """The dirtiest partition that is due. Partitions that exceed max.compaction.lag.ms come first."""
         now_ms = self._last_run_ms = self._clock.now_ms()
-        self._forget_gone()
+        self._forget_removed()
         best: tuple[tuple[bool, float], Partition, CleanableLog] | None = None
         dirtiest = 0.0
         for count, partition in enumerate(list(self._partitions)):
@@ -144,7 +145,11 @@ class Compactor:
                 continue
             found = self._assess(partition, partition.log, now_ms)
             dirtiest = max(dirtiest, found.dirty_ratio)
-            if not found.verdict.due or partition.log.cleaning is not None or self._resting(partition.name, now_ms):
+            if (
+                not found.verdict.due
+                or partition.log.cleaning is not None
+                or self._is_backing_off(partition.name, now_ms)
+            ):
                 continue
             rank = (found.verdict is CleaningVerdict.LAG_EXCEEDED, found.dirty_ratio)
             if best is None or rank > best[0]:
@@ -159,11 +164,11 @@ class Compactor:
             self._report(partition.name, error)
             return CleanableLog(CleaningVerdict.OFFLINE, detail=str(error))
 
-    def _resting(self, name: TopicPartition, now_ms: int) -> bool:
+    def _is_backing_off(self, name: TopicPartition, now_ms: int) -> bool:
         failure = self._failures.get(name)
         return failure is not None and now_ms < failure.retry_ms
 
-    def _forget_gone(self) -> None:
+    def _forget_removed(self) -> None:
         for name in [n for n in self._failures if self._partitions.get(n.topic, n.partition) is None]:
             del self._failures[name]
             self._metrics.forget(topic=name.topic, partition=str(name.partition))
@@ -173,12 +178,12 @@ class Compactor:
     # --- one pass
 
     async def compact(self, name: TopicPartition) -> PassDone | None:
-        """A pass at once, dirty enough or not (expired tombstones go, too); None if one is under way or none can be.
+        """Compact one partition now, even if its log is not dirty enough. Expired tombstones are removed too.
 
-        Passes that are asked for run one after the other, so that they take the memory of one. Raises KafkaError when
-        it fails.
+        Returns None if a pass is in progress or the log cannot be compacted. Passes on demand run one after another,
+        so that only one uses memory at a time. Raises KafkaError if the pass fails.
         """
-        async with self._asked:
+        async with self._on_demand:
             partition = self._partitions.require(name.topic, name.partition)
             if partition.log is None or partition.log.cleaning is not None:
                 return None
@@ -200,7 +205,7 @@ class Compactor:
         try:
             done = await self._pass(partition, target, found, engine)
         except CleaningAbortedError as aborted:
-            log.info("cleaning called off", partition=str(partition.name), reason=str(aborted))
+            log.info("cleaning aborted", partition=str(partition.name), reason=str(aborted))
         except KafkaError as error:
             engine.stop()
             self._report(partition.name, error)
@@ -225,11 +230,11 @@ class Compactor:
                     await loop.run_in_executor(self._executor, job.settle)
             job.finish(step.end_offset)
         except BaseException as error:
-            called_off = job.aborted
+            was_aborted = job.aborted
             engine.stop()
             job.abort()
             job.remove_leftovers()
-            if called_off and isinstance(error, KafkaError) and not isinstance(error, CleaningAbortedError):
+            if was_aborted and isinstance(error, KafkaError) and not isinstance(error, CleaningAbortedError):
                 raise CleaningAbortedError(f"the log of {partition.name} changed while it was being cleaned") from error
             raise
         directory = self._partitions.log_dir_of(partition)
@@ -237,7 +242,7 @@ class Compactor:
             directory.checkpoint_cleaned()
         return step
 
-    # --- what came of it
+    # --- results
 
     def _settle(self, name: TopicPartition, done: PassDone) -> None:
         stats = done.stats
@@ -271,12 +276,12 @@ class Compactor:
         self._failed.add()
         self._metrics.gauge(
             "barnabas_log_cleaner_uncleanable_since_seconds",
-            "When the partition's cleaning began to fail (Unix time).",
+            "Time of the first failed cleaning pass of the partition (Unix time).",
             topic=name.topic,
             partition=str(name.partition),
         ).set(since / 1000)
         log.error(
-            "log could not be cleaned; the others go on",
+            "log could not be cleaned; the pass is retried",
             partition=str(name),
             reason=str(error),
             disk=isinstance(error, StorageError) and not isinstance(error, DiskFullError),
@@ -284,8 +289,8 @@ class Compactor:
             retry_in_seconds=pause // 1000,
         )
 
-    def facts(self, name: TopicPartition) -> CleanerStatus:
-        """What came of the partition's last passes, and whether one is under way.
+    def status(self, name: TopicPartition) -> CleanerStatus:
+        """The results of the partition's last passes, and whether a pass is in progress.
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -295,5 +300,5 @@ class Compactor:
 
     @property
     def failures(self) -> dict[TopicPartition, CleaningFailure]:
-        """The partitions whose last pass failed."""
+        """The failures of the partitions whose last pass failed."""
         return dict(self._failures)

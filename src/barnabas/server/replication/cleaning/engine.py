@@ -1,7 +1,7 @@
-"""Shell: where a cleaning pass runs: in its own process (`ProcessEngine`) or in the calling thread (`InlineEngine`).
+"""Shell: runs a cleaning pass in a process of its own (`ProcessEngine`) or in the calling thread (`InlineEngine`).
 
-Both are used by blocking calls, from an executor's thread: `begin(task)`, then `next()` until it gives the outcome.
-What cleaning takes is imported when a pass begins: many a broker never has one.
+Both engines have blocking methods and are used from an executor's thread: `begin(task)`, then `next()` until the result
+is a `PassDone`. The cleaning code is imported when a pass begins, because many brokers never run one.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ Step = GroupCleaned | PassDone
 
 
 class CleanerEngine(Protocol):
-    """One pass at a time."""
+    """Port: runs one pass at a time."""
 
     def begin(self, task: CleaningTask) -> None: ...
 
     def next(self) -> Step:
-        """The next group (the one before is in place), or the outcome. Raises KafkaError."""
+        """The next cleaned group, or the result of the pass. The caller has put the previous group in place.
+
+        Raises KafkaError.
+        """
         ...
 
     def stop(self) -> None:
-        """Give up whatever is under way and free what it took. From any thread; `next` may then raise."""
+        """Abort the pass and free its resources. May be called from any thread; `next` may then raise KafkaError."""
         ...
 
 
 class InlineEngine:
-    """In the calling thread, in plain Python, over any file system: for simulations, and where no process can start."""
+    """Cleans in the calling thread, in plain Python, on any `FileSystem`: for simulations and tests."""
 
     def __init__(self, fs: FileSystem, take: Callable[[int], None] = lambda size: None) -> None:
         self._fs = fs
@@ -62,7 +65,7 @@ class InlineEngine:
 
 
 class ProcessEngine:
-    """In a process that is started for the first pass and ends with `stop`."""
+    """Cleans in a process that the first pass starts and `stop` ends."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,7 +88,7 @@ class ProcessEngine:
             send(process.stdin, task)
         except OSError as e:
             self.stop()
-            raise CleaningError(f"the cleaner's process does not listen: {e}") from e
+            raise CleaningError(f"the cleaner's process does not accept a task: {e}") from e
 
     def next(self) -> Step:
         from barnabas.server.replication.cleaning.worker import GO_ON, receive
@@ -102,7 +105,7 @@ class ProcessEngine:
             answer = receive(process.stdout)
         except (EOFError, OSError, ValueError) as e:
             self.stop()
-            raise CleaningError("the cleaner's process ended in the middle of a pass; was memory short?") from e
+            raise CleaningError("the cleaner process ended during a pass; check the host's free memory") from e
         self._waiting_group = isinstance(answer, GroupCleaned)
         if isinstance(answer, KafkaError):
             raise answer
@@ -112,5 +115,5 @@ class ProcessEngine:
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()  # it holds nothing that a crash could hurt
+            process.kill()  # a kill is safe: the process owns no state that must be saved
             process.wait()

@@ -1,14 +1,15 @@
-"""Shell: the cleaner's own process: takes tasks on stdin, cleans, answers on stdout. Started by `engine`.
+"""Shell: the cleaner process: reads tasks from stdin, cleans, and writes results to stdout. Started by `engine`.
 
-A process of its own for two reasons. Compaction opens every record: in a thread of the broker, in plain Python, it
-would hold the interpreter's lock and add milliseconds to every request; and compiled kernels (numba) would cost the
-broker 150 MB for good. This one starts when there is something to clean, and ends after a while without work.
+Cleaning has its own process for two reasons. Compaction decodes every record; in a thread of the broker it would hold
+the interpreter lock and add milliseconds to every request. Compiled kernels (numba) would also permanently cost the
+broker 150 MB. The process starts when a log is due, and ends after a time without work.
 
-It must not outlive its broker: the next one would start a cleaner of its own over the same files. On Linux the kernel
-sees to that; elsewhere it looks whether its parent is still there, before each read and write.
+The process must not outlive its broker, because the next broker process starts a cleaner for the same files. On Linux
+the kernel kills the process with its parent; elsewhere the process checks its parent before each read and write.
 
-A message is its length (uint32, big-endian) and a pickle; both ends are this program. The answers to a task are the
-groups, each followed by a byte from the broker once it is in place, and then the outcome or the exception.
+A message is its length (uint32, big-endian) and a pickle; both ends are this program. The response to a task is a
+sequence of cleaned groups and then the result or the exception. The broker confirms each group with one byte when the
+group is in place.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LENGTH: Final = Struct(">I")
 GO_ON: Final = b"\x01"
 _PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 5
-"""Serving comes first."""
+"""The broker process has priority over the cleaner."""
 
 
 def send(stream: IO[bytes], message: object) -> None:
@@ -46,7 +47,7 @@ def send(stream: IO[bytes], message: object) -> None:
 
 
 def receive(stream: IO[bytes]) -> Any:
-    """The next message. Raises EOFError when the other side is gone."""
+    """The next message. Raises EOFError if the other process has closed the pipe."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError
@@ -54,11 +55,11 @@ def receive(stream: IO[bytes]) -> Any:
     data = stream.read(size)
     if len(data) < size:
         raise EOFError
-    return pickle.loads(data)  # only ever between a broker and the process that it has started itself
+    return pickle.loads(data)  # safe: the peer is this broker or the process that the broker started
 
 
 def choose_engine() -> EngineFactory:
-    """Compiled where numpy and numba are installed (`barnabas[columnar]`), plain Python elsewhere."""
+    """The compiled engine if numpy and numba are installed (`barnabas[columnar]`), otherwise plain Python."""
     try:
         from barnabas.server.storage.cleaner.columns import ColumnarKeys
     except ImportError:
@@ -71,11 +72,11 @@ def die_with(parent: int) -> None:
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
-        os._exit(0)  # it ended before we asked
+        os._exit(0)  # the parent ended before prctl was called
 
 
 def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory, parent: int) -> None:
-    """Clean until the broker closes the pipe. Raises EOFError then."""
+    """Run tasks until the broker closes the pipe, which raises EOFError."""
     fs, clock, never = OsFileSystem(), SystemClock(), Event()
     while True:
         task: CleaningTask = receive(tasks)
@@ -101,7 +102,7 @@ def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory, parent: in
         except KafkaError as error:
             send(answers, error)
         except (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError) as error:
-            # a defect, or too little memory: this partition is reported, the others go on
+            # a bug, or too little memory: the failure is reported for this partition, and the process continues
             send(answers, CleaningError(f"the pass failed: {error!r}"))
 
 
@@ -110,11 +111,11 @@ def main() -> None:
     die_with(parent)
     os.nice(_NICENESS)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    sys.stdout = sys.stderr  # a stray print must not end up among the answers
+    sys.stdout = sys.stderr  # output of a print must not mix with the messages
     try:
         work(sys.stdin.buffer, answers, choose_engine(), parent)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        os._exit(0)  # the broker is done with us; skip the flush of a pipe that nobody reads
+        os._exit(0)  # the broker has closed the pipe: exit without flushing it
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""In which data directory a replica lies, and how it moves to another (KIP-113, KIP-858)."""
+"""Shells: the log directory of each replica, and moves between directories (KIP-113, KIP-858)."""

@@ -1,7 +1,8 @@
-"""Shell: the logs that lay on disk when this node started, until the first image tells whose they are.
+"""Shell: the logs that were on disk when the broker started, until the first image assigns them.
 
-A crash while a replica was moving to another directory (`mover.py`) can leave two whole logs of it: the one that
-reaches further is the replica's, for whatever was promised is in it. A copy that was not whole is begun anew.
+A crash during a move between log directories (`mover.py`) can leave two complete logs of one replica. The log with the
+later leader epoch or end offset contains all acknowledged records, and is used. An incomplete copy is discarded, and
+the move starts again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Found = tuple[LogDir, FoundLog]
 
 
 class FoundLogs:
-    """`discover` once; what the first image does not `take` is then set aside."""
+    """The found logs by partition. Logs that the first image does not `take` are set aside."""
 
     def __init__(self, unique: Callable[[], UUID]) -> None:
         self._unique = unique
@@ -32,7 +33,7 @@ class FoundLogs:
         self._copies: dict[TopicPartition, list[Found]] = defaultdict(list)
 
     def discover(self, directories: Iterable[LogDir]) -> None:
-        """Look at what lies there."""
+        """Scan the directories; call this once."""
         for directory in directories:
             for found in directory.scan():
                 if found.topic_partition.topic != METADATA_TOPIC:
@@ -42,9 +43,9 @@ class FoundLogs:
     def take(
         self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: UUID, now_ms: int
     ) -> tuple[LogDir, Log | None] | None:
-        """The log of this partition, and its directory; no log if it could not be opened, None if there was none.
+        """The directory and the log of a partition; the log is None if it could not be opened.
 
-        `home` is the directory that the controller has for it.
+        Returns None if no log was found. `home` is the directory that the controller has assigned.
         """
         mine = []
         for directory, entry in self._whole.pop(name, ()):
@@ -63,19 +64,21 @@ class FoundLogs:
         best = max(opened, key=lambda one: (*_reach(one[1]), one[0].directory_id == home))
         for other in opened:
             if other is not best:
-                self._part_with(other, best, now_ms)
+                self._remove_spare(other, best, now_ms)
         return best
 
     def leave(self, name: TopicPartition) -> None:
-        """What was found of this partition stays as it is, unopened: a later log of it may be on a disk that is out."""
+        """Leave the found logs of this partition unopened: a newer log may be in an offline directory."""
         self._whole.pop(name, None)
         self._copies.pop(name, None)
 
     def unfinished_copies(self, name: TopicPartition) -> list[LogDir]:
-        """The directories that this partition, which has been taken, was moving to. What was copied goes."""
+        """The target directories of interrupted moves of a taken partition. The incomplete copies are deleted."""
         directories = []
         for directory, entry in self._copies.pop(name, ()):
-            log.info("a move to another directory is begun anew", partition=str(name), to=directory.path)
+            log.info(
+                "an interrupted move to another log directory starts again", partition=str(name), to=directory.path
+            )
             try:
                 directory.future_logs.delete_found(entry, unique=self._unique())
                 directories.append(directory)
@@ -84,7 +87,7 @@ class FoundLogs:
         return directories
 
     def set_rest_aside(self) -> None:
-        """Logs that the image does not place on this node: kept on disk under a name that says so, not opened."""
+        """Rename the logs that the image does not assign to this broker to `-stray`, and leave them unopened."""
         for place in (self._whole, self._copies):
             for _, found in sorted(place.items()):
                 for directory, entry in found:
@@ -92,17 +95,19 @@ class FoundLogs:
             place.clear()
 
     def _set_aside(self, directory: LogDir, entry: FoundLog) -> None:
-        log.warning("stray log set aside: the cluster does not place it here", partition=str(entry.topic_partition))
+        log.warning(
+            "stray log renamed: the cluster does not assign it to this broker", partition=str(entry.topic_partition)
+        )
         directory.set_aside(entry, unique=self._unique())
 
-    def _part_with(self, other: tuple[LogDir, Log], best: tuple[LogDir, Log], now_ms: int) -> None:
-        """It goes if the best one has all of it; otherwise it is kept for a human to look at."""
+    def _remove_spare(self, other: tuple[LogDir, Log], best: tuple[LogDir, Log], now_ms: int) -> None:
+        """Delete the other log if the best one contains it; otherwise rename it to `-stray` for an administrator."""
         directory, spare = other
         whole = best[1]
         name = spare.topic_partition
         contained = is_contained(spare, whole)
         log.warning(
-            "two logs of a partition were found: the one that reaches further is used",
+            "two logs of a partition were found: the one with the later epoch or end offset is used",
             partition=str(name),
             used=f"{whole.path}, which ends at {whole.log_end_offset}",
             other=f"{spare.path}, which ends at {spare.log_end_offset}",
@@ -114,17 +119,17 @@ class FoundLogs:
             else:
                 directory.set_log_aside(name, unique=self._unique())
         except StorageError as error:
-            log.error("the other log could not be put away", partition=str(name), reason=str(error))
+            log.error("the other log could not be deleted or renamed", partition=str(name), reason=str(error))
 
 
 def _reach(one: Log) -> tuple[int, int]:
-    """Of two logs the one with the later leader epoch, and then with the later end, has what was promised."""
+    """Sort key: the log with the largest (latest leader epoch, end offset) contains all acknowledged records."""
     epoch = one.latest_epoch
     return (-1 if epoch is None else epoch, one.log_end_offset)
 
 
 def is_contained(spare: Log, whole: Log) -> bool:
-    """Whether `whole` has every record of `spare`: the same leader epoch at the same offset means the same records."""
+    """Whether `whole` has every record of `spare`: equal leader epochs at an offset mean equal records below it."""
     last = spare.log_end_offset - 1
     if last < spare.log_start_offset:
         return True

@@ -1,15 +1,16 @@
 """Shell: moves replicas from one directory of this broker to another (AlterReplicaLogDirs, KIP-113 and KIP-858).
 
-    1. An empty log under a `-future` name in the target directory; batches are copied into it as they lie in the log,
-       at replica.alter.log.dirs.io.max.bytes.per.second at most. It follows truncations and the log's start.
-    2. When it ends where the log ends, the controller is told of the new directory.
-    3. On the loop, in one go: the rest is copied, and what no batch tells; the copy gets the plain name; the partition
-       goes on in it. Now there are two whole logs, and only the new one grows.
-    4. When everything that the old one had on the disk is on the other disk as well, the old one is renamed `-delete`.
+    1. Create an empty log with a `-future` name in the target directory, and copy the batches of the original log into
+       it unchanged, at most at replica.alter.log.dirs.io.max.bytes.per.second. The copy follows truncations and
+       advances of the log start offset.
+    2. When the copy has reached the end of the original, report the new directory to the controller.
+    3. Without leaving the event loop: copy the remaining batches and the state that batches do not contain, rename the
+       copy, and continue the partition in it. There are two complete logs now; appends go to the new one.
+    4. When all synced data of the original is synced in the copy too, rename the original to `-delete`.
 
-A crash before 3 leaves the old log and a copy that is begun anew; a crash between 3 and 4 leaves two, of which the one
-that reaches further is the log (`found_logs.py`): until 4 it has what was acknowledged, and what was flushed.
-Compaction of the old log rests all the while.
+A crash before step 3 leaves the original and an incomplete copy, which is discarded. A crash between steps 3 and 4
+leaves two complete logs. The one with the later end is used (`found_logs.py`), because it contains all acknowledged and
+all flushed records. The original is not compacted during a move.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.server.metadata.image.cluster import ClusterImage, ResourceType
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.config import ReplicationConfig
-from barnabas.server.replication.directories.keeper import DirKeeper
+from barnabas.server.replication.directories.reporter import DirectoryReporter
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions, ReplicaCopy
@@ -46,11 +47,11 @@ from barnabas.server.storage.values import ReadResult
 log = get_logger("barnabas.server.replication")
 
 _CHUNK: Final = 1 << 20
-"""Bytes read and written between two turns of the loop."""
+"""The number of bytes that are copied before other tasks get a turn on the event loop."""
 
 
 class Move:
-    """One replica on its way from `source` to `target`."""
+    """The move of one replica from `source` to `target`."""
 
     def __init__(self, partition: Partition, source: LogDir, target: LogDir, original: Log, copy: Log) -> None:
         self.partition = partition
@@ -59,15 +60,15 @@ class Move:
         self.original = original
         self.copy = copy
         self.over = False
-        """Nothing is left to do, or it was called off."""
+        """The move is finished or was cancelled."""
         self.swapped = False
-        """The partition lives in the copy; the original is about to go."""
+        """The partition uses the copy; the original is deleted next."""
         self.closing = False
-        """The copy is not flushed any more: under steady writes there would always be one more flush to wait for."""
+        """The copy is no longer flushed: with continuous appends there would always be another flush to wait for."""
         self.then: LogDir | None = None
-        """Where it was asked to go next after it was swapped."""
-        self.cuts = 0
-        """How often the original was truncated: what was read before is not to be copied any more."""
+        """The directory of the next move, requested after the swap."""
+        self.truncations = 0
+        """The number of truncations of the original. Batches read before a truncation are not appended to the copy."""
         self.wake = asyncio.Event()
         self.listener: LogListener | None = None
 
@@ -91,28 +92,31 @@ class _TruncationListener(LogListener):
         self._truncate()
 
 
-class DirMover:
-    """`run` until cancelled; subscribe it to images after `Replication`. Fills `partitions.Mover`."""
+class DirectoryMover:
+    """Moves replicas between log directories. Implements `partitions.Mover`.
+
+    The mover subscribes to images after `Replication`.
+    """
 
     def __init__(
         self,
         partitions: Partitions,
-        keeper: DirKeeper,
+        reporter: DirectoryReporter,
         flusher: Flusher,
         disk: Executor,
-        settings: Callable[[], ReplicationConfig],
+        config: Callable[[], ReplicationConfig],
         clock: Clock,
         rng: Rng,
         metrics: Metrics,
     ) -> None:
         self._partitions = partitions
-        self._keeper = keeper
+        self._reporter = reporter
         self._flusher = flusher
         self._disk = disk
-        self._settings = settings
+        self._config = config
         self._clock = clock
         self._rng = rng
-        self._throttle = ReplicaThrottle(settings().replica_alter_log_dirs_io_max_bytes_per_second)
+        self._throttle = ReplicaThrottle(config().replica_alter_log_dirs_io_max_bytes_per_second)
         self._moves: dict[TopicPartition, Move] = {}
         self._waiting: deque[Move] = deque()
         self._wake = asyncio.Event()
@@ -123,17 +127,17 @@ class DirMover:
         )
         partitions.mover = self
 
-    # --- what is asked
+    # --- requests
 
     def check_name(self, name: TopicPartition) -> None:
-        """Raises KafkaError INVALID_TOPIC_EXCEPTION where the copy's name would be too long for a directory."""
+        """Raises KafkaError INVALID_TOPIC_EXCEPTION if the name of the copy would be too long for a directory name."""
         try:
             marked_dir(name, UUID(int=0), DIR_FUTURE)
         except LogDirError as error:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
 
     def alter(self, partition: Partition, target: LogDir) -> None:
-        """Bring the replica to `target`; to where it lies already calls off a move. Raises KafkaError."""
+        """Move the replica to `target`. If `target` is its present directory, cancel a move. Raises KafkaError."""
         move = self._moves.get(partition.name)
         home = self._partitions.log_dir_of(partition)
         if partition.log is None or home is None:
@@ -144,8 +148,8 @@ class DirMover:
                 return
             if move.target is target:
                 return
-            log.info("move called off", partition=str(move.name), to=move.target.path)
-            self._give_up(move)
+            log.info("move to another log directory cancelled", partition=str(move.name), to=move.target.path)
+            self._cancel(move)
         if target is not home:
             self._begin(partition, partition.log, home, target)
 
@@ -153,7 +157,11 @@ class DirMover:
         try:
             self.alter(partition, target)
         except KafkaError as error:
-            log.error("a move was not taken up again", partition=str(partition.name), reason=str(error))
+            log.error(
+                "an interrupted move could not continue; request it again",
+                partition=str(partition.name),
+                reason=str(error),
+            )
 
     def copies(self) -> Iterator[ReplicaCopy]:
         for move in self._moves.values():
@@ -176,13 +184,15 @@ class DirMover:
         original.add_listener(move.listener)
         self._waiting.append(move)
         self._wake.set()
-        log.info("replica moves to another directory", partition=str(move.name), source=source.path, to=target.path)
+        log.info(
+            "moving a replica to another log directory", partition=str(move.name), source=source.path, to=target.path
+        )
 
-    # --- what happens meanwhile
+    # --- events
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if any(resource.type == ResourceType.BROKER for resource in delta.configs.changed):
-            self._throttle.set_rate(self._settings().replica_alter_log_dirs_io_max_bytes_per_second)
+            self._throttle.set_rate(self._config().replica_alter_log_dirs_io_max_bytes_per_second)
         for move in self._moves.values():
             move.wake.set()
 
@@ -194,28 +204,28 @@ class DirMover:
             self._end(move)
             self._delete_original(move)
         else:
-            self._give_up(move)
+            self._cancel(move)
 
     def on_directory_failed(self, directory: LogDir) -> None:
         for move in list(self._moves.values()):
             if directory is move.target and move.swapped:
                 self._end(move)
                 log.warning(
-                    "the directory to which a replica has just moved has failed; its earlier log is kept as stray",
+                    "the new directory of a moved replica has failed; the original log is kept with the suffix -stray",
                     partition=str(move.name),
                     path=move.original.path,
                 )
                 with contextlib.suppress(StorageError):
                     move.source.set_log_aside(move.name, unique=random_uuid(self._rng))
             elif directory in (move.source, move.target) and not move.swapped:
-                log.warning("a move ends with its directory", partition=str(move.name), failed=directory.path)
-                self._give_up(move, leave=directory is move.source)
+                log.warning("move cancelled: a log directory failed", partition=str(move.name), failed=directory.path)
+                self._cancel(move, leave=directory is move.source)
 
     def _on_truncated(self, move: Move) -> None:
-        """The log was truncated: so is the copy, before anything else happens."""
-        move.cuts += 1
+        """The original was truncated: truncate the copy at once."""
+        move.truncations += 1
         original, copy = move.original, move.copy
-        with contextlib.suppress(StorageError):  # then the target directory has failed, and the move is over
+        with contextlib.suppress(StorageError):  # the target directory has failed, which cancels the move
             if original.log_start_offset >= original.log_end_offset:
                 copy.truncate_fully_and_start_at(original.log_end_offset, original.log_start_offset)
             else:
@@ -227,10 +237,11 @@ class DirMover:
         del self._moves[move.name]
         move.stop_listening()
         move.original.moving = False
-        self._promise(move, None)
+        self._report_target(move, None)
 
-    def _give_up(self, move: Move, *, leave: bool = False) -> None:
-        """The replica stays where it is; `leave` its copy as it is, too: the original may be gone for good."""
+    def _cancel(self, move: Move, *, leave: bool = False) -> None:
+        """End the move; the replica stays in its present directory. `leave` keeps the files of the copy, because the
+        original may be lost."""
         self._end(move)
         try:
             if leave:
@@ -238,21 +249,22 @@ class DirMover:
             else:
                 move.target.future_logs.delete(move.name, unique=random_uuid(self._rng))
         except StorageError as error:
-            log.info("a copy could not be deleted", path=move.copy.path, reason=str(error))
+            log.info("the copy of a cancelled move could not be deleted", path=move.copy.path, reason=str(error))
 
-    def _promise(self, move: Move, directory: LogDir | None) -> bool:
-        """Where the controller shall believe the replica to be. Whether it does."""
+    def _report_target(self, move: Move, directory: LogDir | None) -> bool:
+        """Report the directory (None: the present one). Returns True if the image already has that directory."""
         key = (move.name.topic, move.name.partition)
         if directory is None:
-            self._partitions.promised.pop(key, None)
+            self._partitions.planned_directories.pop(key, None)
         else:
-            self._partitions.promised[key] = directory
-        return self._keeper.on_moved(move.partition)
+            self._partitions.planned_directories[key] = directory
+        return self._reporter.on_moved(move.partition)
 
-    # --- the work
+    # --- copying
 
     async def run(self) -> None:
-        count = self._settings().num_replica_alter_log_dirs_threads or len(self._partitions.log_dirs)
+        """Carry out moves until cancelled."""
+        count = self._config().num_replica_alter_log_dirs_threads or len(self._partitions.log_dirs)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(count):
                 tasks.create_task(self._work(), name="directory mover")
@@ -265,17 +277,22 @@ class DirMover:
             move = self._waiting.popleft()
             try:
                 await self._copy(move)
-                await self._tell(move)
-                await self._take_over(move)
+                await self._wait_reported(move)
+                await self._swap(move)
             except KafkaError as error:
                 if not move.over:
-                    log.error("replica was not moved", partition=str(move.name), to=move.target.path, reason=str(error))
-                    self._give_up(move)
+                    log.error(
+                        "replica was not moved; it stays in its present directory",
+                        partition=str(move.name),
+                        to=move.target.path,
+                        reason=str(error),
+                    )
+                    self._cancel(move)
             if move.swapped:
-                await self._let_go(move)
+                await self._remove_original(move)
 
     async def _copy(self, move: Move) -> None:
-        """Until the copy ends where the log ends; then it returns without having waited for anything since."""
+        """Copy batches until the copy has reached the end of the original. Nothing is awaited after the last batch."""
         original, copy = move.original, move.copy
         while not move.over:
             _follow_start(original, copy)
@@ -285,12 +302,12 @@ class DirMover:
             if pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
                 continue
-            cuts = move.cuts
+            truncations = move.truncations
             plan = original.plan_read(max(copy.log_end_offset, original.log_start_offset), _CHUNK)
             result = plan.try_run()
             if result is None:
                 result = await self._read(move, plan.run)
-            if not move.over and move.cuts == cuts:
+            if not move.over and move.truncations == truncations:
                 self._append(move, result.data)
             await asyncio.sleep(0)
 
@@ -304,7 +321,7 @@ class DirMover:
     def _append(self, move: Move, data: Buffer) -> None:
         copy, now_ms = move.copy, self._clock.now_ms()
         first = int.from_bytes(data[:8], "big") if len(data) else copy.log_end_offset
-        if first < copy.log_end_offset <= copy.log_start_offset:  # the log starts inside its first batch
+        if first < copy.log_end_offset <= copy.log_start_offset:  # the log start offset lies within the first batch
             copy.truncate_fully_and_start_at(first, copy.log_start_offset, now_ms=now_ms)
         info = copy.append_as_follower(data, now_ms=now_ms)
         if info is not None:
@@ -320,17 +337,17 @@ class DirMover:
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    async def _tell(self, move: Move) -> None:
-        """Until the controller knows where the replica will be."""
-        while not move.over and not self._promise(move, move.target):
+    async def _wait_reported(self, move: Move) -> None:
+        """Report the target directory and wait until an image has it."""
+        while not move.over and not self._report_target(move, move.target):
             move.wake.clear()
             await move.wake.wait()
 
-    async def _take_over(self, move: Move) -> None:
+    async def _swap(self, move: Move) -> None:
         original, copy = move.original, move.copy
         await self._copy(move)
         if not move.over:
-            await self._flusher.flush_all(copy)  # most of it, so that little is left for later
+            await self._flusher.flush_all(copy)  # a first flush without `closing`, so that the last one is short
         move.closing = True
         while not move.over:
             await self._copy(move)
@@ -347,10 +364,10 @@ class DirMover:
         move.stop_listening()
         move.swapped = True
         self._partitions.move_to(move.partition, copy, move.target)
-        self._promise(move, None)
+        self._report_target(move, None)
 
-    async def _let_go(self, move: Move) -> None:
-        """The original goes when nothing depends on it any more, its disk or those who wait for a flush of it."""
+    async def _remove_original(self, move: Move) -> None:
+        """Delete the original when the copy is synced and no request waits for a flush of the original."""
         original, copy = move.original, move.copy
         loop = asyncio.get_running_loop()
         try:
@@ -377,11 +394,13 @@ class DirMover:
         try:
             move.source.delete_log(move.name, unique=random_uuid(self._rng), now_ms=self._clock.now_ms(), durable=False)
         except StorageError as error:
-            log.warning("the log that was moved could not be deleted", path=move.original.path, reason=str(error))
+            log.warning(
+                "the original log of a moved replica could not be deleted", path=move.original.path, reason=str(error)
+            )
 
 
 def _follow_start(original: Log, copy: Log) -> None:
-    """What has been deleted there is deleted here."""
+    """Advance the log start offset of the copy to that of the original."""
     start = original.log_start_offset
     if start > copy.log_start_offset:
         if start >= copy.log_end_offset:

@@ -84,7 +84,7 @@ class OnDemandMaintenance:
         return PartitionExplanation(
             partition.leader_epoch,
             explain_log(log, partition.high_watermark, self._clock.now_ms()),
-            self._compactor.facts(name),
+            self._compactor.status(name),
             self._scheduled.config.log_retention_check_interval_ms,
         )
 

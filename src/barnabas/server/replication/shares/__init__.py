@@ -1,1 +1,1 @@
-"""Queues (KIP-932): share partitions, read and written."""
+"""Shells: share partitions, the leader's side of share groups (KIP-932)."""

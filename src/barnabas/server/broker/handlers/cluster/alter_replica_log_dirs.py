@@ -60,7 +60,7 @@ def _alter(services: Services, name: TopicPartition, path: str) -> None:
     services.mover.check_name(name)
     target = next((directory for directory in partitions.log_dirs if directory.path == path), None)
     if target is None:
-        if path in partitions.homes.missing:
+        if path in partitions.replica_directories.missing:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"The log directory {path} was offline when this broker started. Repair the disk and restart.",
@@ -76,5 +76,5 @@ def _alter(services: Services, name: TopicPartition, path: str) -> None:
         return
     if services.metadata.image.topics.partition(name.topic, name.partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    partitions.homes.prefer(name, target)
+    partitions.replica_directories.prefer(name, target)
     raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{name} has no replica on broker {services.node_id} yet.")

@@ -1,8 +1,8 @@
-"""Shell: where a replica's log is, or is made: found on disk, or new where an administrator or the controller wants it.
+"""Shell: the log directory of each replica: where its log was found, or where a new log is created.
 
-Never is an empty log made in place of one that may lie on a disk that is out: the replica would stand for records that
-it does not have, and could lead with none. Such a replica has no log until its directory is back, or its path is taken
-out of log.dirs.
+An empty log is never created for a replica whose log may be in an offline directory. Such a replica could become the
+leader without the records that the controller expects it to have. The replica has no log until its directory is online
+again or is removed from log.dirs.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ from barnabas.server.storage.log import Log
 
 log = get_logger("barnabas.server.replication")
 
-_NOT_SAID: Final = frozenset({UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY})
+_UNSPECIFIED: Final = frozenset({UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY})
 
 
-class Home(NamedTuple):
-    """Where a replica lies: no directory if that is offline, no log if it could not be opened."""
+class ReplicaHome(NamedTuple):
+    """The directory and the log of a replica.
+
+    `directory` is None if the replica's directory is offline; `log` is None if the log could not be opened or created.
+    """
 
     directory: LogDir | None
     log: Log | None
     was_found: bool = False
-    """It lay there before this process."""
+    """The log existed before this process started."""
 
 
-class Homes:
-    """The log directories of a node, and what lies in them."""
+class ReplicaDirectories:
+    """The log directories of a broker, and the choice of a directory for each replica."""
 
     def __init__(self, directories: Sequence[LogDir], missing: Sequence[str], clock: Clock, rng: Rng) -> None:
         self.directories = list(directories)
@@ -49,68 +52,76 @@ class Homes:
 
     @property
     def offline(self) -> list[str]:
-        """The paths that cannot be used."""
+        """The paths of the log directories that cannot be used."""
         return [*self.missing, *(home.path for home in self.directories if home.failure is not None)]
 
     def discover(self) -> None:
-        """Look at what lies there. Call once, before the first image."""
+        """Scan the log directories. Call this once, before the first image."""
         self._found.discover(self.directories)
 
     def set_rest_aside(self) -> None:
-        """What was found and is nobody's, now that the first image has been seen."""
+        """Set aside the found logs that the first image did not assign to this broker."""
         self._found.set_rest_aside()
 
     def unfinished_copies(self, name: TopicPartition) -> list[LogDir]:
-        """The directories that this replica was moving to when the last process ended."""
+        """The target directories of moves of this replica that the end of the previous process interrupted."""
         return self._found.unfinished_copies(name)
 
     def prefer(self, name: TopicPartition, directory: LogDir) -> None:
-        """A replica that will come is to be created there, whatever the controller thinks."""
+        """Create the log of a future replica in `directory`, even if the controller assigned another directory."""
         self._preferred[name] = directory
 
     def forget_topic(self, topic: str) -> None:
-        """Nobody's wishes for it count any more."""
+        """Remove the preferred directories of a deleted topic."""
         for name in [name for name in self._preferred if name.topic == topic]:
             del self._preferred[name]
 
-    def open(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, wanted: UUID, *, is_new: bool) -> Home:
-        """The replica's log, opened or made. `wanted`: the directory that the controller has for it; `is_new`: no
-        earlier process of this node can have had it."""
+    def open(
+        self, name: TopicPartition, topic_id: TopicId, config: LogConfig, wanted: UUID, *, is_new: bool
+    ) -> ReplicaHome:
+        """Open or create the log of a replica.
+
+        `wanted` is the directory that the controller has assigned. `is_new` means that no previous process of this
+        broker can have had the replica.
+        """
         preferred = self._preferred.pop(name, None)
-        if wanted not in _NOT_SAID and self._may_be_offline(wanted):
+        if wanted not in _UNSPECIFIED and self._may_be_offline(wanted):
             self._found.leave(name)
             return self._withhold(name)
         now_ms = self._clock.now_ms()
         found = self._found.take(name, topic_id, config, wanted, now_ms)
         if found is not None:
-            return Home(*found, was_found=True)
-        if wanted in _NOT_SAID and not is_new and self.offline:
+            return ReplicaHome(*found, was_found=True)
+        if wanted in _UNSPECIFIED and not is_new and self.offline:
             return self._withhold(name)
         directory = self._choose(preferred, wanted)
         if directory is None:
-            return Home(None, None)
+            return ReplicaHome(None, None)
         try:
-            return Home(directory, directory.create_log(name, topic_id, config, now_ms=now_ms))
+            return ReplicaHome(directory, directory.create_log(name, topic_id, config, now_ms=now_ms))
         except StorageError as error:
             log.error("partition is offline", partition=str(name), reason=str(error))
-            return Home(directory, None)
+            return ReplicaHome(directory, None)
 
     def _may_be_offline(self, wanted: UUID) -> bool:
         online = {home.directory_id for home in self.directories if home.failure is None}
         return wanted not in online and bool(self.offline)
 
-    def _withhold(self, name: TopicPartition) -> Home:
+    def _withhold(self, name: TopicPartition) -> ReplicaHome:
         log.error(
-            "partition is offline: its log may lie in a directory that is out. Mend that, or take it out of log.dirs to"
-            " begin with an empty log",
+            "partition is offline: its log may be in an offline log directory. Repair the directory, or remove it from"
+            " log.dirs to start with an empty log",
             partition=str(name),
             offline=self.offline,
         )
-        return Home(None, None)
+        return ReplicaHome(None, None)
 
     def _choose(self, preferred: LogDir | None, wanted: UUID) -> LogDir | None:
-        """Where a new log goes: where an administrator wants it, else the directory that the controller has for it
-        (KIP-858), else the one that works and holds the fewest logs (`LogManager.nextLogDirs`)."""
+        """The directory for a new log, or None if all are offline.
+
+        The first choice is the directory that an administrator requested, the second is the controller's assignment
+        (KIP-858), the third is the online directory with the fewest logs (`LogManager.nextLogDirs`).
+        """
         if preferred is not None and preferred.failure is None:
             return preferred
         working = [directory for directory in self.directories if directory.failure is None]
@@ -118,5 +129,5 @@ class Homes:
             if directory.directory_id == wanted:
                 return directory
         if not working:
-            log.error("every log directory is offline")
+            log.error("a log was not created: every log directory is offline")
         return min(working, key=lambda directory: len(directory.logs), default=None)

@@ -1,10 +1,10 @@
-"""Shell: tells the controller in which directory each replica of this broker lies (KIP-858, `AssignmentsManager`).
+"""Shell: reports the log directory of each replica of this broker to the controller (KIP-858, `AssignmentsManager`).
 
-The controller must know what a failed directory takes with it, and that a replica lies in another one now: its disk was
-replaced. Whatever the image has otherwise is told, many replicas in one AssignReplicasToDirs, and again until the image
-says so; of a replica that has no log here, that it is lost. Of one that moves (`mover.py`) the controller knows before
-it has moved: were it to hear of it later, and the new directory were lost in between, it would go on trusting a replica
-whose log is gone.
+The controller needs the directories to know the replicas that a failed directory affects. Every replica whose directory
+differs from the image is reported, many replicas in one AssignReplicasToDirs request, until an image shows the reported
+directory. A replica without a log is reported as lost. The target directory of a move (`mover.py`) is reported before
+the move ends. Otherwise, if the new directory failed before the report, the controller would still consider a replica
+without a log in sync.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ log = get_logger("barnabas.server.replication")
 _BATCH_MAX: Final = 2_250
 """Replicas in one request, as in Kafka."""
 _DIRECTORIES_LEVEL: Final = 17
-"""metadata.version 3.7-IV2: from here on the metadata says in which directory a replica lies."""
-_AGAIN_S: Final = 5.0
-"""After so long an answer without an image that shows it is not trusted."""
+"""metadata.version 3.7-IV2: from this level on, the metadata contains the directory of each replica."""
+_RETRY_S: Final = 5.0
+"""A report is sent again if no image shows the reported directories within this time after the response."""
 
 
-class DirKeeper:
-    """`run` until cancelled."""
+class DirectoryReporter:
+    """Compares the directories of the replicas with the image, and reports the differences."""
 
     def __init__(self, partitions: Partitions, channel: PeerChannel, rng: Rng) -> None:
         self._partitions = partitions
         self._channel = channel
         self._rng = rng
         self._backoff = Backoff(100, 10_000)
-        self._wrong: dict[PartitionKey, UUID] = {}
-        """Where these replicas lie, of which the image has another directory, or none."""
+        self._unreported: dict[PartitionKey, UUID] = {}
+        """The directories of the replicas for which the image has another directory, or none."""
         self._wake = asyncio.Event()
         self._image = ClusterImage()
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Look at what has changed."""
+        """Compare the changed replicas with the image."""
         self._image = image
         if image.features.metadata_version < _DIRECTORIES_LEVEL:
             return
         for topic_id in delta.topics.deleted:
-            for key in [key for key in self._wrong if key[0] == topic_id]:
-                del self._wrong[key]
+            for key in [key for key in self._unreported if key[0] == topic_id]:
+                del self._unreported[key]
         for topic_id in delta.topics.changed:
             topic = image.topics.get_by_id(topic_id)
             if topic is None:
@@ -65,9 +65,9 @@ class DirKeeper:
         self._wake.set()
 
     def on_moved(self, partition: Partition) -> bool:
-        """It is (or is about to be, or is not after all) in another directory. Whether the controller knows already."""
+        """The replica's current or planned directory changed. Returns True if the image already has that directory."""
         if self._image.features.metadata_version < _DIRECTORIES_LEVEL:
-            return True  # this cluster's controllers do not ask
+            return True  # this metadata.version has no directories
         topic = self._image.topics.get_by_id(partition.topic_id)
         index = partition.name.partition
         state = None if topic is None else topic.partition(index)
@@ -75,55 +75,56 @@ class DirKeeper:
             return False
         self._compare(topic, index, state)
         self._wake.set()
-        return (topic.topic_id, index) not in self._wrong
+        return (topic.topic_id, index) not in self._unreported
 
     def _compare(self, topic: TopicImage, index: int, state: PartitionImage) -> None:
         node_id, key = self._partitions.context.node_id, (topic.topic_id, index)
         if node_id not in state.replicas:
-            self._wrong.pop(key, None)
+            self._unreported.pop(key, None)
             return
-        told, home = state.directory_of(node_id), self._home_of(topic.name, index)
-        if home == LOST_DIRECTORY and self._is_known_to_be_out(told):
-            home = told  # it may be there still
-        if home is None or home == told:
-            self._wrong.pop(key, None)
+        known, home = state.directory_of(node_id), self._directory_of(topic.name, index)
+        if home == LOST_DIRECTORY and self._is_known_offline(known):
+            home = known  # the log may still be in that directory
+        if home is None or home == known:
+            self._unreported.pop(key, None)
         else:
-            self._wrong[key] = home
+            self._unreported[key] = home
 
-    def _is_known_to_be_out(self, directory: UUID) -> bool:
-        """To the controller, or it will be with the next heartbeat."""
+    def _is_known_offline(self, directory: UUID) -> bool:
+        """Whether the controller knows that the directory is offline, or learns it with the next heartbeat."""
         partitions = self._partitions
         online = self._image.brokers.has_online_dir(partitions.context.node_id, directory)
         return not online or directory in partitions.offline_dirs
 
-    def _home_of(self, topic: str, index: int) -> UUID | None:
-        """Where the replica lies, or lay until its disk failed; None before it is here."""
+    def _directory_of(self, topic: str, index: int) -> UUID | None:
+        """The replica's directory, online or offline. None if this broker does not host the replica yet."""
         partitions = self._partitions
         found = partitions.get(topic, index)
         if found is None:
             return None
         home = partitions.log_dir_of(found)
         if found.log is not None:
-            home = partitions.promised.get((topic, index), home)
+            home = partitions.planned_directories.get((topic, index), home)
         return LOST_DIRECTORY if home is None else home.directory_id
 
     async def run(self) -> None:
+        """Report the differences until cancelled."""
         failures = 0
         while True:
-            while not self._wrong:
+            while not self._unreported:
                 self._wake.clear()
                 await self._wake.wait()
-            batch = list(self._wrong.items())[:_BATCH_MAX]
+            batch = list(self._unreported.items())[:_BATCH_MAX]
             try:
                 await self._channel.assign_dirs(batch)
             except KafkaError as error:
-                log.info("the controller was not told of directories", replicas=len(batch), reason=str(error))
+                log.info("AssignReplicasToDirs failed; it is sent again", replicas=len(batch), reason=str(error))
                 await asyncio.sleep(self._backoff.delay_ms(failures, self._rng) / 1000)
                 failures += 1
                 continue
             failures = 0
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_S):
-                    while any(self._wrong.get(key) == home for key, home in batch):
+                async with asyncio.timeout(_RETRY_S):
+                    while any(self._unreported.get(key) == home for key, home in batch):
                         self._wake.clear()
                         await self._wake.wait()
