@@ -34,6 +34,7 @@ class DelayedFetch:
         self._context = context
         self._session = context.session
         self._params = params
+        self._from_follower = params.from_follower
         self._max_bytes = max_bytes
         self._passes = 0
         self._size = 0
@@ -84,7 +85,7 @@ class DelayedFetch:
     def _has_new_offsets(self) -> bool:
         """Whether a follower must get a new high watermark or log start offset soon, even if there are no records."""
         session = self._session
-        if session is None or not self._params.from_follower:
+        if session is None or not self._from_follower:
             return False
         return any(session.has_new_offsets(key, data) for key, data in self.answers.items())
 
@@ -130,7 +131,7 @@ class DelayedFetch:
         params, left = self._params, self._max_bytes - self._size
         max_bytes = min(requested.max_bytes, left) if left > 0 else 0
         min_one_batch = self._size == 0
-        if params.from_follower:
+        if self._from_follower:
             return read_for_follower(
                 self._replication,
                 params,
