@@ -34,7 +34,7 @@ async def first_topic(servers: str, config: dict[str, Any]) -> None:
         await admin.create_topic("t", 1, 1)
 
 
-async def test_records_large_and_small_there_and_back(tmp_path: Path) -> None:
+async def test_small_and_large_records_round_trip_through_tls(tmp_path: Path) -> None:
     """A fetch of several megabytes, too: it is received where it stays, through TLS as without."""
     values = [b"small", bytes(range(256)) * 3_000, b"x" * 900_000, *[b"%d" % n for n in range(1_000)]]
     async with tls_broker(server_context(tmp_path, SERVER)) as servers:
@@ -51,7 +51,7 @@ async def test_records_large_and_small_there_and_back(tmp_path: Path) -> None:
     assert found == values
 
 
-async def test_the_blocking_client_does_too(tmp_path: Path) -> None:
+async def test_the_blocking_client_supports_tls(tmp_path: Path) -> None:
     async with tls_broker(server_context(tmp_path, SERVER)) as servers:
         await first_topic(servers, trusting(AUTHORITY))
 
@@ -62,13 +62,13 @@ async def test_the_blocking_client_does_too(tmp_path: Path) -> None:
         assert await asyncio.to_thread(send) == 0
 
 
-async def test_an_authority_that_is_not_trusted(tmp_path: Path) -> None:
+async def test_an_untrusted_authority_raises_tls_error(tmp_path: Path) -> None:
     async with tls_broker(server_context(tmp_path, SERVER)) as servers:
         with pytest.raises(TlsError, match=r"not trusted: .*ssl\.truststore\.location"):
             await first_topic(servers, trusting(STRANGER))
 
 
-async def test_a_certificate_for_another_name(tmp_path: Path) -> None:
+async def test_a_certificate_for_another_name_raises_tls_error(tmp_path: Path) -> None:
     other = AUTHORITY.sign("broker.example")
     async with tls_broker(server_context(tmp_path, other)) as servers:
         with pytest.raises(TlsError, match=r"for another name: .*ssl\.endpoint\.identification\.algorithm"):
@@ -96,7 +96,7 @@ def keystores(folder: Path) -> list[dict[str, str]]:
     ]
 
 
-async def test_a_certificate_of_the_client(tmp_path: Path) -> None:
+async def test_client_certificates_are_accepted_in_every_form(tmp_path: Path) -> None:
     trust = tmp_path / "trust.pem"
     trust.write_text(AUTHORITY.pem)
     async with tls_broker(server_context(tmp_path, SERVER, client_authority=AUTHORITY)) as servers:
@@ -109,7 +109,7 @@ async def test_a_certificate_of_the_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ours", [None, STRANGER.sign("client")])
-def test_a_server_that_says_why_it_refuses_us(tmp_path: Path, ours: Identity | None) -> None:
+def test_a_tls_alert_about_the_client_certificate_raises_tls_error(tmp_path: Path, ours: Identity | None) -> None:
     """A handshake in memory, because asyncio's servers keep their reasons to themselves. Kafka's do not."""
     server = server_context(tmp_path, SERVER, client_authority=AUTHORITY)
     client = ssl.create_default_context(cadata=AUTHORITY.pem)
@@ -165,7 +165,7 @@ async def test_tls_to_a_listener_of_plain_text_and_the_reverse(tmp_path: Path) -
     [
         ({"ssl.truststore.location": "/nowhere.pem"}, r"authorities to trust cannot be read.*PEM"),
         ({"ssl.truststore.certificates": "not pem"}, r"authorities to trust cannot be read.*PEM"),
-        ({"ssl.keystore.type": "JKS"}, r"ssl\.keystore\.type=JKS cannot be read here, only PEM.*openssl"),
+        ({"ssl.keystore.type": "JKS"}, r"ssl\.keystore\.type=JKS is not supported, only PEM.*openssl"),
         ({"ssl.keystore.key": CLIENT.key}, "go together"),
         (
             {"ssl.keystore.certificate.chain": CLIENT.certificate, "ssl.keystore.key": CLIENT.locked_key},
@@ -174,6 +174,6 @@ async def test_tls_to_a_listener_of_plain_text_and_the_reverse(tmp_path: Path) -
         ({"ssl.enabled.protocols": "SSLv3"}, "use TLSv1.2 and TLSv1.3"),
     ],
 )
-async def test_settings_that_cannot_be_used(settings: dict[str, str], complaint: str) -> None:
+async def test_unusable_tls_settings_raise_config_error(settings: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         await first_topic("127.0.0.1:1", {"security.protocol": "SSL", **settings})

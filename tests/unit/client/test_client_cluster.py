@@ -37,7 +37,7 @@ async def test_a_broker_that_knows_only_old_api_versions() -> None:
     assert len(asked) == 2  # ours, refused in version 0 (KIP-511); then theirs
 
 
-async def test_the_highest_common_version_is_spoken() -> None:
+async def test_requests_use_the_highest_common_version() -> None:
     fake = FakeCluster()
     fake.versions[ApiKey.METADATA] = (0, 9)
     fake.versions[ApiKey.PRODUCE] = (99, 100)
@@ -58,7 +58,7 @@ async def test_the_highest_common_version_is_spoken() -> None:
     assert versions == [9]
 
 
-async def test_no_bootstrap_server_says_which_and_why() -> None:
+async def test_bootstrap_error_names_servers_and_reasons() -> None:
     fake = FakeCluster()
     fake.down.add(1)
     async with fake.cluster() as cluster:
@@ -76,7 +76,7 @@ async def test_an_unreachable_advertised_address_gets_a_hint() -> None:
             await cluster.connection(2)
 
 
-async def test_a_request_past_its_deadline_takes_the_connection_with_it() -> None:
+async def test_a_timed_out_request_closes_the_connection() -> None:
     fake = FakeCluster()
     fake.add_topic("t")
     async with fake.cluster() as cluster:
@@ -95,7 +95,7 @@ async def test_a_request_past_its_deadline_takes_the_connection_with_it() -> Non
         assert (await cluster.topic("t")).partition_count == 1  # over a new connection
 
 
-async def test_a_dropped_connection_fails_what_is_unanswered_and_is_replaced() -> None:
+async def test_a_lost_connection_fails_unanswered_requests_and_is_replaced() -> None:
     fake = FakeCluster()
     answers = [DROP]
     fake.scripts[ApiKey.METADATA] = lambda *_: answers.pop() if answers else None
@@ -104,7 +104,7 @@ async def test_a_dropped_connection_fails_what_is_unanswered_and_is_replaced() -
     assert [key for _, key, _ in fake.requests].count(ApiKey.METADATA) == 2
 
 
-async def test_an_answer_to_another_request_ends_the_connection() -> None:
+async def test_an_unexpected_correlation_id_closes_the_connection() -> None:
     fake = FakeCluster()
     async with fake.cluster() as cluster:
         await cluster.refresh()
@@ -126,7 +126,7 @@ async def test_concurrent_callers_share_one_connection() -> None:
     assert len(fake.transports) == 2  # the bootstrap server, and the broker by its id
 
 
-async def test_leader_waits_for_an_election_and_gives_up_with_advice() -> None:
+async def test_leader_waits_for_an_election_until_the_deadline() -> None:
     fake = FakeCluster()
     fake.add_topic("t")
     fake.log("t").leader = -1
@@ -162,7 +162,7 @@ async def test_a_controller_that_is_down_is_looked_up_again() -> None:
         assert await list_reassignments(cluster, None, deadline=cluster.deadline(2_000)) == {}
 
 
-async def test_a_closed_client_says_so() -> None:
+async def test_a_closed_client_raises_client_closed_error() -> None:
     fake = FakeCluster()
     cluster = fake.cluster()
     await cluster.refresh()
@@ -182,7 +182,7 @@ async def test_reach_gives_up_after_the_time_a_connection_may_take() -> None:
         assert list(cluster.metadata.brokers) == [1]
 
 
-async def test_a_server_that_swallows_packets_leaves_time_for_the_next() -> None:
+async def test_a_server_that_drops_packets_leaves_time_for_the_next() -> None:
     fake = FakeCluster()
 
     async def opener(to: Destination, *more: Any, setup_s: float, **rest: Any) -> OutgoingConnection:

@@ -40,7 +40,7 @@ def leader(cache: MetadataCache, partition: int = 0) -> tuple[int, int]:
     return view.leader, view.leader_epoch
 
 
-def test_an_older_epoch_does_not_turn_the_clock_back() -> None:
+def test_an_older_leader_epoch_does_not_replace_the_leader() -> None:
     cache = MetadataCache()
     cache.apply(response(1, 5), now=0.0)
     cache.apply(response(2, 4), now=1.0)
@@ -49,7 +49,7 @@ def test_an_older_epoch_does_not_turn_the_clock_back() -> None:
     assert leader(cache) == (2, 6)
 
 
-def test_a_topic_created_anew_starts_over() -> None:
+def test_a_recreated_topic_replaces_all_partitions() -> None:
     cache = MetadataCache()
     cache.apply(response(1, 5), now=0.0)
     cache.apply(response(2, 0, NEW), now=1.0)
@@ -77,7 +77,7 @@ def test_partitions_are_in_order_and_unknown_ones_are_none() -> None:
     assert cache.partition("u", 0) is None
 
 
-def test_all_topics_forgets_the_rest() -> None:
+def test_a_response_with_all_topics_removes_the_others() -> None:
     cache = MetadataCache()
     cache.apply(response(1, 0), now=0.0)
     version = cache.version

@@ -1,1 +1,1 @@
-"""The Kafka protocol, sans-IO: messages, codecs, frames, connections. Bytes in, values out; no sockets, no clocks."""
+"""Kafka's wire protocol: message classes and codecs, without I/O."""

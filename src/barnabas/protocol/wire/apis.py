@@ -1,7 +1,7 @@
-"""Table: every API of the protocol: its key, its versions, where it is flexible, which listeners may serve it.
+"""Table: every API of the protocol: its key, its versions, its first flexible version, and the listeners that serve it.
 
-The versions are those the message classes can read and write; a broker advertises the ones it has handlers for. Message
-modules are imported when `request` or `response` is first asked for, so importing this table stays cheap.
+The versions are those that the message classes can read and write; a broker advertises those that it has handlers for.
+A message module is imported when `request` or `response` of its row is first used, so this table is cheap to import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.protocol.wire.versions import versions
 
 
 class ApiKey(IntEnum):
-    """The number in front of every request. 4 to 7 belonged to ZooKeeper-mode clusters and stay unused."""
+    """The number of an API, in every request header. 4 to 7 were used with ZooKeeper; Kafka does not reuse them."""
 
     PRODUCE = 0
     FETCH = 1
@@ -113,7 +113,7 @@ class ApiKey(IntEnum):
 
 
 PRIVATE_FROM: Final = 10_000
-"""Keys from here on are ours; Kafka's count up from 0, and the ranges that its forks took end far below."""
+"""Barnabas's own APIs have keys from here on, far above those of Kafka and of its forks."""
 
 BROKER: Final = frozenset({"broker"})
 CONTROLLER: Final = frozenset({"controller"})
@@ -256,14 +256,14 @@ _TABLE: Final = (
 
 APIS: Final[dict[ApiKey, Api]] = {api.key: api for api in _TABLE}
 API_KEYS: Final[dict[int, ApiKey]] = {int(key): key for key in APIS}
-"""The keys by their numbers: for every request, looking one up is faster than `ApiKey(number)`."""
+"""The keys by their numbers: a look-up here is faster than `ApiKey(number)`, and is needed for every request."""
 
 
 def request_header_version(key: ApiKey, version: int) -> int:
-    """2 where the request is flexible, else 1. Holds for versions we do not know, too: headers must stay readable."""
+    """2 if the request is flexible, else 1; for versions that this side does not know, too: their headers are read."""
     return 2 if APIS[key].is_flexible(version) else 1
 
 
 def response_header_version(key: ApiKey, version: int) -> int:
-    """1 where the response is flexible, else 0; 0 for ApiVersions always, which is read before versions are agreed."""
+    """1 if the response is flexible, else 0. Always 0 for ApiVersions, which is read before a version is negotiated."""
     return 1 if key != ApiKey.API_VERSIONS and APIS[key].is_flexible(version) else 0

@@ -1,4 +1,4 @@
-"""Machine: the client's end of a connection, without the socket. Messages in, bytes out; bytes in, messages out."""
+"""Machine: the protocol of the client's end of a connection, without I/O: requests to bytes, bytes to responses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from barnabas.protocol.wire.schema import Request, Response
 RESPONSE_BYTES_MAX = 0x7FFFFFFF
 _ERROR_CODE = struct.Struct(">h")
 _HEADER_BYTES_MAX = 1024
-"""A response header is five bytes; Kafka has no tagged field for it yet."""
+"""Enough for a response header: it has five bytes, because Kafka defines no tagged field for it."""
 
 
 class Sent(Struct, frozen=True):
-    """A request whose response has not come yet."""
+    """A request that is not answered yet."""
 
     correlation_id: int
     key: ApiKey
@@ -31,7 +31,7 @@ class Sent(Struct, frozen=True):
 
 
 class ClientConnection:
-    """Numbers the requests of one connection and reads the responses, which come in the same order."""
+    """Assigns correlation ids to the requests of one connection, and decodes the responses, which come in order."""
 
     __slots__ = ("_client_id", "_frames", "_next_id", "_sent")
 
@@ -43,13 +43,13 @@ class ClientConnection:
 
     @property
     def in_flight(self) -> int:
-        """How many responses are outstanding."""
+        """The number of unanswered requests."""
         return len(self._sent)
 
     def send(self, message: Request, version: int, *, expect_response: bool = True) -> tuple[int, list[Buffer]]:
         """The correlation id and the frame of a request, in pieces. Raises VersionError or WireError.
 
-        `expect_response=False` for the one request that gets none: Produce with acks=0.
+        `expect_response=False` is for Produce with acks=0, which has no response.
         """
         key = ApiKey(message.__schema__.key)
         correlation_id = self._next_id
@@ -63,27 +63,27 @@ class ClientConnection:
         return correlation_id, parts
 
     def feed(self, data: Buffer) -> list[tuple[int, Response]]:
-        """The responses that are complete now. After a WireError the stream is lost: close the connection."""
+        """The responses that `data` completes. After a WireError the connection must be closed."""
         return [self.read(frame) for frame in self._frames.feed(data)]
 
     def read(self, frame: Buffer) -> tuple[int, Response]:
-        """The response in the next whole frame, for who cuts the stream himself. Raises WireError.
+        """The response in a frame that the caller has received. Raises WireError.
 
-        Records in it are views of the frame.
+        Records in the response are views of the frame.
         """
         if not self._sent:
-            raise WireError(f"a response of {len(frame)} bytes came, but no request is waiting for one")
+            raise WireError(f"a response of {len(frame)} bytes arrived, but every request is answered")
         sent = self._sent.popleft()
         head = frame if type(frame) is bytes else bytes(memoryview(frame)[:_HEADER_BYTES_MAX])
         header, pos = decode_prefix(ResponseHeader, response_header_version(sent.key, sent.version), head)
         if header.correlation_id != sent.correlation_id:
             raise WireError(
-                f"the response to request {header.correlation_id} came, where request {sent.correlation_id} was next"
+                f"the response to request {header.correlation_id} arrived, but request {sent.correlation_id} was next"
             )
         return sent.correlation_id, decode(APIS[sent.key].response, self._body_version(sent, frame, pos), frame, pos)
 
     def _body_version(self, sent: Sent, frame: Buffer, pos: int) -> int:
-        """A broker that does not know our version of ApiVersions says so in version 0 (KIP-511)."""
+        """The version of the body: 0 if the broker does not support the version of an ApiVersions request (KIP-511)."""
         if sent.key == ApiKey.API_VERSIONS and len(frame) >= pos + _ERROR_CODE.size:
             (error,) = _ERROR_CODE.unpack_from(frame, pos)
             if error == ErrorCode.UNSUPPORTED_VERSION:

@@ -1,10 +1,10 @@
-"""Codec: messages to bytes and back. The functions that do the work are compiled per class and version on first use.
+"""Codec: encodes and decodes messages, with functions that are generated on first use of a class and version.
 
     encode(MetadataRequest(topics=None), 12)      -> bytes
     encode_parts(response, 12)                    -> [bytes, memoryview, bytes, ...]: large records are not copied
     decode(MetadataRequest, 12, body)             -> MetadataRequest
 
-Everything that can be wrong with input ends in WireError, before memory is allocated for what the input only claims.
+Every fault of the input raises WireError, before memory is allocated for lengths that the input only claims.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _UNWRITABLE = (FieldError, struct.error, AttributeError, TypeError, OverflowErro
 
 
 def encode(message: MessageStruct, version: int) -> bytes:
-    """The message's bytes. Raises VersionError, or WireError for a value the protocol cannot carry."""
+    """The message as bytes. Raises VersionError, or WireError for a value that the protocol cannot encode."""
     parts: list[Buffer] = []
     _encode(message, version, parts, [])
     return b"".join(parts)
 
 
 def encode_parts(message: MessageStruct, version: int, head: bytes = b"") -> list[Buffer]:
-    """The same in pieces, `head` first: records above a few KB stay the caller's own buffers, the rest is joined."""
+    """The message in pieces, after `head`. Large records remain the buffers of the caller; the rest is joined."""
     parts: list[Buffer] = [head]
     bulk: list[int] = []
     _encode(message, version, parts, bulk)
@@ -45,7 +45,7 @@ def encode_parts(message: MessageStruct, version: int, head: bytes = b"") -> lis
 
 
 def encode_frame(message: MessageStruct, version: int, head: bytes) -> list[Buffer]:
-    """`encode_parts` with the length of it all, `head` included, in front: a frame that is ready for the socket."""
+    """A frame that is ready to be sent: the length, `head`, and the message, in pieces as from `encode_parts`."""
     parts: list[Buffer] = [b""]
     bulk: list[int] = []
     _encode(message, version, parts, bulk)
@@ -57,10 +57,10 @@ def encode_frame(message: MessageStruct, version: int, head: bytes) -> list[Buff
 
 
 def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
-    """The message that fills `buf` from `offset` to its end. Raises VersionError or WireError.
+    """The message that extends from `offset` to the end of `buf`. Raises VersionError or WireError.
 
-    `records` are memoryviews over `buf`, so hand in the frame itself. A message without records is copied once where
-    `buf` is anything but `bytes`.
+    `records` are memoryviews of `buf`, so pass the frame itself. For a message without records, a `buf` that is not
+    `bytes` is copied once.
     """
     message, end = decode_prefix(cls, version, buf, offset)
     if end != len(buf):
@@ -69,7 +69,7 @@ def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
 
 
 def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> tuple[M, int]:
-    """The message at `offset`, and where it ends. Raises VersionError or WireError."""
+    """The message at `offset`, and the offset of its end. Raises VersionError or WireError."""
     compiled = cls.__schema__.decoders.get(version) or _decoder(cls, version)
     data = buf if type(buf) is bytes or has_records(cls) else bytes(buf)
     try:
@@ -80,14 +80,14 @@ def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> t
 
 
 def generated_source(cls: type[MessageStruct], version: int) -> str:
-    """The two functions compiled for a class and version: to look at, or to step through."""
+    """The source of the encoder and the decoder of a class and version, for debugging."""
     encoder = cls.__schema__.encoders.get(version) or _encoder(cls, version)
     decoder = cls.__schema__.decoders.get(version) or _decoder(cls, version)
     return f"{encoder.source}\n\n{decoder.source}"
 
 
 def _join_small(parts: list[Buffer], bulk: list[int]) -> list[Buffer]:
-    """Join what lies between the large buffers, whose positions `bulk` has."""
+    """Join the pieces between the large buffers, whose indexes are in `bulk`."""
     out: list[Buffer] = []
     start = 0
     for index in bulk:
@@ -134,6 +134,6 @@ def _unreadable(cls: type[MessageStruct], version: int, compiled: Compiled, erro
     elif isinstance(error, FieldError):
         what = str(error)
     else:
-        what = "the input ends in the middle of it"
+        what = "the input ends within it"
     where = compiled.where(error.__traceback__)
     return WireError(f"{cls.__name__} v{version}{', ' if where else ''}{where}: {what}")

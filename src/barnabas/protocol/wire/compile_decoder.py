@@ -1,20 +1,21 @@
-"""Codec: writes, for one message class and version, the Python function that reads it.
+"""Codec: generates, for one message class and version, the Python function that decodes the message.
 
-What the function looks like (Fetch, version 13, abridged):
+The generated function (Fetch, version 13, abridged):
 
     def decode(buf, pos, end):
         left = 65536 + (end - pos) // 8
         o = new(FetchRequest)
         o.max_wait_ms, o.min_bytes, ..., n_1 = unpack_iiibiiB(buf, pos)            # fixed fields and one length
-        if n_1 > 127: n_1, pos = read_uvarint(buf, pos - 1)                        # lengths are nearly always short
+        if n_1 > 127: n_1, pos = read_uvarint(buf, pos - 1)                        # most lengths fit in one byte
         n_1 -= 1
         if n_1 < 0: raise FieldError("null is not allowed in version 13")
-        if n_1 > (end - pos) // 18: raise FieldError(...)                               # before anything is allocated
+        if n_1 > (end - pos) // 18: raise FieldError(...)                          # before memory is allocated
         ...
 
-A length is believed only when the rest of the input could hold that many of the smallest possible element. Objects are
-larger than their bytes, so the number of structs in one message is limited too: `left` starts at 65,536 plus one for
-every 8 bytes of input, which no sensible message reaches, and which keeps hostile ones proportional to their size.
+A length is rejected if the rest of the input could not hold that many of the smallest possible element. Objects take
+more memory than their bytes, so the number of structs in one message is limited, too: `left` starts at 65,536 plus one
+for every 8 bytes of input. No valid message reaches this limit; it keeps the memory for a hostile message proportional
+to the size of the message.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ STRUCTS_ALWAYS_ALLOWED = 65_536
 def compile_decoder(cls: type[MessageStruct], version: int) -> Compiled:
     """The function `decode(buf, pos, end) -> (message, pos)` for this version.
 
-    `buf` is bytes, or any buffer for a message with records in it.
+    `buf` is `bytes`, or, for a message with records, any buffer.
     """
     return _Decoder(cls, version).compile()
 
@@ -50,7 +51,7 @@ class _Decoder:
         self.cls = cls
         self.version = version
         self.layout = VersionLayout(cls, version)
-        self.views = has_records(cls)  # such a message is large: it is read where it lies, bytes or not
+        self.views = has_records(cls)  # a message with records may be large: decode it without copying the buffer
         self.src = src = Source("def decode(buf, pos, end):")
         src.scope.update(
             new=object.__new__,
@@ -61,9 +62,9 @@ class _Decoder:
             unpack_from=struct.unpack_from,
             memoryview=memoryview,
         )
-        self.formats = ""  # of the fixed-size fields read together by the next `flush`,
-        self.targets: list[str] = []  # where they go,
-        self.afterwards: list[tuple[str, str]] = []  # and what is done with them then (path, line)
+        self.formats = ""  # format codes of the fixed-size fields that the next `flush` reads together
+        self.targets: list[str] = []  # the variables for these fields
+        self.afterwards: list[tuple[str, str]] = []  # (path, line): the lines that follow that `flush`
 
     def compile(self) -> Compiled:
         src = self.src
@@ -105,7 +106,7 @@ class _Decoder:
             src.line(f"{target} = {src.constant('default', field.default)}")
 
     def tags(self, tagged: list[MessageField], target: str) -> None:
-        """The tagged fields at the end of a struct. There are nearly always none."""
+        """Read the tagged fields at the end of a struct. Most structs have none."""
         src = self.src
         count = self.uvarint("n")
         if not tagged:
@@ -175,7 +176,7 @@ class _Decoder:
             src.line(f"{target} = {inner}")
 
     def length(self, field: MessageField) -> str:
-        """Read the length in front of a value: a variable that is -1 for null, and else not negative."""
+        """Read the length of a value into a new variable: -1 for null, otherwise not negative."""
         src = self.src
         null = f"null is not allowed in version {self.version}"
         if self.layout.is_compact(field):
@@ -243,7 +244,7 @@ class _Decoder:
                 src.line(f"{values}.append({item})")
 
     def numbers(self, target: str, length: str, code: str) -> None:
-        """An array of fixed-size elements, read at once."""
+        """Read an array of fixed-size elements with one unpack."""
         src = self.src
         small = src.constant(f"unpack_{code}_array", array_unpackers(code))
         with src.block(f"if {length} < {SMALL_ARRAY}:"):
@@ -254,7 +255,7 @@ class _Decoder:
     # ---- bytes
 
     def uvarint(self, prefix: str, at_most: int | None = None) -> str:
-        """Read a varint together with the fixed fields in front of it, on the guess that it has one byte."""
+        """Read a varint together with the preceding fixed-size fields, as one byte; read the rest if it is longer."""
         name = self.src.name(prefix)
         self.formats += "B"
         self.targets.append(name)
@@ -266,11 +267,11 @@ class _Decoder:
         return name
 
     def later(self, line: str) -> None:
-        """A line for after the next flush; it belongs to the field that is being read now."""
+        """Add a line after the next `flush`, for the current field."""
         self.afterwards.append((line, self.src.path))
 
     def flush(self) -> None:
-        """Read the fixed-size fields collected so far in one go."""
+        """Read the fixed-size fields collected so far with one unpack."""
         src = self.src
         if self.formats == "B":
             src.line(f"{self.targets[0]} = buf[pos]")

@@ -1,6 +1,6 @@
-"""Codec: writes, for one message class and version, the Python function that turns it into bytes.
+"""Codec: generates, for one message class and version, the Python function that encodes the message.
 
-What the function looks like (Fetch, version 13, abridged):
+The generated function (Fetch, version 13, abridged):
 
     def encode(o, parts, bulk):
         w_0 = parts.append
@@ -12,8 +12,8 @@ What the function looks like (Fetch, version 13, abridged):
         for o_2 in v_1:
             ...
 
-`parts` collects the pieces. Records above `BULK_BYTES_MIN` are noted in `bulk` by their position in `parts`, so that
-`encode_parts` can leave them alone while it joins what lies between them.
+`parts` collects the encoded pieces. `bulk` has the indexes in `parts` of the records buffers above `BULK_BYTES_MIN`:
+`encode_parts` joins the pieces between them, but does not copy these buffers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BUFFERS = (bytes, bytearray, memoryview)
 
 
 class FieldNotCarriedError(FieldError):
-    """A field is set that this version has no room for."""
+    """A field is set that this version cannot carry."""
 
 
 def compile_encoder(cls: type[MessageStruct], version: int) -> Compiled:
@@ -42,7 +42,7 @@ def compile_encoder(cls: type[MessageStruct], version: int) -> Compiled:
 
 
 def record_buffers(value: Buffer | Sequence[Buffer] | None) -> tuple[Sequence[Buffer], int]:
-    """The buffers of a `records` field and their length together; -1 when it is null."""
+    """The buffers of a `records` field, and their total length; -1 if the field is None."""
     if value is None:
         return (), -1
     if isinstance(value, _BUFFERS):
@@ -66,8 +66,8 @@ class _Encoder:
             join=b"".join,
         )
         self.write = "w_0"
-        self.formats = ""  # of the fixed-size fields that the next `flush` writes together,
-        self.values: list[str] = []  # and their values
+        self.formats = ""  # format codes of the fixed-size fields that the next `flush` writes together
+        self.values: list[str] = []  # the expressions of these fields
 
     def compile(self) -> Compiled:
         src = self.src
@@ -97,10 +97,10 @@ class _Encoder:
         if tagged:
             self.tags(tagged, source)
         else:
-            self.formats += "x"  # a pad byte is a zero: no tagged fields
+            self.formats += "x"  # a pad byte is 0: the count of tagged fields
 
     def is_set(self, field: MessageField, value: str) -> str:
-        """A condition that is true when the field differs from its default."""
+        """An expression that is true if the field differs from its default."""
         default = field.default
         if default is None:
             return f"{value} is not None"
@@ -116,7 +116,7 @@ class _Encoder:
         return f"{value} != {default!r}"
 
     def tags(self, tagged: list[MessageField], source: str) -> None:
-        """The tagged fields at the end of a struct: those that differ from their defaults, by rising tag."""
+        """Write the tagged fields that differ from their defaults, in the order of their tags."""
         src = self.src
         conditions = [self.is_set(field, f"{source}.{field.name}") for field in tagged]
         before = self.formats, self.values
@@ -136,7 +136,7 @@ class _Encoder:
             src.line(f"{self.write}(uvarint({count}) + join({pieces}))")
 
     def tag(self, field: MessageField, value: str, pieces: str) -> None:
-        """One tagged field: its number, its size, and the value, which has to be written first to know the size."""
+        """Write one tagged field: tag, size, value. The value is encoded first, because its size is needed."""
         src = self.src
         body = src.name("body")
         outer, self.write = self.write, f"{body}.append"
@@ -239,7 +239,7 @@ class _Encoder:
     # ---- bytes
 
     def length(self, field: MessageField, length: str) -> None:
-        """Write the length, -1 for null, together with the fixed fields in front of it."""
+        """Write the length, -1 for null, together with the preceding fixed-size fields."""
         src = self.src
         if not self.layout.is_compact(field):
             self.formats += "h" if field.kind == "string" else "i"
@@ -258,7 +258,7 @@ class _Encoder:
         self.values = []
 
     def flush(self) -> None:
-        """Write the fixed-size fields collected so far in one piece."""
+        """Write the fixed-size fields collected so far with one pack."""
         if self.formats:
             self.src.line(f"{self.write}({self.src.pack(self.formats)}({', '.join(self.values)}))")
         self.formats = ""

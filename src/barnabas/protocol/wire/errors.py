@@ -1,8 +1,8 @@
-"""Value: what can be wrong with bytes or messages.
+"""Value: the exceptions of the wire codecs.
 
 BarnabasError
-└─ WireError                 the bytes are not the message they claim to be, or the message cannot become bytes
-   └─ VersionError           the version is not one the message has, or cannot carry a field that is set
+└─ WireError                 the bytes are not a valid message, or the message cannot be encoded
+   └─ VersionError           the message does not have the version, or the version cannot carry a field that is set
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from barnabas.core.errors import BarnabasError
 
 
 class WireError(BarnabasError):
-    """Malformed input, or a value the protocol has no bytes for. The message names the field.
+    """Malformed input, or a value that the protocol cannot encode. The error text names the field.
 
-    On a server it means: this connection's byte stream can no longer be trusted, close it.
+    After malformed input the frames of the connection cannot be found any more: the connection must be closed.
     """
 
 
 class VersionError(WireError):
-    """The version asked for does not exist, or has no room for a field that was given a value."""
+    """The message does not have the version, or the version cannot carry a field that is set."""

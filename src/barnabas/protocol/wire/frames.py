@@ -1,4 +1,4 @@
-"""Codec: frames, which is all that TCP carries.
+"""Codec: frames, the unit of the protocol on TCP.
 
 +----------------+------------------+
 | length: int32  | `length` bytes   |
@@ -20,27 +20,26 @@ _TLS_ALERT = b"\x15\x03"
 
 
 class FrameReader:
-    """Cuts a stream into frames. Every frame is one `bytes` object of its own, never written to again.
+    """Splits a stream into frames. Every frame is a new `bytes` object.
 
-    A frame that arrives in pieces takes memory as the pieces come in, not when its length is announced, and is put
-    together by a single copy.
+    Memory for a frame is allocated as its pieces arrive, not for its announced length. The pieces are joined once.
     """
 
     __slots__ = ("_chunks", "_held", "_missing", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._held = b""  # the start of a length
-        self._chunks: list[Buffer] = []  # the start of a frame,
-        self._missing = 0  # and how many bytes it still lacks
+        self._held = b""  # the first bytes of a length
+        self._chunks: list[Buffer] = []  # the received pieces of an incomplete frame
+        self._missing = 0  # bytes that the incomplete frame still lacks
 
     @property
     def in_frame(self) -> bool:
-        """Part of a frame has arrived, and the rest has not."""
+        """True if part of a frame has arrived."""
         return bool(self._missing or self._held)
 
     def feed(self, data: Buffer) -> list[bytes]:
-        """The frames that are complete now. Raises WireError for a length that is negative, zero or over the limit."""
+        """The frames that `data` completes. Raises WireError if a length is not positive or above the limit."""
         if type(data) is not bytes:
             data = bytes(data)  # the caller may reuse a mutable buffer
         frames: list[bytes] = []
@@ -62,7 +61,7 @@ class FrameReader:
             start = pos + LENGTH_BYTES
             length = _LENGTH.unpack_from(data, pos)[0]
             if not 0 < length <= self.max_bytes:
-                raise refusal(length, data[pos:start], self.max_bytes)
+                raise bad_length(length, data[pos:start], self.max_bytes)
             if length > size - start:
                 self._missing = length
                 self._keep(memoryview(data)[start:])
@@ -73,7 +72,7 @@ class FrameReader:
         return frames
 
     def _keep(self, chunk: Buffer) -> None:
-        """Hold on to a piece. Small ones are gathered, so that a trickle of bytes costs no object each."""
+        """Store a piece. Small pieces are appended to one buffer, so that many of them do not cost an object each."""
         self._missing -= len(chunk)
         if len(chunk) >= _KEPT_AS_IS:
             self._chunks.append(chunk)
@@ -83,16 +82,16 @@ class FrameReader:
             self._chunks.append(bytearray(chunk))
 
 
-def refusal(length: int, raw: bytes, max_bytes: int) -> WireError:
-    """What these four bytes are, if not the length of a frame."""
+def bad_length(length: int, raw: bytes, max_bytes: int) -> WireError:
+    """The error for four bytes that are no valid frame length; recognizes TLS and HTTP."""
     if raw.startswith(_TLS_HANDSHAKE):
         return WireError("these bytes begin a TLS handshake, but this side is not configured for TLS")
     if raw.startswith(_TLS_ALERT):
         return WireError(
-            "these bytes begin an alert of TLS: the other side expects TLS, this side is not configured for it"
+            "these bytes begin a TLS alert: the other side expects TLS, but this side is not configured for TLS"
         )
     if (raw.isascii() and raw.isalpha()) or raw == b"GET ":
-        return WireError(f"these bytes begin with {raw.decode()!r}: not the Kafka protocol (HTTP, perhaps?)")
+        return WireError(f"these bytes begin with {raw.decode()!r}, so this is not the Kafka protocol (perhaps HTTP)")
     if length <= 0:
         return WireError(f"a frame of {length} bytes: a length must be positive")
     return WireError(f"a frame of {length} bytes is over the limit of {max_bytes}")

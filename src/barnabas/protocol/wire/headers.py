@@ -1,4 +1,4 @@
-"""Codec: what stands in front of every request and every response."""
+"""Codec: the headers of requests and responses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message, int16, int32, string
 
 _API = struct.Struct(">hh")
-_RESPONSE_HEADERS = (struct.Struct(">i"), struct.Struct(">ix"))  # by version; 1 adds a count of tagged fields: none
+_RESPONSE_HEADERS = (
+    struct.Struct(">i"),
+    struct.Struct(">ix"),
+)  # by header version; version 1 adds a count of tagged fields, which is 0
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+"):
-    """Which API, in which version, and the number the response will carry.
+    """The API, its version, and the correlation id that the response will carry.
 
     The client id keeps its two-byte length in version 2, so that a server can read the header of an ApiVersions request
     whose version it does not know.
@@ -27,13 +30,13 @@ class RequestHeader(Message, versions="1-2", flexible="2+"):
 
 
 class ResponseHeader(Message, versions="0-1", flexible="1+"):
-    """The number of the request that is answered."""
+    """The correlation id of the request."""
 
     correlation_id: int = int32()
 
 
 def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, int]:
-    """The header at `offset` and where the body begins. Raises WireError for an API key that nobody knows."""
+    """The header at `offset`, and the offset of the body. Raises WireError if the API key is unknown."""
     if len(frame) - offset < _API.size:
         raise WireError(f"a request of {len(frame) - offset} bytes is too short for a header")
     key, version = _API.unpack_from(frame, offset)
@@ -45,5 +48,5 @@ def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, i
 
 
 def write_response_header(correlation_id: int, version: int) -> bytes:
-    """What `encode` makes of a ResponseHeader, for every single answer."""
+    """The bytes of a ResponseHeader, as `encode` makes them, but faster: every response needs one."""
     return _RESPONSE_HEADERS[version].pack(correlation_id)

@@ -1,4 +1,4 @@
-"""Value: what one version of a message makes of its schema: which fields are there, and in which form."""
+"""Value: the layout of one version of a message: the fields that the version carries, and their form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import cast
 from barnabas.protocol.wire.schema import MessageField, MessageStruct
 
 STRING_BYTES_MAX = 32_767
-"""In every version, though compact lengths could say more (as in Kafka)."""
+"""The limit in every version, as in Kafka, although a compact length could be larger."""
 
 FIXED_FORMATS = {
     "int8": "b",
@@ -22,11 +22,11 @@ FIXED_FORMATS = {
     "bool": "?",
     "uuid": "16s",
 }
-"""The format codes of the types that always have the same size."""
+"""The `struct` format codes of the types of a fixed size."""
 
 
 class VersionLayout:
-    """Answers questions about fields, for the message `cls` in `version`."""
+    """Properties of fields in one version of the message `cls`."""
 
     def __init__(self, cls: type[MessageStruct], version: int) -> None:
         self.version = version
@@ -42,7 +42,7 @@ class VersionLayout:
         return self.version in field.null
 
     def is_compact(self, field: MessageField) -> bool:
-        """Its length is a varint, one higher than the length, so that 0 can stand for null."""
+        """True if the length is encoded as the varint of length + 1; then 0 means null."""
         return self.flexible if field.flexible is None else self.version in field.flexible
 
     def tagged(self, cls: type[MessageStruct]) -> list[MessageField]:
@@ -50,7 +50,7 @@ class VersionLayout:
         return sorted(filter(self.is_tagged, cls.__schema__.fields), key=attrgetter("tag"))
 
     def smallest_element(self, array: MessageField) -> int:
-        """The fewest bytes that one element of an array takes; never 0, so that bytes limit the count."""
+        """The minimum size of one array element in bytes, at least 1: it limits the count of elements in an input."""
         if isinstance(array.element, str):
             return self._smallest_value(element_field(array))
         return max(1, self._smallest_struct(cast("type[MessageStruct]", array.element)))
@@ -70,18 +70,18 @@ class VersionLayout:
 
 
 def element_field(array: MessageField) -> MessageField:
-    """An element of an array of a wire type, as if it were a field by itself."""
+    """A field with the type of the elements of `array`, which must be a wire type."""
     assert isinstance(array.element, str)
     return MessageField(array.element, "0+", None, flexible=None if array.flexible is None else str(array.flexible))
 
 
 def is_numbers(array: MessageField) -> bool:
-    """The elements can be packed and unpacked all at once."""
+    """True if all elements can be packed and unpacked with one struct."""
     return isinstance(array.element, str) and array.element in FIXED_FORMATS and array.element != "uuid"
 
 
 def has_records(cls: type[MessageStruct]) -> bool:
-    """There is a `records` field in the struct, or in one inside it."""
+    """True if the struct, or a struct inside it, has a `records` field."""
     fields = cls.__schema__.fields
     inner = [f.element for f in fields if f.element is not None and not isinstance(f.element, str)]
     return any(f.kind == "records" for f in fields) or any(map(has_records, inner))

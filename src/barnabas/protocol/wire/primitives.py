@@ -1,4 +1,4 @@
-"""Codec: the few things the compiled codecs call instead of spelling out: long varints, unknown tags, UUIDs."""
+"""Codec: functions that the generated codecs call: long varints, unknown tagged fields, UUIDs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from uuid import UUID
 from barnabas.core.buffers import Buffer
 
 UVARINTS: Final = tuple(bytes((value,)) for value in range(128))
-"""The varints of one byte, by value."""
+"""The one-byte varints, by value."""
 
 
 SMALL_ARRAY = 16
-"""Arrays of numbers shorter than this have a precompiled struct (replica lists, mostly)."""
+"""Arrays of fewer numbers than this, such as replica lists, use a precompiled struct."""
 
 
 class FieldError(Exception):
-    """What is wrong with the field being read or written."""
+    """The field that is decoded or encoded is invalid. The message does not name the field."""
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first."""
+    """An unsigned varint: seven bits in each byte, the lowest bits first."""
     if value < 128:
         return UVARINTS[value]
     out = bytearray()
@@ -35,7 +35,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """The varint at `pos` and the position behind it. Raises FieldError above 32 bits, IndexError past the end."""
+    """The varint at `pos`, and the position after it. Raises FieldError above 32 bits, IndexError past the end."""
     value = shift = 0
     while True:
         byte = buf[pos]
@@ -49,7 +49,7 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
-    """Step over `count` tagged fields, none of which this version of us knows; the position behind them."""
+    """Skip `count` unknown tagged fields; returns the position after them."""
     last = -1
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
@@ -71,17 +71,17 @@ def array_structs(code: str) -> tuple[struct.Struct, ...]:
 
 @cache
 def array_packers(code: str) -> tuple[Callable[..., bytes], ...]:
-    """Their `pack`, by the number of elements."""
+    """The `pack` methods of these structs, by the number of elements."""
     return tuple(each.pack for each in array_structs(code))
 
 
 @cache
 def array_unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
-    """Their `unpack_from`, by the number of elements."""
+    """The `unpack_from` methods of these structs, by the number of elements."""
     return tuple(each.unpack_from for each in array_structs(code))
 
 
 @lru_cache(maxsize=4096)
 def uuid_of(raw: bytes) -> UUID:
-    """The UUID of 16 bytes. Topic ids come again and again, and building a UUID is slow: remember them."""
+    """The UUID of 16 bytes. Cached, because the same topic ids recur and constructing a UUID is slow."""
     return UUID(bytes=raw)

@@ -1,4 +1,4 @@
-"""Codec: the language in which messages are written. A message's class is its schema, for all its versions at once.
+"""Codec: the language in which message classes are written. A class is the schema of all versions of its message.
 
     class FetchTopic(MessageStruct):
         topic: str = string("0-12", ignorable=True)
@@ -10,19 +10,19 @@
         max_wait_ms: int = int32()
         topics: list[FetchTopic] = array(FetchTopic)
 
-What stands in front of the parentheses is the type on the wire; inside them, all optional:
+The function before the parentheses is the type on the wire. Its arguments are all optional:
 
-    "13+"            the versions that carry the field ("0+" when left out)
+    "13+"            the versions that carry the field (default: "0+")
     null="12+"       the versions in which it may be None
-    default=         the value when it is not given, or not carried
-    tag=0            it travels as tagged field 0 (in the versions of `tagged`, else in all its flexible versions), and
-                     only when it differs from its default
-    ignorable=True   a version that cannot carry it drops it silently; otherwise setting it there is an error
-    flexible="none"  the versions in which its length is a varint, where they differ from the message's
-    sensitive=True   repr() hides the value, so that it cannot leak into a log
+    default=         the value if none is given, or if the version does not carry the field
+    tag=0            the field is encoded as tagged field 0 (in the versions of `tagged`, by default in all versions
+                     that carry the field), and only if it differs from its default
+    ignorable=True   a version that cannot carry the field drops it; without this, setting the field there is an error
+    flexible="none"  the versions in which its length is a varint, if they differ from the message's flexible versions
+    sensitive=True   repr() hides the value, so that it is never logged
 
-Type checkers see slotted dataclasses whose fields are all optional keyword arguments. At run time the metaclass takes
-the fields out of the class body; constructors and codecs are compiled when first used, so that importing costs little.
+Type checkers see slotted dataclasses whose fields are optional keyword arguments. At run time the metaclass moves the
+fields from the class body into `__schema__`. Constructors and codecs are compiled on first use, so imports are cheap.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ T = TypeVar("T")
 S = TypeVar("S", bound="MessageStruct")
 
 Records = Buffer | Sequence[Buffer]
-"""The value of a `records` field: one buffer, or several that go out one after the other without being joined.
-Decoding always gives a memoryview over the frame."""
+"""The value of a `records` field to encode: one buffer, or several that are sent in order without being joined.
+A decoded value is a memoryview of the frame."""
 
 NO_UUID: Final = UUID(int=0)
 _FRESH: Final = object()
 
 
 class MessageField:
-    """One field of a struct, as its line in the class body says it."""
+    """One field of a struct: the arguments of its line in the class body."""
 
     __slots__ = (
         "default",
@@ -78,7 +78,7 @@ class MessageField:
     ) -> None:
         self.name = ""
         self.kind = kind  # "int32", "string", ..., "array", "struct"
-        self.element = element  # of an array: a kind or a MessageStruct; of a struct: the MessageStruct
+        self.element = element  # for an array: a kind or a MessageStruct; for a struct: the MessageStruct
         self.versions = versions(carried)
         self.default = default
         self.null = versions(null) if null else NONE
@@ -90,7 +90,7 @@ class MessageField:
 
     @property
     def fresh(self) -> bool:
-        """The default is a new object for every message, because the message may change it."""
+        """True if every message needs a new default object, because the object is mutable."""
         return self.kind in ("array", "struct") and self.default is not None
 
     def new_default(self) -> object:
@@ -100,7 +100,7 @@ class MessageField:
 
 
 class MessageSchema:
-    """What a class knows about itself. `encoders` and `decoders` fill up as versions are used (see `wire.codec`)."""
+    """The schema of a message class. `encoders` and `decoders` cache the compiled codecs by version (`wire.codec`)."""
 
     __slots__ = ("decoders", "encoders", "fields", "flexible", "key", "name", "unstable", "versions")
 
@@ -125,7 +125,7 @@ class MessageSchema:
 
 @dataclass_transform(kw_only_default=True)
 class StructMeta(type):
-    """Turns the fields of a class body into slots, and keeps them as the class's schema."""
+    """Turns the fields of a class body into slots, and stores them as the schema of the class."""
 
     __schema__: MessageSchema
 
@@ -157,10 +157,10 @@ _parse = versions  # StructMeta.__new__ has a parameter of that name
 
 
 class MessageStruct(metaclass=StructMeta):
-    """A group of fields inside a message. Mutable, compared by value, built with keyword arguments only."""
+    """A group of fields in a message. Mutable, compared by value, constructed with keyword arguments."""
 
     __schema__: ClassVar[MessageSchema]
-    __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def __init__(self, **values: object) -> None:
         cls = type(self)
@@ -182,15 +182,15 @@ class MessageStruct(metaclass=StructMeta):
 
 
 class Message(MessageStruct):
-    """A struct that travels by itself, in numbered versions."""
+    """A struct that is encoded by itself, in one of several versions."""
 
 
 class Request(Message):
-    """What a client sends; `key` says which API it calls."""
+    """A request; `key` is the number of the API."""
 
 
 class Response(Message):
-    """What the server answers to the request with the same `key` and version."""
+    """The response to the request with the same `key` and version."""
 
 
 def schema_of(message: type[MessageStruct] | MessageStruct) -> MessageSchema:
@@ -225,14 +225,14 @@ def _compile_constructor(cls: type[MessageStruct]) -> Callable[..., None]:
             parameters.append(f"{field.name}=_default{index}")
         lines.append(f"    self.{field.name} = {value}")
     head = f"def __init__(self, {'*, ' if parameters else ''}{', '.join(parameters)}):"
-    exec("\n".join([head, *(lines or ["    pass"])]), scope)  # our own field names, nothing from outside
+    exec("\n".join([head, *(lines or ["    pass"])]), scope)  # built from our own field names, never from input
     constructor: Callable[..., None] = scope["__init__"]
     constructor.__qualname__ = f"{cls.__qualname__}.__init__"
     return constructor
 
 
 class _Scalar(Generic[T]):
-    """A wire type that is never null."""
+    """A wire type of a fixed size, which is never null."""
 
     def __init__(self, kind: str, default: T) -> None:
         self.kind = kind
@@ -252,7 +252,7 @@ class _Scalar(Generic[T]):
 
 
 class _Text(Generic[T]):
-    """A wire type with a length, which may be null where `null` says so."""
+    """A wire type with a length. The value may be None in the versions of `null`."""
 
     def __init__(self, kind: str, default: T) -> None:
         self.kind = kind
@@ -304,7 +304,7 @@ binary = _Text[bytes]("bytes", b"")
 
 
 def records(carried: str = "0+", *, null: str | None = None, tag: int | None = None, ignorable: bool = False) -> Any:
-    """Record batches, opaque here. None by default, as in Kafka."""
+    """Record batches, as opaque bytes. None by default, as in Kafka."""
     return MessageField("records", carried, None, null=null, tag=tag, ignorable=ignorable)
 
 
@@ -334,7 +334,7 @@ def array(
 
 
 def array(of: Any, carried: str = "0+", *, default: Any = (), **options: Any) -> Any:
-    """Many of a wire type (`array(int32)`) or of a struct (`array(FetchTopic)`). Empty by default, or None."""
+    """A list of a wire type (`array(int32)`) or of a struct (`array(FetchTopic)`). The default is empty, or None."""
     element: Any = of if isinstance(of, StructMeta) else of.kind
     return MessageField("array", carried, None if default is None else (), element=element, **options)
 
@@ -358,5 +358,5 @@ def nested(
 
 
 def nested(of: type[MessageStruct], carried: str = "0+", *, default: Any = (), **options: Any) -> Any:
-    """One struct inside another. A new one by default, or None."""
+    """A struct inside another. The default is a new struct, or None."""
     return MessageField("struct", carried, None if default is None else (), element=of, **options)

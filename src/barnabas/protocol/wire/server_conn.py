@@ -1,4 +1,4 @@
-"""Machine: the server's end of a connection, without the socket. Bytes in, requests out; answers in, bytes out.
+"""Machine: the protocol of the server's end of a connection, without I/O: bytes to requests, responses to bytes.
 
     connection = ServerConnection(max_request_bytes)
     for request in connection.feed(data):
@@ -6,7 +6,7 @@
         ...
         transport.writelines(connection.respond(request, request.answer(response)))
 
-Answers may be given in any order; they leave in the order of the requests, as Kafka clients expect.
+Requests may be answered in any order; the responses are sent in the order of the requests, as Kafka clients expect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.protocol.wire.schema import Message
 
 
 class ReceivedRequest:
-    """A request that has arrived: its header, and its body still as bytes."""
+    """A received request: the decoded header, and the body as bytes."""
 
     __slots__ = ("_answered", "_parts", "body_offset", "frame", "header")
 
@@ -47,15 +47,15 @@ class ReceivedRequest:
         return memoryview(self.frame)[self.body_offset :]
 
     def decode(self) -> Message:
-        """The message. Its records are views of the frame. Raises VersionError or WireError.
+        """The decoded message. Its records are views of the frame. Raises VersionError or WireError.
 
-        Bytes after the message are passed over, as Kafka's brokers do: librdkafka 2.16 leaves three of them behind a
-        Metadata request for all topics.
+        Bytes after the message are ignored, as in Kafka's brokers: librdkafka 2.16 appends three bytes to a Metadata
+        request for all topics.
         """
         return decode_prefix(APIS[self.key].request, self.version, self.frame, self.body_offset)[0]
 
     def answer(self, response: Message, version: int | None = None) -> list[Buffer]:
-        """The frame of a response, in pieces. `version` only where it differs from the request's (KIP-511)."""
+        """The frame of a response, in pieces. `version` is given if it differs from the request's version (KIP-511)."""
         head = write_response_header(self.header.correlation_id, response_header_version(self.key, self.version))
         return encode_frame(response, self.version if version is None else version, head)
 
@@ -64,7 +64,7 @@ class ReceivedRequest:
 
 
 class ServerConnection:
-    """Cuts the stream into requests and puts the answers in their order."""
+    """Splits the stream into requests, and puts the responses into the order of the requests."""
 
     __slots__ = ("_frames", "_unanswered")
 
@@ -74,17 +74,17 @@ class ServerConnection:
 
     @property
     def unanswered(self) -> int:
-        """How many requests wait for `respond`."""
+        """The number of requests without a response."""
         return len(self._unanswered)
 
     @property
     def in_frame(self) -> bool:
-        """A request has begun to arrive."""
+        """True if part of a request has arrived."""
         return self._frames.in_frame
 
     @property
     def max_request_bytes(self) -> int:
-        """The largest frame accepted; may be changed at any time (smaller until a client has authenticated)."""
+        """The limit for a request frame. It may be changed at any time, for example once a client has authenticated."""
         return self._frames.max_bytes
 
     @max_request_bytes.setter
@@ -92,7 +92,7 @@ class ServerConnection:
         self._frames.max_bytes = limit
 
     def feed(self, data: Buffer) -> list[ReceivedRequest]:
-        """The requests that are complete now. After a WireError the stream is lost: close the connection."""
+        """The requests that `data` completes. After a WireError the connection must be closed."""
         requests = []
         for frame in self._frames.feed(data):
             header, body_offset = read_request_header(frame)
@@ -101,9 +101,9 @@ class ServerConnection:
         return requests
 
     def respond(self, request: ReceivedRequest, parts: Sequence[Buffer] | None) -> list[Buffer]:
-        """Hand in the answer to a request: a frame in pieces, or None where there is none (acks=0).
+        """Pass the response to a request: a frame in pieces, or None if the request has no response (acks=0).
 
-        Gives the buffers that may leave now: this answer and those that waited for it, or nothing while an earlier
+        Returns the buffers to send now: this response and the later ones that waited for it; empty while an earlier
         request is unanswered.
         """
         assert not request._answered, "a request is answered once"

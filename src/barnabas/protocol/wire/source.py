@@ -1,7 +1,7 @@
-"""Codec: a writer of Python source that remembers which message field every line is about.
+"""Codec: a writer of Python source that records, for every line, the message field that the line reads or writes.
 
-The compiled codecs carry no bookkeeping for error messages. When one of them fails, the number of the failing line
-gives the field's path, and the loop variables of its frame give the positions in the arrays on the way there.
+The compiled codecs do no bookkeeping for error messages. When one fails, the number of the failing line gives the path
+of the field, and the loop variables in the traceback's frame give the array indexes in the path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Compiled:
-    """A compiled function, with what is needed to explain its failures."""
+    """A compiled function, its source, and the field path of every line."""
 
     __slots__ = ("paths", "run", "source")
 
@@ -24,7 +24,7 @@ class Compiled:
         self.paths = paths
 
     def where(self, traceback: TracebackType | None) -> str:
-        """The path of the field the function was at when it failed, such as `topics[3].partitions[0].records`."""
+        """The path of the field at which the function failed, such as `topics[3].partitions[0].records`."""
         code = self.run.__code__
         while traceback is not None and traceback.tb_frame.f_code is not code:
             traceback = traceback.tb_next
@@ -38,7 +38,7 @@ class Compiled:
 
 
 class Source:
-    """Lines of a function under construction, and the constants it uses."""
+    """The lines of a function under construction, and the constants that they use."""
 
     def __init__(self, signature: str) -> None:
         self.lines = [signature]
@@ -50,7 +50,7 @@ class Source:
 
     @property
     def path(self) -> str:
-        """The field that lines are about at the moment."""
+        """The path of the current field."""
         return "".join(self._path).lstrip(".")
 
     def line(self, text: str, path: str | None = None) -> None:
@@ -66,18 +66,18 @@ class Source:
 
     @contextmanager
     def at(self, *steps: str) -> Iterator[None]:
-        """The lines written inside are about this field."""
+        """Within this block, lines read or write this field."""
         self._path.extend(steps)
         yield
         del self._path[-len(steps) :]
 
     def name(self, prefix: str) -> str:
-        """A variable name used nowhere else."""
+        """A new variable name."""
         self._counter += 1
         return f"{prefix}_{self._counter}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for a value that has no literal."""
+        """The name of a constant for a value that cannot be written as a literal."""
         for name, known in self.scope.items():
             if known is value:
                 return name
@@ -100,5 +100,5 @@ class Source:
     def compile(self, function: str, filename: str) -> Compiled:
         text = "\n".join(self.lines) + "\n"
         scope = dict(self.scope)
-        exec(compile(text, filename, "exec"), scope)  # the text comes from our schemas, never from the network
+        exec(compile(text, filename, "exec"), scope)  # the source is built from our own schemas, never from input
         return Compiled(scope[function], text, self.paths)

@@ -1,4 +1,4 @@
-"""Value: ranges of versions, written as Kafka writes them: "0+", "4-18", "3", "none"."""
+"""Value: version ranges in the notation of Kafka's message definitions: "0+", "4-18", "3", "none"."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALL = Versions(0, OPEN_END)
 
 @cache
 def versions(text: str) -> Versions:
-    """Read a range. Raises ValueError for anything but the four forms above."""
+    """Parse a range. Raises ValueError for any other form than the four above."""
     if text == "none":
         return NONE
     if text.endswith("+"):

@@ -50,7 +50,7 @@ def test_scram_sha_256_proves_and_verifies() -> None:
 
 
 @pytest.mark.parametrize("challenge", [b"r=other,s=c2FsdA==,i=4096", b"", b"r=,s=,i=1", b"e=other-error"])
-def test_scram_challenges_that_are_not_for_us(challenge: bytes) -> None:
+def test_scram_challenges_of_another_exchange_are_rejected(challenge: bytes) -> None:
     client = sasl_client(SaslConfig("SCRAM-SHA-512", "u", "p"), NONCE)
     client.first()
     with pytest.raises(KafkaError, match="SCRAM exchange"):

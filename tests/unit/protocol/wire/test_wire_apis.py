@@ -22,7 +22,7 @@ from barnabas.protocol.wire.versions import OPEN_END
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_rows_and_classes_agree(api: Api) -> None:
+def test_table_rows_match_the_message_classes(api: Api) -> None:
     for cls in (api.request, api.response):
         schema = schema_of(cls)
         assert schema.key == api.key
@@ -63,7 +63,7 @@ def test_header_versions() -> None:
     assert [response_header_version(ApiKey.API_VERSIONS, version) for version in range(6)] == [0] * 6
 
 
-def test_the_table_costs_no_message_modules() -> None:
+def test_importing_the_table_imports_no_message_module() -> None:
     code = "import sys, barnabas.protocol.wire.server_conn; print([m for m in sys.modules if '.wire.messages.' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -97,7 +97,7 @@ def test_rare_types() -> None:
         assert decode(Oddities, version, encode(Oddities(), version)) == Oddities()
 
 
-def test_records_are_views_in_and_separate_parts_out() -> None:
+def test_records_are_decoded_as_views_and_encoded_as_separate_parts() -> None:
     large = bytes(BULK_BYTES_MIN)
     response = FetchResponse(
         responses=[
@@ -138,7 +138,7 @@ def test_a_frame_starts_with_its_length() -> None:
     assert parts[1] is large
 
 
-def test_a_message_can_stand_inside_something_else() -> None:
+def test_decode_prefix_returns_the_end_of_the_message() -> None:
     assert decode_prefix(MetadataRequest, 1, b"ab\xff\xff\xff\xffcd", 2) == (MetadataRequest(topics=None), 6)
     for other in (bytearray, memoryview):
         assert decode(MetadataRequest, 1, other(b"\xff\xff\xff\xff")) == MetadataRequest(topics=None)
@@ -153,7 +153,7 @@ def test_a_set_field_that_the_version_cannot_carry_is_an_error_unless_ignorable(
     assert decode(MetadataRequest, 4, encode(ignorable, 4)) == MetadataRequest(topics=[MetadataRequestTopic(name="a")])
 
 
-def test_versions_outside_the_range_are_refused() -> None:
+def test_versions_outside_the_range_raise_version_error() -> None:
     for version in (-1, 14, 1000):
         with pytest.raises(VersionError, match=r"MetadataRequest has no version -?\d+; it has 0-13"):
             encode(MetadataRequest(), version)
@@ -173,7 +173,9 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("message", "version", "where"), BAD_VALUES)
-def test_values_without_bytes_are_refused_by_name(message: MessageStruct, version: int, where: str) -> None:
+def test_values_that_cannot_be_encoded_raise_an_error_with_the_field(
+    message: MessageStruct, version: int, where: str
+) -> None:
     with pytest.raises(WireError, match=where):
         encode(message, version)
 
@@ -200,16 +202,16 @@ BAD_BYTES = [
 @pytest.mark.parametrize(
     ("version", "data", "complaint"), [row[1:] for row in BAD_BYTES], ids=[r[0] for r in BAD_BYTES]
 )
-def test_malformed_bytes_are_refused_by_name(version: int, data: str, complaint: str) -> None:
+def test_malformed_bytes_raise_an_error_with_the_field(version: int, data: str, complaint: str) -> None:
     with pytest.raises(WireError, match=complaint):
         decode(MetadataRequest, version, bytes.fromhex(data.replace(" ", "")))
 
 
-def test_unknown_tagged_fields_are_read_over() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     assert decode(MetadataRequest, 9, bytes.fromhex("010100000205016107020000")) == MetadataRequest(topics=[])
 
 
-def test_known_tags_must_have_the_length_they_claim() -> None:
+def test_known_tagged_fields_must_have_their_announced_size() -> None:
     head = "0000 01 00000000"
     with pytest.raises(WireError, match="zk_migration_ready: the tagged field is longer or shorter than it says"):
         decode(ApiVersionsResponse, 3, bytes.fromhex(f"{head} 01 03 02 01 00"))
@@ -217,7 +219,7 @@ def test_known_tags_must_have_the_length_they_claim() -> None:
         decode(ApiVersionsResponse, 3, bytes.fromhex(f"{head} 01 03 09 01"))
 
 
-def test_the_generated_code_can_be_looked_at() -> None:
+def test_generated_source_returns_both_functions() -> None:
     source = generated_source(MetadataRequest, 12)
     assert "def encode(o, parts, bulk):" in source
     assert "def decode(buf, pos, end):" in source

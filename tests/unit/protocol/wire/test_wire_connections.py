@@ -28,7 +28,7 @@ def frame(body: bytes) -> bytes:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=12_000), max_size=6), st.data())
-def test_frames_survive_any_cut(bodies: list[bytes], data: st.DataObject) -> None:
+def test_frames_do_not_depend_on_how_the_stream_is_split(bodies: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(map(frame, bodies))
     reader = FrameReader(LIMIT)
     found, pos = [], 0
@@ -63,13 +63,13 @@ def test_a_mutable_buffer_may_be_reused_after_feed() -> None:
         ("504f5354", "'POST'.*not the Kafka protocol"),
     ],
 )
-def test_lengths_are_refused_before_anything_is_kept(start: str, complaint: str) -> None:
+def test_invalid_lengths_are_rejected_before_bytes_are_stored(start: str, complaint: str) -> None:
     reader = FrameReader(LIMIT)
     with pytest.raises(WireError, match=complaint):
         reader.feed(bytes.fromhex(start))
 
 
-def test_a_trickle_of_single_bytes_is_gathered() -> None:
+def test_single_bytes_are_joined_in_one_buffer() -> None:
     reader = FrameReader(LIMIT)
     stream = frame(bytes(range(256)) * 100)
     for byte in stream[:-1]:
@@ -78,7 +78,7 @@ def test_a_trickle_of_single_bytes_is_gathered() -> None:
     assert reader.feed(stream[-1:]) == [stream[4:]]
 
 
-def test_a_frame_in_large_pieces_keeps_them_until_it_is_complete() -> None:
+def test_large_pieces_are_stored_until_the_frame_is_complete() -> None:
     reader = FrameReader(LIMIT)
     body = bytes(90_000)
     stream = frame(body) + frame(b"next")
@@ -90,7 +90,7 @@ def serve(connection: ServerConnection, data: bytes) -> list[ReceivedRequest]:
     return connection.feed(data)
 
 
-def test_a_conversation() -> None:
+def test_requests_and_responses_pass_through_both_ends() -> None:
     client, server = ClientConnection("me"), ServerConnection(LIMIT)
     correlation_id, parts = client.send(MetadataRequest(topics=None), 12)
     (request,) = serve(server, b"".join(parts))
@@ -103,7 +103,7 @@ def test_a_conversation() -> None:
     assert server.unanswered == 0
 
 
-def test_answers_leave_in_the_order_of_the_requests() -> None:
+def test_responses_are_sent_in_request_order() -> None:
     client, server = ClientConnection(None), ServerConnection(LIMIT)
     sent = [client.send(HeartbeatRequest(group_id=f"g{i}"), 4) for i in range(4)]
     requests = serve(server, b"".join(b"".join(parts) for _, parts in sent))
@@ -117,7 +117,7 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     assert [(i, response.throttle_time_ms) for i, response in received] == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
-def test_a_request_without_an_answer_holds_up_nothing() -> None:
+def test_a_request_without_response_does_not_delay_later_responses() -> None:
     client, server = ClientConnection(None), ServerConnection(LIMIT)
     _, silent = client.send(ProduceRequest(acks=0), 9, expect_response=False)
     correlation_id, parts = client.send(HeartbeatRequest(), 0)
@@ -165,12 +165,12 @@ def test_the_client_id_keeps_its_old_length_in_flexible_headers() -> None:
     assert raw[body_offset:] == b"body"
 
 
-def test_a_client_refuses_answers_to_nothing_and_out_of_order() -> None:
-    with pytest.raises(WireError, match="no request is waiting"):
+def test_client_rejects_unexpected_and_reordered_responses() -> None:
+    with pytest.raises(WireError, match="every request is answered"):
         ClientConnection(None).feed(frame(b"\0\0\0\0"))
     client = ClientConnection(None)
     client.send(HeartbeatRequest(), 0)
-    with pytest.raises(WireError, match="response to request 9 came, where request 0 was next"):
+    with pytest.raises(WireError, match="response to request 9 arrived, but request 0 was next"):
         client.feed(frame(b"\0\0\0\x09\0\0"))
 
 

@@ -13,7 +13,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.protocol.wire import frame_buffer
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.errors import WireError
-from barnabas.protocol.wire.frame_buffer import SMALL_BYTES, FrameBuffer
+from barnabas.protocol.wire.frame_buffer import BLOCK_BYTES, FrameBuffer
 from barnabas.protocol.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 LIMIT = 1 << 30
@@ -35,34 +35,34 @@ def feed(frames: FrameBuffer, stream: bytes) -> list[Buffer]:
     return found
 
 
-@given(st.lists(st.integers(1, 3 * SMALL_BYTES), max_size=6), st.data())
-def test_frames_survive_any_cut(sizes: list[int], data: st.DataObject) -> None:
+@given(st.lists(st.integers(1, 3 * BLOCK_BYTES), max_size=6), st.data())
+def test_frames_do_not_depend_on_how_the_stream_is_split(sizes: list[int], data: st.DataObject) -> None:
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
     stream = b"".join(map(frame, bodies))
     frames = FrameBuffer(LIMIT)
     found: list[Buffer] = []
     pos = 0
     while pos < len(stream):
-        size = data.draw(st.sampled_from([1, 3, 5, 4096, SMALL_BYTES, len(stream)]))
+        size = data.draw(st.sampled_from([1, 3, 5, 4096, BLOCK_BYTES, len(stream)]))
         found += feed(frames, stream[pos : pos + size])
         pos += size
     assert [bytes(each) for each in found] == bodies
     assert not frames.in_frame
 
 
-def test_a_frame_that_fills_the_small_block_to_its_last_byte() -> None:
+def test_a_frame_may_fill_the_block_exactly() -> None:
     frames = FrameBuffer(LIMIT)
-    body = b"x" * (SMALL_BYTES - 4)
-    assert feed(frames, frame(body) + frame(b"y" * (SMALL_BYTES - 3))) == [body, b"y" * (SMALL_BYTES - 3)]
+    body = b"x" * (BLOCK_BYTES - 4)
+    assert feed(frames, frame(body) + frame(b"y" * (BLOCK_BYTES - 3))) == [body, b"y" * (BLOCK_BYTES - 3)]
 
 
 def test_small_frames_are_bytes_and_large_ones_views() -> None:
     frames = FrameBuffer(LIMIT)
-    small, large = feed(frames, frame(b"small") + frame(bytes(SMALL_BYTES)))
+    small, large = feed(frames, frame(b"small") + frame(bytes(BLOCK_BYTES)))
     assert (type(small), type(large)) == (bytes, memoryview)
 
 
-def test_memory_is_used_again_when_nobody_looks_at_it() -> None:
+def test_a_buffer_without_views_is_reused() -> None:
     frames = FrameBuffer(LIMIT)
     (first,) = feed(frames, frame(b"1" * 200_000))
     assert isinstance(first, memoryview)
@@ -79,19 +79,19 @@ def test_memory_is_used_again_when_nobody_looks_at_it() -> None:
     assert bytes(second) == b"2" * 200_000
 
 
-def test_kept_memory_is_bounded_and_small_buffers_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_buffer, "KEPT_MAX", 2)
+def test_reused_memory_is_bounded_and_small_buffers_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_buffer, "REUSED_MAX", 2)
     frames = FrameBuffer(LIMIT)
     held = [feed(frames, frame(bytes([n]) * 100_000))[0] for n in range(4)]
     assert [bytes(each[:1]) for each in held] == [b"\0", b"\1", b"\2", b"\3"]
-    assert len(frames._kept) == 2
+    assert len(frames._reused) == 2
     held.clear()
     feed(frames, frame(bytes(500_000)))
-    assert sorted(map(len, frames._kept)) == [131_072, 524_288]
+    assert sorted(map(len, frames._reused)) == [131_072, 524_288]
 
 
-def test_what_is_only_announced_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_buffer, "BELIEVED_BYTES", 100_000)
+def test_an_announced_length_allocates_no_memory_before_its_bytes_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_buffer, "PREALLOCATED_BYTES_MAX", 100_000)
     frames = FrameBuffer(LIMIT)
     body = bytes(range(250)) * 4_000
     stream = frame(body)
@@ -107,18 +107,18 @@ def test_what_is_only_announced_takes_no_memory(monkeypatch: pytest.MonkeyPatch)
         ("00000000", "a frame of 0 bytes: a length must be positive"),
         ("ffffffff", "a frame of -1 bytes"),
         ("7fffffff", "over the limit of 2130706432"),
-        ("15030300", "an alert of TLS"),
+        ("15030300", "begin a TLS alert"),
         ("16030100", "these bytes begin a TLS handshake"),
         ("48545450", "'HTTP'.*not the Kafka protocol"),
     ],
 )
-def test_lengths_that_no_frame_can_have(start: str, complaint: str) -> None:
+def test_invalid_frame_lengths_are_rejected(start: str, complaint: str) -> None:
     with pytest.raises(WireError, match=complaint):
         feed(FrameBuffer(0x7F00_0000), bytes.fromhex(start))
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
-def test_a_fetch_response_is_read_where_it_lies(version: int) -> None:
+def test_records_of_a_fetch_response_are_views_of_the_frame(version: int) -> None:
     """Strings and records out of a view are those out of bytes, and the records are views of the same memory."""
     records = b"r" * 1000
     topic = FetchableTopicResponse(topic="t" if version < 13 else "", topic_id=UUID(int=0 if version < 13 else 7))

@@ -40,7 +40,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reques
     return int(head.split(b" ")[1]), await reader.readexactly(length)
 
 
-def test_requests_of_one_connection_are_answered_in_turn() -> None:
+def test_requests_of_one_connection_are_answered_in_order() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         get = b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nX: 7\r\n\r\n"
         assert await ask(reader, writer, get) == (200, b"GET /a?b=c 7 ")
@@ -53,7 +53,7 @@ def test_requests_of_one_connection_are_answered_in_turn() -> None:
     talk(conversation)
 
 
-def test_a_handler_that_fails_is_a_500_and_the_connection_lives_on() -> None:
+def test_a_failing_handler_is_answered_500_and_the_connection_stays_open() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert (await ask(reader, writer, b"GET /fail HTTP/1.1\r\nHost: h\r\n\r\n"))[0] == 500
         assert (await ask(reader, writer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"))[0] == 200
@@ -72,7 +72,7 @@ def test_head_has_no_body_and_continue_is_answered() -> None:
     talk(conversation)
 
 
-def test_garbage_is_told_so_and_hung_up_on() -> None:
+def test_malformed_http_is_answered_400_and_the_connection_closed() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert (await ask(reader, writer, b"\x00\x00\x00\x10not http\r\n\r\n"))[0] == 400
         assert await reader.read() == b""
@@ -80,7 +80,7 @@ def test_garbage_is_told_so_and_hung_up_on() -> None:
     talk(conversation)
 
 
-def test_a_body_beyond_the_limit_is_refused() -> None:
+def test_a_body_above_the_limit_is_rejected() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = f"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {http.BODY_BYTES_MAX + 1}\r\n\r\n".encode()
         writer.write(head)

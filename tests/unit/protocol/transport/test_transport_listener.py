@@ -11,10 +11,10 @@ from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
 from tests.configs import transport_config
-from tests.unit.protocol.transport.test_node_client import Scripted
+from tests.unit.protocol.transport.test_transport_node_client import Scripted
 
 
-def test_connections_are_refused_until_it_serves_and_the_port_is_taken() -> None:
+def test_bound_listener_refuses_connections_until_it_serves() -> None:
     async def main() -> None:
         listener = Listener(ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0), Scripted(), transport_config(), Metrics())
         endpoint = await listener.bind()

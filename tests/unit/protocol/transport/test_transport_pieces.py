@@ -28,19 +28,19 @@ from tests.configs import transport_config
         ("INSIDE://h:1", ListenerEndpoint("INSIDE", "h", 1, "SASL_SSL")),
     ],
 )
-def test_addresses_are_understood(text: str, expected: ListenerEndpoint) -> None:
+def test_endpoints_are_parsed(text: str, expected: ListenerEndpoint) -> None:
     assert parse_endpoint(text, {"INSIDE": "SASL_SSL"}) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:99999", "OUTSIDE://h:1", "PLAINTEXT://::1:9092"]
 )
-def test_bad_addresses_are_explained(text: str) -> None:
+def test_malformed_endpoints_raise_endpoint_error(text: str) -> None:
     with pytest.raises(EndpointError):
         parse_endpoint(text)
 
 
-def test_lists_of_addresses() -> None:
+def test_endpoint_lists_are_parsed() -> None:
     assert [str(e) for e in parse_endpoints("PLAINTEXT://a:1, SSL://[::]:2")] == ["PLAINTEXT://a:1", "SSL://[::]:2"]
     with pytest.raises(EndpointError, match="twice"):
         parse_endpoints("PLAINTEXT://a:1,PLAINTEXT://b:2")
@@ -70,7 +70,7 @@ def test_request_budget() -> None:
     assert budget.spent
 
 
-def test_a_coroutine_that_does_not_wait_needs_no_loop() -> None:
+def test_start_runs_a_coroutine_without_suspension_to_its_end() -> None:
     async def quick() -> int:
         return 7
 
@@ -79,7 +79,7 @@ def test_a_coroutine_that_does_not_wait_needs_no_loop() -> None:
     assert outcome.value == 7
 
 
-def test_exceptions_before_the_first_wait_come_out_at_once() -> None:
+def test_start_raises_exceptions_from_before_the_first_suspension() -> None:
     async def bad() -> None:
         raise ValueError("now")
 
@@ -87,7 +87,7 @@ def test_exceptions_before_the_first_wait_come_out_at_once() -> None:
         start(bad())
 
 
-def test_the_rest_waits_catches_and_returns_like_any_coroutine() -> None:
+def test_the_rest_awaits_catches_and_returns_as_usual() -> None:
     async def main() -> list[str]:
         loop = asyncio.get_running_loop()
         first, second = loop.create_future(), loop.create_future()

@@ -90,7 +90,7 @@ async def answer(
     return found.throttle_time_ms
 
 
-def test_requests_go_in_order_in_the_highest_common_version() -> None:
+def test_requests_are_sent_in_order_in_the_highest_common_version() -> None:
     async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         assert await asyncio.gather(*(answer(client, to, number) for number in range(5))) == [0, 1, 2, 3, 4]
         assert scripted.seen == [(number, 1) for number in range(5)]
@@ -101,7 +101,7 @@ def test_requests_go_in_order_in_the_highest_common_version() -> None:
     talk(conversation)
 
 
-def test_a_parked_request_delays_only_its_own_lane() -> None:
+def test_a_late_response_delays_only_requests_of_the_same_purpose() -> None:
     async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         async with asyncio.TaskGroup() as tasks:
             parked = tasks.create_task(answer(client, to, 1, epoch=50, purpose="fetch"))
@@ -124,7 +124,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_sent_twice() -> None:
     talk(conversation)
 
 
-def test_a_request_that_is_not_answered_takes_its_connection_with_it() -> None:
+def test_a_timed_out_request_closes_its_connection() -> None:
     async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         outcomes = await asyncio.gather(
             answer(client, to, 1, epoch=99, ms=100), answer(client, to, 2), return_exceptions=True
@@ -138,7 +138,7 @@ def test_a_request_that_is_not_answered_takes_its_connection_with_it() -> None:
     talk(conversation)
 
 
-def test_nobody_listens_there_and_nobody_runs_here() -> None:
+def test_refused_connections_and_a_stopped_client_raise_broker_not_available() -> None:
     async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         with pytest.raises(KafkaError) as unreachable:
             await client.send("127.0.0.1", 1, beat(1), timeout_ms=2_000)

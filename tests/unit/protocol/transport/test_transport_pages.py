@@ -55,6 +55,6 @@ def test_a_page() -> None:
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * HEAD_BYTES_MAX, "400 Bad Request", "too long"),
     ],
 )
-def test_anything_else(sent: bytes, status: str, says: str) -> None:
+def test_unsupported_requests_get_an_error_page(sent: bytes, status: str, says: str) -> None:
     line, _, body = talk(sent)
     assert (line, says in body) == (f"HTTP/1.1 {status}", True)
