@@ -1,9 +1,9 @@
 """Table: the exceptions for record batches.
 
 KafkaError
-├─ CorruptBatchError        the bytes are not a valid batch         (CORRUPT_MESSAGE)
-│  └─ DecompressionLimitErrorthe records inflate beyond the limit    (CORRUPT_MESSAGE)
-└─ RecordValidationError    a valid batch that the topic rejects    (INVALID_RECORD, INVALID_TIMESTAMP, ...)
+├─ CorruptBatchError          the bytes are not a valid batch         (CORRUPT_MESSAGE)
+│  └─ DecompressionLimitError the records inflate beyond the limit    (CORRUPT_MESSAGE)
+└─ RecordValidationError      a valid batch that the topic rejects    (INVALID_RECORD, INVALID_TIMESTAMP, ...)
 """
 
 from __future__ import annotations

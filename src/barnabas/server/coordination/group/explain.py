@@ -53,7 +53,7 @@ _PENDING: Final = {
 def explain(
     table: GroupTable, offsets: Offsets, catalog: TopicCatalog, group_id: str, remaining_ms: RemainingMs, now_ms: int
 ) -> ExplainedGroup:
-    """Raises KafkaError GROUP_ID_NOT_FOUND."""
+    """The explanation of one group. Raises KafkaError GROUP_ID_NOT_FOUND."""
     group = table.find(group_id)
     explained = ExplainedGroup(
         group_id=group_id,

@@ -48,7 +48,7 @@ class GroupTable:
         return self.by_id.committed_get(group_id)
 
     def find(self, group_id: str) -> Group:
-        """Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """The newest state of the group. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.by_id.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -74,7 +74,7 @@ class GroupTable:
         return group if isinstance(group, ShareGroup) else None
 
     def find_share(self, group_id: str) -> ShareGroup:
-        """Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """The share group. Raises KafkaError GROUP_ID_NOT_FOUND, also if the group is of another kind."""
         group = self.by_id.get(group_id)
         if not isinstance(group, ShareGroup):
             what = "not found" if group is None else "is not a share group"

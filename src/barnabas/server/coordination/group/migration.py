@@ -68,7 +68,7 @@ def upgrade(manager: ConsumerGroupManager, op: WriteOperation, classic: ClassicG
 
 
 def _member_from_classic(catalog: TopicCatalog, group: ClassicGroup, member: ClassicGroupMember) -> ConsumerGroupMember:
-    """Raises WireError."""
+    """The classic member as a consumer group member. Raises WireError if its metadata cannot be parsed."""
     subscription = consumer_protocol.parse_subscription(
         member.metadata(group.protocol_name) if group.protocol_name else member.protocols[0][1]
     )

@@ -90,7 +90,7 @@ class Offsets:
     def commit(
         self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: OffsetCommitRequest
     ) -> OffsetCommitResponse:
-        """Raises KafkaError if the member may not commit offsets of the group."""
+        """Handle OffsetCommit. Raises KafkaError if the member may not commit offsets of the group."""
         group = self._table.get(request.group_id)
         if group is None:
             if request.generation_id_or_member_epoch >= 0:
@@ -137,7 +137,8 @@ class Offsets:
     def commit_transactional(
         self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: TxnOffsetCommitRequest
     ) -> TxnOffsetCommitResponse:
-        """Write offsets that take effect when the producer's transaction commits. Raises KafkaError."""
+        """Handle TxnOffsetCommit: write offsets that take effect when the producer's transaction commits. Raises
+        KafkaError."""
         group = self._table.get(request.group_id)
         if group is None:
             if request.generation_id >= 0:
@@ -259,7 +260,7 @@ class Offsets:
     # -- delete and expire ---------------------------------------------------------------------------------------
 
     def delete(self, op: WriteOperation, topics: TopicCatalog, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        """Raises KafkaError if the group does not exist or if its offsets may not be deleted."""
+        """Handle OffsetDelete. Raises KafkaError if the group does not exist or if its offsets may not be deleted."""
         group = self._table.find(request.group_id)
         groups.check_offset_delete(group)
         response = OffsetDeleteResponse()

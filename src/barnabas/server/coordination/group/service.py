@@ -399,7 +399,7 @@ class GroupCoordinator:
                 )
         return ConsumerGroupDescribeResponse(groups=described)
 
-    # -- GroupRuntime, for group/share/service---------------------------------------------------------------------
+    # -- GroupRuntime, for group/share/service ---------------------------------------------------------------------
 
     @property
     def topics(self) -> TopicCatalog:

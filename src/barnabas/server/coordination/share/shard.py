@@ -87,7 +87,8 @@ class ShareShard:
         return state
 
     def write(self, op: WriteOperation, key: ShareKey, update: StateWrite) -> None:
-        """Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Store a write of the partition leader. Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
+        INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
         self._check_key(key)
         state = self.states.get(key)
         if state is None:

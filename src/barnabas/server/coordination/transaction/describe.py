@@ -53,7 +53,7 @@ def list_transactions(shard: TransactionShard, wanted: Filter, now_ms: int) -> I
 
 
 def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:
-    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND."""
+    """DescribeTransactions for one transactional id. Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND."""
     txn = shard.transactions.committed_get(transactional_id)
     if txn is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)

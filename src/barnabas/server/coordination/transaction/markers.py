@@ -222,7 +222,7 @@ class MarkerSender:
                     failed[pending] = None
         return failed
 
-    # -- completion---------------------------------------------------------------------------------------------------
+    # -- completion ------------------------------------------------------------------------------------------------
 
     def _forget(self, pending: _PendingJob) -> None:
         pending.dropped = True

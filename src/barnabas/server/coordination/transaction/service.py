@@ -116,7 +116,8 @@ class TransactionCoordinator:
         self._feature_level = level
 
     def partition_for(self, transactional_id: str) -> int:
-        """Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        """The partition of `__transaction_state` that has the transactional id. Raises KafkaError
+        COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
         if self._partitions == 0:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTION_STATE_TOPIC} does not exist yet")
         return coordinator_partition(transactional_id, self._partitions)

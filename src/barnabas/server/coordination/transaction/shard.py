@@ -55,12 +55,12 @@ class TransactionShard:
         """Transactional id -> the newest connection that has added partitions to its open transaction. Not in the log,
         because connections are volatile."""
 
-    # -- requests of producers-------------------------------------------------------------------------------------
+    # -- requests of producers -------------------------------------------------------------------------------------
 
     def init_producer_id(
         self, op: WriteOperation, transactional_id: str, args: InitProducerIdArgs, fresh_id: int = NO_PRODUCER_ID
     ) -> InitProducerIdResponse:
-        """Raises KafkaError, ProducerIdNeededError."""
+        """Handle InitProducerId. Raises KafkaError, ProducerIdNeededError."""
         before = self.transactions.get(transactional_id)
         if before is not None and before.state is TxnState.ONGOING and not args.keep_prepared:
             checked = transitions.initialize(before, args, fresh_id, op.now_ms, self._feature_level())
@@ -84,7 +84,7 @@ class TransactionShard:
         version: int,
         connection: int = 0,
     ) -> ErrorCode:
-        """Raises KafkaError."""
+        """Handle AddPartitionsToTxn. Raises KafkaError."""
         before = self.transactions.get(transactional_id)
         after = transitions.add_partitions(before, producer.producer_id, producer.epoch, partitions, version, op.now_ms)
         if after is before:
@@ -101,7 +101,8 @@ class TransactionShard:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
-        """Which of the partitions the producer's open transaction holds (KIP-890). Raises KafkaError."""
+        """For each partition NONE if the producer's open transaction contains the partition, else TRANSACTION_ABORTABLE
+        (KIP-890). Raises KafkaError."""
         txn = transitions.check_producer(self.transactions.get(transactional_id), producer.producer_id, producer.epoch)
         op.wait_for_pending = True
         return {tp: ErrorCode.NONE if tp in txn.partitions else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
@@ -117,7 +118,7 @@ class TransactionShard:
         connection: int = 0,
         fresh_id: int = NO_PRODUCER_ID,
     ) -> EndTxnResponse:
-        """Raises KafkaError, ProducerIdNeededError."""
+        """Handle EndTxn. Raises KafkaError, ProducerIdNeededError."""
         before = self.transactions.get(transactional_id)
         after = transitions.end(
             before,

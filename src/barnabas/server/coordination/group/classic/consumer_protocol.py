@@ -38,7 +38,8 @@ def version_of(data: Buffer) -> int:
 
 
 def parse_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Raises WireError. Bytes after the known fields belong to a newer version and are ignored."""
+    """The decoded subscription. Raises WireError. Bytes after the known fields belong to a newer version and are
+    ignored."""
     return decode_prefix(ConsumerProtocolSubscription, version_of(data), data, _VERSION.size)[0]
 
 
@@ -72,6 +73,6 @@ def build_assignment(partitions: Mapping[str, Sequence[int]], version: int, user
 
 
 def parse_assignment(data: Buffer) -> dict[str, list[int]]:
-    """Raises WireError."""
+    """The assigned partitions by topic. Raises WireError."""
     message, _ = decode_prefix(ConsumerProtocolAssignment, version_of(data), data, _VERSION.size)
     return {entry.topic: list(entry.partitions) for entry in message.assigned_partitions}

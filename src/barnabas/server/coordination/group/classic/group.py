@@ -176,7 +176,8 @@ class ClassicGroup(Struct):
         return [name for name, count in self.supported.items() if count == everyone]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
+        """The member of a request. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the
+        instance id."""
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
             if owner is None:

@@ -117,7 +117,7 @@ class ConsumerGroup:
         return _state(self.epoch.committed, self.assignment_epoch.committed, members)
 
     def find_member(self, member_id: str) -> ConsumerGroupMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID."""
+        """The member with this id. Raises KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -171,7 +171,7 @@ class ConsumerGroup:
         return False
 
     def check_offset_commit(self, member_id: str, epoch: int, *, transactional: bool, api_version: int) -> None:
-        """Raises KafkaError."""
+        """Check that the member may commit offsets in this member epoch. Raises KafkaError."""
         if epoch < 0 and self.is_empty:
             return
         member = self.find_member(member_id)
@@ -182,7 +182,7 @@ class ConsumerGroup:
         _check_epoch(member, epoch)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int, *, committed: bool) -> None:
-        """Raises KafkaError."""
+        """Check that the member may fetch offsets in this member epoch. Raises KafkaError."""
         if member_id is None and epoch < 0:
             return
         member = self.members.committed_get(member_id or "") if committed else self.members.get(member_id or "")

@@ -22,7 +22,7 @@ def invalid(message: str) -> KafkaError:
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Collection[str]) -> None:
-    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    """Validate the fields of the request. Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     if not request.group_id.strip():
         raise invalid("GroupId can't be empty.")
     for name, text in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):

@@ -146,7 +146,7 @@ class ShareGroup:
         return ShareGroupState.STABLE if self.members.committed() else ShareGroupState.EMPTY
 
     def find_member(self, member_id: str) -> ShareGroupMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID."""
+        """The member with this id. Raises KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(

@@ -300,7 +300,7 @@ class ShareGroupManager:
 
 
 def _check_request(request: ShareGroupHeartbeatRequest) -> None:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Validate the fields of the request. Raises KafkaError INVALID_REQUEST."""
 
     def invalid(message: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REQUEST, message)

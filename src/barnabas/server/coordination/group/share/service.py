@@ -135,7 +135,7 @@ class ShareGroupService:
     async def _describe_offsets(
         self, requested: describe.DescribeShareGroupOffsetsRequestGroup
     ) -> list[describe.DescribeShareGroupOffsetsResponseTopic]:
-        """Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """The start offset and lag of each requested share partition. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group_id = requested.group_id
         known = await self._groups.write(group_id, lambda shard, op: shard.share_offsets.known_topics(op, group_id))
         if requested.topics is None:
