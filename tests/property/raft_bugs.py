@@ -14,7 +14,7 @@ from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.machine import elections, membership, replication, snapshots
 from barnabas.server.raft.machine.events import SnapshotStored, StartAt
 from barnabas.server.raft.machine.history import LogHistory
-from barnabas.server.raft.machine.log_offsets import LogOffsets, OffsetValidity, ValidOffsetAndEpoch
+from barnabas.server.raft.machine.log_offsets import OffsetValidity, RaftLogOffsets, ValidOffsetAndEpoch
 from barnabas.server.raft.machine.messages import FetchResponse, VoteRequest
 from barnabas.server.raft.machine.progress import Progress
 from barnabas.server.raft.machine.quorum import Quorum
@@ -74,15 +74,15 @@ def two_votes_in_one_epoch() -> Iterator[None]:
 
 def no_divergence_check() -> AbstractContextManager[Any]:
     """A follower's place is taken for good if the leader's log is as long."""
-    compare = LogOffsets.validate_offset_and_epoch
+    compare = RaftLogOffsets.validate_offset_and_epoch
 
-    def trusting(self: LogOffsets, offset: int, epoch: int) -> ValidOffsetAndEpoch:
+    def trusting(self: RaftLogOffsets, offset: int, epoch: int) -> ValidOffsetAndEpoch:
         valid = compare(self, offset, epoch)
         if valid.kind is OffsetValidity.DIVERGING and offset <= self.end_offset:
             return ValidOffsetAndEpoch(OffsetValidity.VALID, OffsetAndEpoch(epoch, offset))
         return valid
 
-    return patch.object(LogOffsets, "validate_offset_and_epoch", trusting)
+    return patch.object(RaftLogOffsets, "validate_offset_and_epoch", trusting)
 
 
 def followers_acknowledge_before_sync() -> AbstractContextManager[Any]:

@@ -103,7 +103,7 @@ class LogReadPlan:
         if length <= 0:
             return EMPTY_READ
         data = file.read_at(position, length)
-        return ReadResult(data, int.from_bytes(data[:8], "big"), segment.base_offset, position)
+        return ReadResult(data, int.from_bytes(data[:8], "big"))
 
 
 def plan_read(

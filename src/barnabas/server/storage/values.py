@@ -36,8 +36,6 @@ class ReadResult(Struct, frozen=True):
     data: Buffer
     first_offset: int
     """The base offset of the first batch, which may be below the requested offset; -1 if `data` is empty."""
-    segment_base: int = -1
-    position: int = -1
 
     @property
     def size(self) -> int:

@@ -33,7 +33,7 @@ class ValidOffsetAndEpoch(Struct, frozen=True):
     """VALID: the follower's end. DIVERGING: where the logs diverge. SNAPSHOT: the snapshot that the follower needs."""
 
 
-class LogOffsets:
+class RaftLogOffsets:
     """Describes the log on the disk. Each change of this object goes with an effect that changes the log."""
 
     def __init__(self, summary: LogSummary) -> None:

@@ -13,7 +13,7 @@ from barnabas.core.rng import Rng
 from barnabas.server.raft.errors import IllegalRaftStateError
 from barnabas.server.raft.machine.events import Append, Effects, LeaderAndEpoch, Reply, SendRequest, Truncate
 from barnabas.server.raft.machine.history import ControlRecordHistory
-from barnabas.server.raft.machine.log_offsets import LogOffsets
+from barnabas.server.raft.machine.log_offsets import RaftLogOffsets
 from barnabas.server.raft.machine.messages import FetchRequest, FetchResponse, RaftRequest
 from barnabas.server.raft.machine.progress import Progress
 from barnabas.server.raft.machine.request_manager import RequestManager
@@ -75,7 +75,7 @@ class Quorum:
         self.rng = rng
         self.now_ms = now_ms
         self.fx = Effects()
-        self.log = LogOffsets(log)
+        self.log = RaftLogOffsets(log)
         self.history = ControlRecordHistory(config, log.kraft_versions, log.voters)
         self.requests = RequestManager(config)
         self.high_watermark = log.start.offset if log.start.offset > 0 else NO_OFFSET

@@ -116,7 +116,6 @@ class CleaningPass:
             transactions.add_aborted(sources.aborted(i))
             for buf, batches in sources.chunks(i, task.first_dirty_offset):
                 self.stats.map_bytes_read += len(buf)
-                self.stats.map_records_read += sum(header.record_count for _, header in batches)
                 wanted = [p for p in batches if self._has_keys(buf, p, transactions)]
                 full = engine.add(buf, wanted, task.first_dirty_offset)
                 if full is not None:
@@ -205,7 +204,6 @@ class CleaningPass:
             stats.records_read += sum(header.record_count for _, header in batches)
             stats.records_kept += sum(header.record_count for header in output.headers)
             stats.bytes_read += sum(header.size for _, header in batches)
-            stats.batches_rewritten += output.rewritten
             if output.size:
                 self._take(output.size)
                 if cleaned.size + output.size > _INT32_MAX:
@@ -258,8 +256,6 @@ class CleaningPass:
         pos, header = placed
         count = header.record_count
         kept = 0 if fate.drop else count if verdict is None else verdict.kept
-        if verdict is not None:
-            self.stats.keyless_dropped += verdict.keyless
         if not kept:
             if not fate.keep_empty:
                 output.drop()
@@ -271,9 +267,8 @@ class CleaningPass:
         horizon = None
         has_tombstone = verdict is not None and verdict.keeps_tombstone and header.last_offset < self._end
         if header.delete_horizon_ms is None and (fate.set_horizon or has_tombstone):
-            horizon = (
-                self._task.now_ms + self._task.delete_retention_ms
-            )  # KIP-534: delete.retention.ms begins with this pass
+            # delete.retention.ms begins with this pass (KIP-534).
+            horizon = self._task.now_ms + self._task.delete_retention_ms
         if kept == count and horizon is None:
             output.copy(buf, pos, header)
         elif verdict is None:

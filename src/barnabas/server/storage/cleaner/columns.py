@@ -71,12 +71,12 @@ def _insert(words: Any, slots: Any, hashes: Any, key_len: Any, offsets: Any, sta
 @kernel(
     (
         _OUT_U64, U64, OUT_HASHES, I32, I32, I64, I64, MUTABLE_BYTES, scalar,
-        MUTABLE_BYTES, OUT_I64, OUT_I64, OUT_I64,
+        MUTABLE_BYTES, OUT_I64, OUT_I64,
     )
 )  # fmt: skip
 def _judge(
     words: Any, slots: Any, hashes: Any, key_len: Any, value_len: Any, offsets: Any,
-    starts: Any, tombstones_stay: Any, end: Any, keep: Any, kept: Any, tombstones: Any, keyless: Any,
+    starts: Any, tombstones_stay: Any, end: Any, keep: Any, kept: Any, tombstones: Any,
 ) -> Any:  # fmt: skip
     """`PlainKeys.judge`. The rows of batch b are starts[b] to starts[b + 1]."""
     for b in range(starts.shape[0] - 1):
@@ -84,10 +84,7 @@ def _judge(
             offset = offsets[row]
             stays = True
             if offset < end:
-                if key_len[row] < 0:
-                    stays = False
-                    keyless[b] += 1
-                elif value_len[row] < 0 and not tombstones_stay[b]:
+                if key_len[row] < 0 or (value_len[row] < 0 and not tombstones_stay[b]):
                     stays = False
                 else:
                     first, second = hashes[row, 0], hashes[row, 1]
@@ -142,17 +139,15 @@ class ColumnarKeys:
             horizons = [header.delete_horizon_ms for _, header in run]
             stays = np.array([h is None or now_ms < h for h in horizons], np.uint8)
             keep = np.empty(len(table), np.uint8)
-            kept, tombstones, keyless = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+            kept, tombstones = np.zeros(count, np.int64), np.zeros(count, np.int64)
             _judge(
                 self._words, self._slots, hashes, table.key_len, table.value_len, table.offsets,
-                starts, stays, end_offset, keep, kept, tombstones, keyless,
+                starts, stays, end_offset, keep, kept, tombstones,
             )  # fmt: skip
             bounds = starts.tolist()
             verdicts += [
-                RecordVerdict(keep[bounds[i] : bounds[i + 1]], some, tombs > 0, without)
-                for i, (some, tombs, without) in enumerate(
-                    zip(kept.tolist(), tombstones.tolist(), keyless.tolist(), strict=True)
-                )
+                RecordVerdict(keep[bounds[i] : bounds[i + 1]], some, tombs > 0)
+                for i, (some, tombs) in enumerate(zip(kept.tolist(), tombstones.tolist(), strict=True))
             ]
         return verdicts
 

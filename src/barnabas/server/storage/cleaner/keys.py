@@ -29,8 +29,6 @@ class RecordVerdict(Struct, frozen=True):
     kept: int
     keeps_tombstone: bool
     """Whether a retained record below the end of the map is a tombstone."""
-    keyless: int
-    """The number of records without a key, which are removed."""
 
 
 class KeyEngine(Protocol):
@@ -78,21 +76,17 @@ class PlainKeys:
         tombstones_stay = horizon is None or now_ms < horizon
         keep: list[bool] = []
         keeps_tombstone = False
-        keyless = 0
         for offset, _, key, value, _ in iter_records(buf, pos, header):
             stays = True
             if offset < end_offset:
-                if key is None:
-                    stays = False
-                    keyless += 1
-                elif value is None and not tombstones_stay:
+                if key is None or (value is None and not tombstones_stay):
                     stays = False
                 else:
                     digest = blake2b(key, digest_size=16, key=secret).digest()
                     stays = offset >= get(whole(digest[:8], "little"), whole(digest[8:], "little"))
                     keeps_tombstone |= stays and value is None
             keep.append(stays)
-        return RecordVerdict(keep, sum(keep), keeps_tombstone, keyless)
+        return RecordVerdict(keep, sum(keep), keeps_tombstone)
 
     def rebuild(self, buf: Buffer, placed: Placed, keep: Any, delete_horizon_ms: int | None) -> bytes:
         pos, header = placed

@@ -84,7 +84,6 @@ class CleaningTask(Struct, frozen=True):
 class CleaningStats(Struct):
     """Statistics of a pass."""
 
-    map_records_read: int = 0
     map_bytes_read: int = 0
     map_entries: int = 0
     map_slots: int = 0
@@ -92,8 +91,6 @@ class CleaningStats(Struct):
     records_kept: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    batches_rewritten: int = 0
-    keyless_dropped: int = 0
     seconds: float = 0.0
 
     @property

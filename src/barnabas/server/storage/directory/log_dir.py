@@ -59,7 +59,7 @@ class LogDir:
         self._lock = lock
         self._on_failure = on_failure
         self._state = LogDirState(fs, path, producer_id_expiration_ms, self._on_failed)
-        # Before the scan: a process that ends before it has scanned must not vouch for logs either (see `close`).
+        # Before the scan: a process that ends before it has scanned must not mark unopened logs as clean (see `close`).
         self._state.unopened.update(name for name, _, _ in self._log_folders())
         self.future_logs = FutureLogs(self._state)
 

@@ -147,6 +147,7 @@ class LogDirState:
                 "log repaired after a crash",
                 partition=str(topic_partition),
                 end_offset=opened.log_end_offset,
+                bytes_checked=report.bytes_checked,
                 bytes_truncated=report.bytes_truncated,
                 segments_dropped=report.segments_dropped,
             )
