@@ -1,4 +1,4 @@
-"""Value: any contiguous run of bytes. Big ones are passed on as they are, never joined or copied."""
+"""Value: the type of a contiguous run of bytes. Large buffers are passed on without being joined or copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Port: where time comes from. Machines never look at a clock; they are told `now_ms`."""
+"""Port: the clock. State machines do not read it; they take `now_ms` as an argument."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall-clock milliseconds for timestamps, monotonic seconds for measuring and waiting."""
+    """`now_ms` is the wall clock, for timestamps. `monotonic` is in seconds, to measure durations."""
 
     def now_ms(self) -> int: ...
 
@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the operating system."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -1,8 +1,7 @@
-"""Value: configuration definitions — name, type, default, range, documentation, who may change it and when.
+"""Value: definitions of configs: name, type, default, range, documentation, and how a config can be changed.
 
-The machinery behind every table of settings: topic, broker, group and client-metrics configs are `ConfigDef`s built
-from `ConfigKey` rows. It parses text into typed values with the leniency and the refusals of Kafka's
-`org.apache.kafka.common.config.ConfigDef`, so that a value Kafka takes is taken here and one it refuses is refused.
+The tables of topic, broker, group and client-metrics configs are `ConfigDef`s, which consist of `ConfigKey` rows. Text
+is parsed as by Kafka's `org.apache.kafka.common.config.ConfigDef`: the same values are accepted, and the same rejected.
 
     text (server.properties, -c key=value, a ConfigRecord)  --parse-->  typed value  --to_text-->  text
 """
@@ -18,7 +17,7 @@ from msgspec import Struct, field
 from barnabas.core.errors import ErrorCode, KafkaError
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None
-"""What a config can be once parsed. Lists are tuples; classes and passwords are strings."""
+"""The type of a parsed value. Lists are tuples; classes and passwords are strings."""
 
 
 class ConfigType(IntEnum):
@@ -36,7 +35,7 @@ class ConfigType(IntEnum):
 
 
 class Importance(Enum):
-    """How likely a user is to need the setting."""
+    """How likely a user is to need the config."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -52,25 +51,25 @@ class UpdateMode(Enum):
 
 
 class ConfigError(KafkaError):
-    """A config value that cannot be accepted; the code is INVALID_CONFIG."""
+    """An invalid config value; the error code is INVALID_CONFIG."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_CONFIG, message)
 
 
 def invalid_value(name: str, value: object, reason: str) -> ConfigError:
-    """The refusal in Kafka's words: which value, of which config, and what would be right."""
+    """A ConfigError with Kafka's message: the value, the config, and the valid values."""
     return ConfigError(f"Invalid value {_show(value)} for configuration {name}: {reason}")
 
 
 class Validator(Protocol):
-    """Checks one typed value; raises ConfigError. `str()` of it is the range shown to people."""
+    """Checks a typed value and raises ConfigError if it is invalid. `str()` returns the valid range for users."""
 
     def __call__(self, name: str, value: Any) -> None: ...
 
 
 class InRange(Struct, frozen=True):
-    """A number between two bounds, both inclusive; None leaves a side open."""
+    """A number between two inclusive bounds. None means no bound (Kafka's `Range`)."""
 
     low: float | None = None
     high: float | None = None
@@ -179,7 +178,7 @@ class _Required(Enum):
 
 
 REQUIRED: Final = _Required.REQUIRED
-"""The default of a config that has none: it must be given."""
+"""Marks a config without a default, which must be set."""
 
 
 class ConfigKey(Struct, frozen=True):
@@ -194,13 +193,13 @@ class ConfigKey(Struct, frozen=True):
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     sensitive: bool = False
     internal: bool = False
-    """Listed only where it is set."""
+    """DescribeConfigs lists the config only if it is set."""
     synonyms: tuple[str, ...] = ()
-    """Broker configs that this key falls back to, nearest first."""
+    """The broker configs that supply the value if this config is not set, in order of precedence."""
 
     @property
     def is_sensitive(self) -> bool:
-        """Its value is never shown: DescribeConfigs answers null."""
+        """Whether DescribeConfigs returns null instead of the value."""
         return self.sensitive or self.type is ConfigType.PASSWORD
 
     @property
@@ -225,7 +224,7 @@ class ConfigDef(Struct, frozen=True):
 
     @staticmethod
     def of(*groups: Iterable[ConfigKey]) -> ConfigDef:
-        """One table out of several groups of rows. A name may occur once."""
+        """Build a table from several groups of rows. A name must not occur twice."""
         keys: dict[str, ConfigKey] = {}
         for group in groups:
             for key in group:
@@ -252,14 +251,14 @@ class ConfigDef(Struct, frozen=True):
         """The typed value of one config. Raises ConfigError for an unknown name or a bad value."""
         key = self.keys.get(name)
         if key is None:
-            raise ConfigError(f"Unknown configuration {name!r}: see the list of configs for the right spelling.")
+            raise ConfigError(f"Unknown configuration {name!r}: check the spelling.")
         return key.parse(raw)
 
     def parse_all(self, given: Mapping[str, object]) -> dict[str, ConfigValue]:
-        """Every config of the table: the given value where there is one, else the default.
+        """Every config of the table: the given value if there is one, else the default.
 
-        Names outside the table are ignored, as Kafka does (plug-ins bring their own). Raises ConfigError for a bad
-        value and for a required config that is missing.
+        Names that are not in the table are ignored, as in Kafka (they may belong to plug-ins). Raises ConfigError for a
+        bad value and for a required config that is missing.
         """
         values: dict[str, ConfigValue] = {}
         for key in self.keys.values():
@@ -302,7 +301,7 @@ def parse_value(name: str, type_: ConfigType, raw: object) -> ConfigValue:
             return _parse_integer(name, type_, raw)
         case ConfigType.DOUBLE:
             try:
-                return float(raw)  # type: ignore[arg-type]  # anything float() refuses is refused below
+                return float(raw)  # type: ignore[arg-type]  # the errors of float() are handled below
             except (TypeError, ValueError):
                 raise invalid_value(name, raw, "Not a number of type DOUBLE") from None
         case ConfigType.LIST:
@@ -316,7 +315,7 @@ def parse_value(name: str, type_: ConfigType, raw: object) -> ConfigValue:
 
 
 def _distinct(parts: Iterable[str]) -> tuple[str, ...]:
-    """Repetitions are dropped, as Kafka 4.2 and later do (KIP-1161)."""
+    """Remove repeated elements, as Kafka 4.2 and later do (KIP-1161)."""
     return tuple(dict.fromkeys(parts))
 
 
@@ -349,11 +348,11 @@ def value_to_text(value: ConfigValue) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    """`Double.toString`: plain between 0.001 and 10 million, else one digit before the point and an `E`."""
+    """`Double.toString`: decimal between 0.001 and 10 million, else scientific with one digit before the point."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or abs(value) == float("inf"):
         return repr(value)
     digits, _, exponent = f"{value:.17e}".partition("e")
-    for precision in range(17):  # the shortest that reads back as the same number
+    for precision in range(17):  # the shortest text that parses to the same number
         short, _, exponent = f"{value:.{precision}e}".partition("e")
         if float(f"{short}e{exponent}") == value:
             digits = short

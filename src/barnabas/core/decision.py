@@ -1,7 +1,7 @@
-"""Value: what a machine answers when it is asked to change replicated state.
+"""Value: the result of a decision of a state machine about replicated state.
 
 `decide` reads and returns a Decision; the driver applies the records, appends them to the log and releases the response
-once they are committed. See the second of the four ideas in docs/ARCHITECTURE.md.
+once they are committed. docs/ARCHITECTURE.md explains this pattern.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class Decision(Struct, Generic[RecordT, ResponseT], frozen=True):
-    """Records to append (all or none), and the response to give when they have been committed."""
+    """The records to append (all or none), and the response to send after they are committed."""
 
     response: ResponseT
     records: Sequence[RecordT] = field(default_factory=tuple)

@@ -1,12 +1,12 @@
-"""Table: Kafka's error codes, with what a client may do about each.
+"""Table: Kafka's error codes, with the retry rules for clients.
 
 Codes, names and retriability follow `org.apache.kafka.common.protocol.Errors` of Kafka 4.3; the sentences are ours.
 `ErrorCode` is what requests and responses carry. `KafkaError` is the same thing as an exception, for the places
-(clients, the command line, start-up) where an answer has become a reason to stop.
+(clients, the command line, the start of a node) in which an error code ends the operation.
 
     BarnabasError
     └─ KafkaError            a code of the table below
-       └─ (rooms derive their own: ConfigError, CorruptBatchError, StorageError, ...)
+       └─ (packages derive their own: ConfigError, CorruptBatchError, StorageError, ...)
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def error_code(code: int) -> ErrorCode:
-    """The row of the table, or UNKNOWN_SERVER_ERROR for a code this version does not know."""
+    """The error code with this number, or UNKNOWN_SERVER_ERROR for an unknown number."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -187,7 +187,7 @@ def error_code(code: int) -> ErrorCode:
 
 
 class BarnabasError(Exception):
-    """Root of every exception this package raises on purpose."""
+    """The base class of all exceptions that Barnabas defines."""
 
 
 class KafkaError(BarnabasError):

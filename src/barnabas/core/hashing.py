@@ -1,7 +1,7 @@
-"""Codec: the two hash functions that Kafka's placement rules are made of.
+"""Codec: the two hash functions that Kafka uses to choose partitions.
 
-`murmur2` places a key on a partition (clients' `Utils.murmur2`); `java_string_hash` places a group id
-or a transactional id on a coordinator partition (`String.hashCode`). Both must agree with Java's to the bit.
+`murmur2` chooses the partition of a record key (`Utils.murmur2` of Kafka's clients). `java_string_hash` chooses the
+coordinator partition of a group id or transactional id (`String.hashCode`). Both must be equal to Java's results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def murmur2(data: Buffer) -> int:
 
 
 def partition_for_key(key: Buffer, partitions: int) -> int:
-    """Where Kafka's default partitioner puts a record with this key."""
+    """The partition that Kafka's default partitioner chooses for a record with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

@@ -1,4 +1,4 @@
-"""Table: the names by which every room refers to things in a cluster."""
+"""Table: the types of ids, the ids with a special meaning, and the names of internal topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
-"""Topics that clients may not create, delete or write to by accident."""
+"""The topics that only coordinators write."""
 
 
 class TopicPartition(Struct, frozen=True, order=True):

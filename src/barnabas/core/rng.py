@@ -1,4 +1,4 @@
-"""Port: where chance comes from. Machines are handed an `Rng`; a simulation hands them a seeded one."""
+"""Port: the source of randomness. State machines take an `Rng` as an argument; a simulation passes a seeded one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Rng(Protocol):
-    """The part of `random.Random` that the rooms use."""
+    """The methods of `random.Random` that this package uses."""
 
     def random(self) -> float: ...
 
@@ -25,12 +25,13 @@ class Rng(Protocol):
 
 
 def system_rng() -> Rng:
-    """An unpredictable source, seeded by the operating system."""
+    """A generator with an unpredictable seed from the operating system."""
     return random.Random(random.SystemRandom().getrandbits(128))
 
 
 def random_uuid(rng: Rng) -> UUID:
-    """A version-4 UUID whose text form does not begin with a dash (Kafka avoids those: they look like a flag)."""
+    """A version-4 UUID whose text form does not begin with a dash (Kafka avoids a dash, which command lines take for an
+    option)."""
     while True:
         value = UUID(int=rng.getrandbits(128), version=4)
         if value.bytes[0] >> 2 != 62:  # base64url digit 62 is '-'

@@ -1,4 +1,4 @@
-"""Shell: what coroutines need of the task that they run in."""
+"""Shell: lets a coroutine ensure that it runs in an asyncio task."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 
 async def enter_task() -> None:
-    """From here on the caller runs in a task, which `asyncio.timeout` and cancelling ask for.
+    """Suspend, unless the caller runs in a task. Afterwards `asyncio.timeout` and cancellation work.
 
-    A connection runs a request up to its first suspension without one (`net.eager`); this is that suspension. Whatever
-    fixes the order of requests comes before it.
+    A connection runs a handler without a task up to the handler's first suspension (`protocol/transport/eager.py`).
+    Code that depends on the order of requests must run before this call.
     """
     if asyncio.current_task() is None:
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Counters, gauges, histograms, a structured log, and their Prometheus text. Pure: nothing here opens a socket."""
+"""Counters, gauges, histograms, a structured log, and their Prometheus text. This package opens no sockets."""
 
 from __future__ import annotations
 

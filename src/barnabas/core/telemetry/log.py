@@ -1,7 +1,7 @@
 """Shell: the structured log, a thin layer on the standard library's `logging`.
 
-An event is a sentence plus named values: `log.info("partition opened", topic="t", partition=0, offset=42)`. The text
-form appends `key=value`; the JSON form makes one object per line. Whatever applications configure for `logging`
+A log entry is a sentence and named values: `log.info("partition opened", topic="t", partition=0, offset=42)`. The text
+form appends `key=value`; the JSON form writes one object per line. The application's configuration of `logging`
 applies.
 """
 
@@ -17,7 +17,7 @@ _PLAIN = re.compile(r"[^\s\"=]+\Z")
 
 
 class StructuredLogger:
-    """A named logger whose calls take fields as keywords."""
+    """A named logger. The keyword arguments of its methods are the named values of the entry."""
 
     __slots__ = ("_logger",)
 
@@ -47,7 +47,7 @@ class StructuredLogger:
 
 
 def get_logger(name: str) -> StructuredLogger:
-    """The logger of a room, for example `get_logger("barnabas.protocol.transport")`."""
+    """The logger of a package, for example `get_logger("barnabas.protocol.transport")`."""
     return StructuredLogger(logging.getLogger(name))
 
 
@@ -80,7 +80,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str = "INFO", *, as_json: bool = False, stream: TextIO | None = None) -> None:
-    """Send this package's log to `stream` (stderr). For processes of our own; libraries leave logging alone."""
+    """Write the log of Barnabas to `stream` (default: stderr). For Barnabas processes only; not for use as a
+    library."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger("barnabas")

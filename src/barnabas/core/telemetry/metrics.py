@@ -1,7 +1,7 @@
-"""Value: counters, gauges and histograms, kept by the code that counts and read by whoever renders them.
+"""Value: counters, gauges and histograms, updated by the code that they measure and read by the renderer.
 
-A metric is a plain object with a plain number in it. The event loop is its only writer, so there are no locks, and
-counting costs one attribute addition. Names follow Prometheus: `barnabas_<what>_<unit>` with `_total` for counters.
+A metric is an object with a number. Only the event loop writes it, so there are no locks, and counting costs one
+attribute addition. Names follow Prometheus: `barnabas_<what>_<unit>` with `_total` for counters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LATENCY_BUCKETS_MS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50
 
 
 class Counter:
-    """A number that only grows. `add` it, or on a hot path write `counter.value += n`."""
+    """A number that only grows. Call `add`, or on a hot path write `counter.value += n`."""
 
     __slots__ = ("value",)
 
@@ -28,7 +28,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down; either set, or read from a function when someone looks."""
+    """A number that can rise and fall: set by `set`, or computed by the function `read` when the value is read."""
 
     __slots__ = ("_read", "_value")
 
@@ -45,7 +45,7 @@ class Gauge:
 
 
 class Histogram:
-    """Observations counted into fixed buckets; `counts` has one more entry than `bounds`, for what exceeds them all."""
+    """Observations counted in fixed buckets. The last entry of `counts` is for values above all `bounds`."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -63,7 +63,7 @@ class Histogram:
         return sum(self.counts)
 
     def quantile(self, q: float) -> float:
-        """An upper bound of the q-quantile: the bound of the bucket it lies in (infinity beyond the last)."""
+        """An upper bound of the q-quantile: the bound of the bucket it lies in (infinity above the last bound)."""
         remaining = q * self.count
         for bound, count in zip(self.bounds, self.counts, strict=False):
             remaining -= count
@@ -77,7 +77,7 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class Metrics:
-    """The registry: every metric by name and labels. Asking twice for the same one gives the same object."""
+    """The registry of all metrics by name and labels. The same name and labels return the same object."""
 
     def __init__(self) -> None:
         self._families: dict[str, tuple[str, dict[Labels, Metric]]] = {}
@@ -100,7 +100,7 @@ class Metrics:
             yield name, help_text, members
 
     def forget(self, **labels: str) -> None:
-        """Drop every metric carrying all of these labels, for example those of a deleted topic."""
+        """Remove every metric that has all of these labels, for example those of a deleted topic."""
         wanted = set(labels.items())
         for _, members in self._families.values():
             for key in [key for key in members if wanted <= set(key)]:
@@ -114,6 +114,6 @@ class Metrics:
             metric = members[key] = build()
         if not isinstance(metric, kind):
             raise TypeError(
-                f"{name} is a {type(metric).__name__}, not a {kind.__name__}: give the new one another name"
+                f"{name} is a {type(metric).__name__}, not a {kind.__name__}: choose another name for the new metric"
             )
         return metric

@@ -1,6 +1,6 @@
-"""Machine: which configs a resource may have. Refusals are ConfigErrors, or KafkaErrors with the code Kafka gives.
+"""Machine: validates the dynamic configs of a resource. Raises ConfigError, or KafkaError with Kafka's error code.
 
-What Kafka spreads over `LogConfig.validate`, `DynamicBrokerConfig.validate`, `GroupConfig.validate` and
+The rules are those of Kafka's `LogConfig.validate`, `DynamicBrokerConfig.validate`, `GroupConfig.validate` and
 `ControllerConfigurationValidator`.
 """
 
@@ -27,7 +27,7 @@ _MATCH_SELECTORS: Final = frozenset(
         "client_source_port",
     }
 )
-"""What a client-metrics subscription may match (`ClientMetricsConfigs.ClientMatchingParams`)."""
+"""The keys of `match` in a client-metrics subscription (`ClientMetricsConfigs.ClientMatchingParams`)."""
 _MECHANISM_CONFIGS: Final = frozenset(
     {
         "sasl.login.class",
@@ -40,7 +40,7 @@ _MECHANISM_CONFIGS: Final = frozenset(
 
 
 def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:
-    """`configs` are all dynamic configs a topic would have. `view` supplies what it would inherit."""
+    """Validate `configs`, all dynamic configs of a topic. `view` supplies the inherited values."""
     _check_names(configs, TOPIC_CONFIGS, "topic config name")
     effective = {name: value.value for name, value in view.new_topic(configs).items()}
     low, high = _number(effective, "min.compaction.lag.ms"), _number(effective, "max.compaction.lag.ms")
@@ -53,9 +53,10 @@ def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
-    """`configs` are all dynamic configs of one broker, or of all brokers; every one must be changeable at that level.
+    """Validate `configs`, all dynamic configs of one broker (`per_broker`), or the defaults of all brokers.
 
-    Raises KafkaError INVALID_REQUEST, which is what Kafka answers here (KAFKA-13609).
+    Raises KafkaError INVALID_REQUEST, as Kafka does (KAFKA-13609), also for a config that cannot be changed at this
+    level.
     """
     fixed = sorted(name for name in configs if _is_fixed(name))
     if fixed:
@@ -81,7 +82,7 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
 
 
 def check_group_configs(configs: Mapping[str, str], view: ConfigView) -> None:
-    """`configs` are all dynamic configs a group would have; they must lie within the bounds the brokers set."""
+    """Validate `configs`, all dynamic configs of a group. Values must lie within the bounds in the broker configs."""
     _check_names(configs, GROUP_CONFIGS, "group config name")
     values = {name: GROUP_CONFIGS.parse(name, text) for name, text in configs.items()}
     for name, value in values.items():
@@ -99,7 +100,7 @@ def check_group_configs(configs: Mapping[str, str], view: ConfigView) -> None:
 
 
 def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
-    """Intervals lie between 100 ms and an hour (`ClientMetricsConfigs.validateProperties`)."""
+    """Validate a client-metrics subscription. Intervals are from 100 ms to one hour (`ClientMetricsConfigs`)."""
     for name in configs:
         if name not in CLIENT_METRICS_CONFIGS:
             raise _invalid_request(f"Unknown client metrics configuration: {name}")
@@ -115,7 +116,7 @@ def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
 
 
 def _check_match(pattern: str) -> None:
-    """`selector=regular expression` (KIP-714)."""
+    """Validate one pattern of the form `key=regular expression` (KIP-714)."""
     if not pattern.strip():
         return
     selector, equals, expression = (part.strip() for part in pattern.partition("="))

@@ -1,4 +1,4 @@
-"""Value: where a config's value comes from, and the broker configs that stand in for each other."""
+"""Value: the sources of config values, and the broker configs that are synonyms of each other."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _CHAINS: Final = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
 
-# name -> the chain it is in, nearest first (DynamicBrokerConfig.brokerConfigSynonyms)
+# name -> its synonyms, in order of precedence (DynamicBrokerConfig.brokerConfigSynonyms)
 _CHAIN_OF: Final[Mapping[str, tuple[str, ...]]] = {name: chain for chain in _CHAINS for name in chain}
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The broker configs that may give `name` its value, nearest first; itself among them.
+    """The broker configs that can supply the value of `name`, in order of precedence, including `name`.
 
-    A listener's own setting (`listener.name.<listener>.<config>`) falls back to the plain one.
+    A config of one listener (`listener.name.<listener>.<config>`) falls back to `<config>`.
     """
     if name.startswith("listener.name."):
         plain = name.split(".", 3)[-1]
@@ -51,7 +51,7 @@ def _minutes(text: str) -> str:
     return str(int(text) * 60_000)
 
 
-# Broker configs whose unit differs from that of the topic config they give the default of (ServerTopicConfigSynonyms).
+# The broker configs whose unit differs from the unit of their topic config (ServerTopicConfigSynonyms).
 TO_TOPIC_UNIT: Final[Mapping[str, Callable[[str], str]]] = {
     "log.roll.hours": _hours,
     "log.roll.jitter.hours": _hours,

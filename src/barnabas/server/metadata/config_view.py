@@ -1,10 +1,10 @@
-"""Machine: the value a config has in effect, and where it comes from.
+"""Machine: finds the value of a config in effect, and its source.
 
     topic    dynamic topic config            -> broker configs named in `ConfigKey.synonyms` -> default
     group    dynamic group config            -> broker configs named in `ConfigKey.synonyms` -> default
     broker   this broker's dynamic config    -> dynamic default of all brokers -> static (server.properties) -> default
 
-`ConfigView` is cheap to make; make a new one for each image. What DescribeConfigs shows is in `describe_configs.py`.
+A `ConfigView` is cheap; create one for each image. `describe_configs.py` builds the DescribeConfigs response.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from barnabas.server.metadata.config_source import TO_TOPIC_UNIT, ConfigSource, 
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import ConfigResourceKey, ConfigsImage, ResourceType
 
-_NOTHING: Final[Mapping[str, str]] = {}
+_EMPTY: Final[Mapping[str, str]] = {}
 
 
 class Effective(NamedTuple):
-    """A config's value in effect, typed, and where it comes from."""
+    """The typed value of a config in effect, and its source."""
 
     value: ConfigValue
     source: ConfigSource
 
 
 class ConfigView:
-    """Reads configs as node `node_id` sees them; `static` is what its user set, as text."""
+    """The configs in effect on node `node_id`. `static` has the texts from server.properties and the command line."""
 
-    def __init__(self, configs: ConfigsImage, *, node_id: int, static: Mapping[str, str] = _NOTHING) -> None:
+    def __init__(self, configs: ConfigsImage, *, node_id: int, static: Mapping[str, str] = _EMPTY) -> None:
         self._configs = configs
         self.node_id = node_id
         self.layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
@@ -42,13 +42,13 @@ class ConfigView:
         )
 
     def dynamic(self, resource: ConfigResourceKey) -> Mapping[str, str]:
-        """What was set on the resource itself."""
+        """The configs that are set on the resource itself."""
         return self._configs.of(resource)
 
     # -- topics and groups ---------------------------------------------------------------------------------------
 
     def topic(self, topic: str) -> dict[str, ConfigValue]:
-        """Every topic config in effect for `topic`, typed: what a log is configured with."""
+        """Every topic config in effect for `topic`, typed."""
         return self._all(TOPIC_CONFIGS, self._configs.topic(topic), ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
     def topic_value(self, topic: str, name: str) -> Effective:
@@ -56,17 +56,17 @@ class ConfigView:
         return self.one(TOPIC_CONFIGS[name], own, ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
     def new_topic(self, given: Mapping[str, str]) -> dict[str, Effective]:
-        """What every topic config would be for a topic made with the configs `given` (for CreateTopics)."""
+        """Every topic config of a new topic with the configs `given` (for CreateTopics)."""
         return {key.name: self.one(key, given, ConfigSource.DYNAMIC_TOPIC_CONFIG) for key in TOPIC_CONFIGS}
 
     def group(self, group_id: str) -> dict[str, ConfigValue]:
-        """Every group config in effect for `group_id`, typed, within the bounds of the brokers."""
+        """Every group config in effect for `group_id`, typed, limited to the bounds in the broker configs."""
         own = self._configs.group(group_id)
         values = self._all(GROUP_CONFIGS, own, ConfigSource.GROUP_CONFIG)
-        return values | {name: self.held_in_bounds(name, values[name]) for name in own if name in values}
+        return values | {name: self.limited_to_bounds(name, values[name]) for name in own if name in values}
 
     def group_bounds(self, name: str) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
-        """The broker configs between which a group config must lie, and their values; None: not bounded."""
+        """The names and values of the broker configs that are the bounds of a group config; None without a bound."""
         kind, _, rest = name.partition(".")
         smallest, largest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
         return (
@@ -74,8 +74,9 @@ class ConfigView:
             (largest, self.broker_int(largest) if largest in BROKER_CONFIGS else None),
         )
 
-    def held_in_bounds(self, name: str, value: ConfigValue) -> ConfigValue:
-        """What a group config counts for: bounds may have been narrowed since it was set (GroupConfig.evaluate)."""
+    def limited_to_bounds(self, name: str, value: ConfigValue) -> ConfigValue:
+        """`value` limited to the bounds, which may have been changed after the config was set
+        (GroupConfig.evaluate)."""
         if not isinstance(value, int) or isinstance(value, bool):
             return value
         (_, low), (_, high) = self.group_bounds(name)
@@ -94,7 +95,7 @@ class ConfigView:
         return {key.name: self.broker_value(key.name).value for key in BROKER_CONFIGS}
 
     def broker_value(self, name: str) -> Effective:
-        """One broker config in effect on this node. Raises KeyError for a name that is no broker config."""
+        """One broker config in effect on this node. Raises KeyError for an unknown name."""
         key = BROKER_CONFIGS[name]
         for source, layer in self.layers:
             text = layer.get(name)
@@ -113,7 +114,7 @@ class ConfigView:
         return {key.name: self.one(key, own, source).value for key in table}
 
     def one(self, key: ConfigKey, own: Mapping[str, str], source: ConfigSource) -> Effective:
-        """The value of `key` for a resource that has set `own` (whose source is `source`)."""
+        """The value of `key` for a resource whose own configs are `own`, with the source `source`."""
         text = own.get(key.name)
         if text is not None:
             return Effective(key.parse(text), source)
@@ -127,7 +128,7 @@ class ConfigView:
 
 
 class Synonym(Struct, frozen=True):
-    """One place a value may come from, as DescribeConfigs lists them."""
+    """One source of a value, as listed by DescribeConfigs."""
 
     name: str
     value: str | None
@@ -135,10 +136,10 @@ class Synonym(Struct, frozen=True):
 
 
 def broker_synonym_values(view: ConfigView, name: str) -> list[Synonym]:
-    """Everywhere broker config `name` has a value, the one in effect first (`ConfigHelper.configSynonyms`).
+    """All sources of a value of the broker config `name`, the one in effect first (`ConfigHelper.configSynonyms`).
 
-    As in Kafka the list begins with an entry of that very name: what lies before it does not apply to it, and a value
-    that only `log.retention.hours` gives is not shown for `log.retention.ms`.
+    As in Kafka, the list starts with the first entry of exactly this name; entries before it are left out. So a value
+    of `log.retention.hours` is not listed for `log.retention.ms`.
     """
     names = broker_synonyms(name)
     found = [
@@ -157,11 +158,11 @@ def broker_synonym_values(view: ConfigView, name: str) -> list[Synonym]:
 
 
 def development_defaults(static: Mapping[str, str], brokers: int) -> dict[str, str]:
-    """`static` completed for a cluster of `brokers` nodes that was started without ceremony.
+    """Return `static` with defaults for a cluster of `brokers` nodes added.
 
     Kafka's defaults for its internal topics are three replicas, two of them in sync, so on a smaller cluster the first
-    consumer group or transaction fails until someone sets them lower. `barnabas serve` calls this, so that it does not;
-    what the user set stays as it is.
+    consumer group or transaction fails. `barnabas serve` uses lower defaults for a smaller cluster. Values in `static`
+    are never replaced.
     """
     replicas, in_sync = str(min(3, max(1, brokers))), str(min(2, max(1, brokers)))
     wanted = {

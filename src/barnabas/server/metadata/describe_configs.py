@@ -1,7 +1,7 @@
-"""Machine: configs as DescribeConfigs shows them: value, source, synonyms, type, documentation.
+"""Machine: builds the results of DescribeConfigs: value, source, synonyms, type, documentation.
 
-The rules are those of Kafka's `ConfigHelper`. A sensitive value is shown as null, and so are its synonyms. A dynamic
-config that is in no table (a plug-in's) counts as sensitive, because nothing says that it is not.
+The rules are those of Kafka's `ConfigHelper`. The value of a sensitive config, and the values of its synonyms, are
+null. A dynamic config that is in no table (for example of a plug-in) is treated as sensitive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from barnabas.server.metadata.image.small import (
 
 
 class DescribeOptions(Struct, frozen=True):
-    """What the request asks for. `names` None means every config."""
+    """The options of the request. `names` is None for all configs."""
 
     names: Collection[str] | None = None
     include_synonyms: bool = False
@@ -37,7 +37,7 @@ class DescribeOptions(Struct, frozen=True):
 
 
 def describe_topic(view: ConfigView, topic: str, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
-    """Every config of a topic, by name. Whether the topic exists is the caller's question."""
+    """Every config of a topic, by name. The caller checks that the topic exists."""
     own = view.dynamic(topic_resource(topic))
     return _describe_table(view, TOPIC_CONFIGS, own, ConfigSource.DYNAMIC_TOPIC_CONFIG, options)
 
@@ -48,7 +48,7 @@ def describe_group(view: ConfigView, group_id: str, options: DescribeOptions) ->
     results = _describe_table(view, GROUP_CONFIGS, own, ConfigSource.GROUP_CONFIG, options)
     if options.include_synonyms:
         for row in results:
-            if not GROUP_CONFIGS[row.name].synonyms:  # no setting of the broker stands behind it, only its own default
+            if not GROUP_CONFIGS[row.name].synonyms:  # without a broker config as synonym, the default is its own
                 default = value_to_text(default_of(GROUP_CONFIGS[row.name]))
                 row.synonyms.append(
                     DescribeConfigsSynonym(name=row.name, value=default, source=ConfigSource.DEFAULT_CONFIG)
@@ -65,7 +65,7 @@ def describe_client_metrics(
 
 
 def describe_broker(view: ConfigView, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
-    """Every config of the node the view belongs to, by name; also those of plug-ins and listeners that were set."""
+    """Every config of the node of `view`, by name, including configs of plug-ins and listeners that are set."""
     extra = {name for _, layer in view.layers for name in layer}
     names = sorted({key.name for key in BROKER_CONFIGS if not key.internal} | extra)
     results = []
@@ -79,7 +79,7 @@ def describe_broker(view: ConfigView, options: DescribeOptions) -> list[Describe
 
 
 def describe_broker_defaults(view: ConfigView, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
-    """The dynamic defaults of all brokers (the BROKER resource with the empty name): only what was set."""
+    """The dynamic defaults of all brokers (the BROKER resource with the empty name) that are set."""
     results = []
     for name, value in sorted(view.dynamic(broker_resource(None)).items()):
         if options.wants(name):
@@ -133,7 +133,7 @@ def _result(
 
 
 def _listener_key(name: str) -> ConfigKey | None:
-    """The row of a listener's own setting is that of the plain one."""
+    """The row of a config of one listener is the row of the config without the prefix."""
     if not name.startswith("listener.name."):
         return None
     plain = name.split(".", 3)[-1]

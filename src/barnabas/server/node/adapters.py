@@ -1,5 +1,5 @@
-"""Shell: what fills the ports of the rooms below: each class here is one port, spoken on one side by the room that
-declared it and on the other by the room that can do it."""
+"""Shell: implements ports of the packages below `node`. Each class implements a port of one package with another
+one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from barnabas.server.replication.partitions import Partitions
 
 _LOAD_BYTES = 4 * 1024 * 1024
 _NEVER = 1e12
-"""A deadline that does not come: waits of a coordinator end with the leadership."""
+"""A deadline in the far future. A coordinator waits for a commit until it loses the leadership."""
 
 
 class ReplicatedWriter:
-    """coordination.PartitionWriter over replication.Partitions."""
+    """Implements `PartitionWriter` of the coordination package with `Partitions` of the replication package."""
 
     def __init__(self, partitions: Partitions, disk: Executor, codec: Codec = Codec.NONE) -> None:
         """`codec` compresses the batches of records; `disk` executes the reads that miss the page cache."""
@@ -73,7 +73,7 @@ class ReplicatedWriter:
         assert partition.log is not None
         offset, end = partition.log.log_start_offset, partition.log.log_end_offset
         while offset < end:
-            log = partition.log  # another one when the replica has moved to another directory meanwhile
+            log = partition.log  # changes if the replica is moved to another directory
             if log is None:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {tp} is offline.")
             plan = log.plan_read(offset, _LOAD_BYTES, upper_offset=end)
@@ -122,7 +122,7 @@ class ImageCatalog:
 
 
 class ImageGroupConfigs:
-    """coordination.GroupConfigs: the settings of single groups, from the newest image, within the brokers' bounds."""
+    """Implements `GroupConfigs` of the coordination package: the dynamic configs of a group in the newest image."""
 
     def __init__(self, image: Callable[[], ClusterImage], view: Callable[[ClusterImage], ConfigView]) -> None:
         self._image = image
@@ -151,13 +151,13 @@ class ImageGroupConfigs:
         text = image.configs.group(group_id).get(name)
         if text is None:
             return None
-        value = self._view(image).held_in_bounds(name, int(text))
+        value = self._view(image).limited_to_bounds(name, int(text))
         assert isinstance(value, int)
         return value
 
 
-class GroupFeed:
-    """Tells the group coordinator what concerns it: leaderships (LeadershipListener) and images (ImageSubscriber)."""
+class GroupCoordinatorListener:
+    """Notifies the group coordinator of leaderships (`LeadershipListener`) and images (`ImageSubscriber`)."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -175,12 +175,12 @@ class GroupFeed:
             return
         topic = image.topics.get(CONSUMER_OFFSETS_TOPIC)
         self._groups.on_partition_count(0 if topic is None else len(topic.partitions))
-        gone = frozenset(topic.name for topic in delta.topics.deleted.values() if topic.name not in image.topics)
-        self._groups.on_topics_changed(ImageCatalog(image), gone)
+        deleted = frozenset(topic.name for topic in delta.topics.deleted.values() if topic.name not in image.topics)
+        self._groups.on_topics_changed(ImageCatalog(image), deleted)
 
 
 def _racks_changed(delta: ClusterDelta, image: ClusterImage) -> bool:
-    """Brokers come and go often, and rarely with another rack: assignments heed only that."""
+    """Whether a broker's rack has changed. Other changes of brokers do not affect assignments."""
 
     def racks(of: ClusterImage) -> dict[int, str]:
         return {broker.broker_id: broker.rack for broker in of.brokers if broker.rack}
@@ -188,8 +188,9 @@ def _racks_changed(delta: ClusterDelta, image: ClusterImage) -> bool:
     return bool(delta.brokers) and racks(delta.before) != racks(image)
 
 
-class TransactionFeed:
-    """Tells the transaction coordinator what concerns it: leaderships, its topic, and `transaction.version`."""
+class TransactionCoordinatorListener:
+    """Notifies the transaction coordinator of leaderships, of its topic's partition count, and of
+    `transaction.version`."""
 
     def __init__(self, transactions: TransactionCoordinator) -> None:
         self._transactions = transactions
@@ -205,7 +206,7 @@ class TransactionFeed:
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self._transactions.on_feature_level(image.features.levels.get("transaction.version", 0))
         if delta.topics:
-            # soon: the channel to the leaders looks into an image that has other readers before it
+            # later: MetadataCache, from which the channel reads the leaders, gets the image after this subscriber
             asyncio.get_running_loop().call_soon(self._transactions.markers.on_leaders_changed)
             topic = image.topics.get(TRANSACTION_STATE_TOPIC)
             self._transactions.on_partition_count(0 if topic is None else len(topic.partitions))

@@ -1,7 +1,7 @@
-"""Shell: the broker of a node: from a complete image of the cluster to listeners that accept, and back.
+"""Shell: the broker of a node: its start after the metadata log is read, and its shutdown.
 
 registered, fenced -> an image with that registration: logs, coordinators -> unfenced -> listeners accept -> ready
-stop: controlled shutdown (leadership goes elsewhere) -> listeners closed -> coordinators -> logs
+stop: controlled shutdown (leaderships move to other brokers) -> listeners closed -> coordinators -> logs
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.node.adapters import (
-    GroupFeed,
+    GroupCoordinatorListener,
     ImageCatalog,
     ImageGroupConfigs,
     ReplicatedWriter,
-    TransactionFeed,
+    TransactionCoordinatorListener,
 )
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.node.channels.peers import Peers
@@ -42,7 +42,7 @@ from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.running import running, unless
 from barnabas.server.node.setup.ports_taken import TakenPort
-from barnabas.server.node.shares import ShareFeed, ShareGroupConfigs, build_shares
+from barnabas.server.node.shares import ShareGroupConfigs, ShareGroupListener, build_shares
 from barnabas.server.node.typed_configs import (
     GROUP_COORDINATOR,
     LIFECYCLE,
@@ -67,14 +67,14 @@ from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import OsFileSystem
 
-_LOOK_S: Final = 0.25
+_CHECK_INTERVAL_S: Final = 0.25
 _NO_CONTROLLER_S: Final = 3.0
-"""When a cluster is stopped as a whole, its last nodes have nobody left to hand over to."""
-_HOT: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
+"""The controlled shutdown ends if no controller is known for so long, as when the whole cluster is stopped."""
+_WARM_UP_APIS: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 
 
 class BrokerRole:
-    """`live` it once; then `close`."""
+    """Call `serve` once, then `close`."""
 
     def __init__(self, parts: Parts, controller: ControllerChannel, ports: Sequence[TakenPort]) -> None:
         self._parts = parts
@@ -127,8 +127,9 @@ class BrokerRole:
         """-1 before the broker is registered."""
         return self._lifecycle.broker_epoch
 
-    async def live(self, on_ready: Callable[[], None]) -> None:
-        """Serve until `Parts.stopping` is set. Raises what prevents the start, StoppedError among it."""
+    async def serve(self, on_ready: Callable[[], None]) -> None:
+        """Serve until `Parts.stopping` is set. Raises the error that prevents the start; StoppedError if stopped
+        before."""
         parts, services = self._parts, self._services
         groups, transactions, shares = services.groups, services.transactions, services.shares
         async with running(
@@ -138,16 +139,20 @@ class BrokerRole:
             shares.coordinator.run, shares.partitions.run,
         ):  # fmt: skip
             self.partitions.discover()
-            feeds = (GroupFeed(groups), TransactionFeed(transactions), ShareFeed(shares))
-            for feed in feeds:
-                self.partitions.add_listener(feed)
+            role_listeners = (
+                GroupCoordinatorListener(groups),
+                TransactionCoordinatorListener(transactions),
+                ShareGroupListener(shares),
+            )
+            for listener in role_listeners:
+                self.partitions.add_listener(listener)
             config_updater = _BrokerConfigUpdater(parts, services)
-            # Roles are taken from an image that knows this registration. An older one still has those of the process
-            # before, which may have had more in its logs (Kafka's initialCatchUpFuture).
+            # Partitions take their roles from an image with this registration. An older image has the roles of the
+            # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             for subscriber in (
-                self.partitions, self._directory_reporter, self._replication, self._mover, *feeds,
+                self.partitions, self._directory_reporter, self._replication, self._mover, *role_listeners,
                 services.metadata, config_updater, self._lifecycle,
             ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)
@@ -169,26 +174,26 @@ class BrokerRole:
             try:
                 on_ready()
                 await parts.stopping.wait()
-                await self._hand_over()
+                await self._controlled_shutdown()
             finally:
                 for listener in listeners:
                     listener.stop()
 
-    async def _hand_over(self) -> None:
-        """What this broker leads goes to others, if there are any, and a controller to arrange it."""
+    async def _controlled_shutdown(self) -> None:
+        """Controlled shutdown, if there are other brokers and a controller."""
         parts = self._parts
         if all(broker.broker_id == parts.node_id for broker in parts.image.brokers):
             return
-        leaving = asyncio.ensure_future(self._lifecycle.shut_down())
+        shutdown = asyncio.ensure_future(self._lifecycle.shut_down())
         loop = asyncio.get_running_loop()
         led_at = loop.time()
         try:
-            while not leaving.done() and loop.time() - led_at < _NO_CONTROLLER_S:
-                await asyncio.wait((leaving,), timeout=_LOOK_S)
+            while not shutdown.done() and loop.time() - led_at < _NO_CONTROLLER_S:
+                await asyncio.wait((shutdown,), timeout=_CHECK_INTERVAL_S)
                 if parts.metadata.leader_id >= 0:
                     led_at = loop.time()
         finally:
-            leaving.cancel()
+            shutdown.cancel()
 
     def _on_epoch(self, broker_epoch: int) -> None:
         self._services.producer_ids.broker_epoch = broker_epoch
@@ -198,12 +203,12 @@ class BrokerRole:
         self._lifecycle.on_directory_failed()
 
     def close(self) -> None:
-        """Leave the partitions in order; the directories are closed by whoever opened them."""
+        """Close the partitions and write the high watermarks. `Node` closes the directories."""
         self.partitions.close()
         with contextlib.suppress(StorageError):
             self.partitions.checkpoint_high_watermarks()
 
-    # ---- putting together
+    # ---- construction
 
     def _build_services(self, controller: ControllerChannel) -> Services:
         parts, config, channels = self._parts, self._parts.config, self._channels
@@ -249,7 +254,7 @@ class BrokerRole:
         )  # fmt: skip
 
     def _build_compactor(self) -> Compactor:
-        """The cleaner works in processes of its own on a real disk, in a thread on any other."""
+        """The cleaner runs in processes of its own on a real file system, in threads on a simulated one."""
         parts = self._parts
         real = isinstance(parts.fs, OsFileSystem)
         return Compactor(
@@ -265,7 +270,7 @@ class BrokerRole:
     def _build_listeners(self) -> list[Listener]:
         parts, services = self._parts, self._services
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
-        dispatcher.warm_up(*_HOT)
+        dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
         services.unsent_bytes = lambda: budget.unsent
@@ -276,8 +281,8 @@ class BrokerRole:
 
 
 async def _caught_up(publisher: Publisher, offset: int) -> None:
-    """Returns when the newest image contains the record at `offset`."""
-    waiting = _Waiting(offset)
+    """Wait until the newest image contains the record at `offset`."""
+    waiting = _OffsetWaiter(offset)
     publisher.subscribe(waiting)
     try:
         if publisher.image.offset < offset:
@@ -286,8 +291,8 @@ async def _caught_up(publisher: Publisher, offset: int) -> None:
         publisher.unsubscribe(waiting)
 
 
-class _Waiting:
-    """Hears of images until one is new enough."""
+class _OffsetWaiter:
+    """An image subscriber that sets `reached` when an image contains the record at `offset`."""
 
     def __init__(self, offset: int) -> None:
         self.reached = asyncio.Event()
@@ -299,7 +304,7 @@ class _Waiting:
 
 
 class _BrokerConfigUpdater:
-    """Keeps the handlers' settings in step with dynamic broker configs."""
+    """An image subscriber that updates the handlers' config after a change of dynamic configs."""
 
     def __init__(self, parts: Parts, services: Services) -> None:
         self._parts = parts

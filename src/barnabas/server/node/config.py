@@ -1,7 +1,7 @@
-"""Value: a node's static configuration: server.properties, then `-c key=value`, then what a single broker needs.
+"""Value: a node's static configuration: server.properties, `-c key=value`, and defaults for small clusters.
 
-Names, types and defaults are Kafka's (`metadata.configs`). Where Kafka's default cannot work on a cluster of one (three
-replicas of the internal topics), `development_defaults` stands in for it; anything the user sets wins.
+Names, types and defaults are Kafka's (`server/metadata/configs`). If Kafka's default cannot work on a small cluster
+(three replicas of the internal topics), `development_defaults` replaces it; a value set by the user is never replaced.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ _COMBINED_ROLES: Final[Mapping[str, str]] = {
     "controller.listener.names": "CONTROLLER",
 }
 _MANY: Final = 3
-"""Brokers that a cluster is taken to have when its configuration does not tell."""
+"""The assumed number of brokers if the configuration does not determine it."""
 
 
 class NodeConfig(Struct, frozen=True):
-    """`given` is text as the user wrote it (plus the stand-ins above); `values` is every broker config, typed."""
+    """`given` has the texts set by the user and the development defaults; `values` has every broker config, typed."""
 
     given: Mapping[str, str]
     values: Mapping[str, Any]
     listeners: tuple[ListenerEndpoint, ...]
-    """Where clients and other brokers connect; empty without the role broker."""
+    """The listeners for clients and brokers; empty without the role broker."""
     advertised: tuple[ListenerEndpoint, ...]
     log_dirs: tuple[str, ...]
     controller_listeners: tuple[ListenerEndpoint, ...] = ()
-    """Where controllers and brokers reach this controller; a cluster of one node needs none."""
+    """The listeners for controllers and brokers; a cluster of one node needs none."""
     controller_advertised: tuple[ListenerEndpoint, ...] = ()
     inter_broker_listener: str = "PLAINTEXT"
     topology: Topology = field(default_factory=Topology)
     node_id: int | None = None
-    """None: not said; take it from meta.properties, or the default."""
+    """None if not configured: then from meta.properties, or the default."""
     metadata_fsync: bool = True
-    """False only where nobody would miss the data (embedded brokers in a temporary directory)."""
+    """False only if the data may be lost, as for embedded brokers in a temporary directory."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
 
 def read_properties_file(path: str) -> dict[str, str]:
-    """server.properties. Raises ConfigError when it cannot be read."""
-    from pathlib import Path  # here: it brings urllib and ipaddress, 0.6 MB
+    """Read a properties file. Raises ConfigError if the file cannot be read or parsed."""
+    from pathlib import Path  # imported here because it imports urllib and ipaddress, 0.6 MB
 
     try:
         return parse_properties(Path(path).read_text(encoding="utf-8"))
@@ -66,12 +66,12 @@ def read_properties_file(path: str) -> dict[str, str]:
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, str]:
-    """`-c key=value` arguments."""
+    """Parse `-c key=value` arguments. Raises ConfigError."""
     found: dict[str, str] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"{assignment!r} is not a setting: write -c name=value, for example -c num.partitions=3")
+            raise ConfigError(f"{assignment!r} must have the form name=value, for example -c num.partitions=3")
         found[name.strip()] = value.strip()
     return found
 
@@ -83,13 +83,13 @@ def build_config(
     listener: str | None = None,
     metadata_fsync: bool = True,
 ) -> NodeConfig:
-    """Check everything and make the typed config. Raises ConfigError (with what to do) for whatever cannot work."""
+    """Check and parse the configuration. Raises ConfigError for an invalid configuration; the message has the fix."""
     texts = {**_COMBINED_ROLES, **given}
     if data_dir is not None:
         texts["log.dirs"] = data_dir
     if listener is not None:
         texts["listeners"] = listener
-    if "node.id" in texts or "broker.id" in texts:  # two names of one setting, in Kafka too
+    if "node.id" in texts or "broker.id" in texts:  # two names of the same config, as in Kafka
         texts.setdefault("broker.id", texts.get("node.id", ""))
         texts.setdefault("node.id", texts["broker.id"])
     node_id = _node_id(texts)
@@ -117,16 +117,16 @@ def build_config(
 
 
 def _node_id(texts: Mapping[str, str]) -> int | None:
-    """None where it is not said: -1 means that, too."""
+    """The configured node id; None if it is not set or -1."""
     text = texts.get("node.id", "").strip()
     try:
         return int(text) if text and int(text) >= 0 else None
     except ValueError:
-        raise ConfigError(f"node.id={text}: write a whole number, 0 or more.") from None
+        raise ConfigError(f"node.id={text}: the value must be an integer of 0 or more.") from None
 
 
 def unknown_names(given: Mapping[str, str]) -> list[str]:
-    """Settings that no table knows: perhaps misspelt, perhaps a plug-in's. Kafka ignores them; we say so."""
+    """Names that are in no config table: misspelt, or of a plug-in. Kafka ignores them; `serve` logs a warning."""
     return sorted(name for name in given if name not in BROKER_CONFIGS and name not in TOPIC_CONFIGS)
 
 
@@ -134,11 +134,11 @@ def _log_dirs(texts: Mapping[str, str]) -> tuple[str, ...]:
     text = texts.get("log.dirs") or texts.get("log.dir") or ""
     paths = tuple(dict.fromkeys(_absolute(part.strip()) for part in text.split(",") if part.strip()))
     if not paths:
-        raise ConfigError("No data directory: give --data-dir DIR, or set log.dirs in server.properties.")
+        raise ConfigError("No data directory is configured. Use --data-dir DIR, or set log.dirs in server.properties.")
     return paths
 
 
 def _absolute(path: str) -> str:
-    """One spelling of every path, but `..` stays: what stands before it may be a link."""
+    """The absolute path without empty and `.` parts. `..` is kept, because the part before it may be a link."""
     parts = os.path.join(os.getcwd(), path).split("/")  # noqa: PTH109, PTH118 - pathlib: see read_properties_file
     return "/" + "/".join(part for part in parts if part not in ("", "."))

@@ -1,6 +1,6 @@
-"""Shell: the controller of a node: the service that decides, and the listener on which others reach it.
+"""Shell: the controller of a node: the controller service, and the listeners for other nodes.
 
-A node that is a cluster by itself needs no such listener; where the configuration names one, brokers may join.
+A node that is a whole cluster needs no such listener; if one is configured, brokers can join the cluster.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from barnabas.server.node.typed_configs import build_controller_config, build_tr
 
 
 class ControllerRole:
-    """The service that decides while this node leads the metadata log; made before the log is opened."""
+    """The controller service, which is active while this node leads the metadata log. Built before the log is
+    opened."""
 
     def __init__(self, parts: Parts, log_dir: str) -> None:
-        """`log_dir` holds the log: a new one may bring the first records, if Kafka's `format` prepared it."""
+        """`log_dir` is the directory of the metadata log. Kafka's `format` may have written the first records there."""
         self._parts = parts
         self.service = _build_service(parts, log_dir)
         self.services = ControllerServices(
@@ -47,26 +48,31 @@ class ControllerRole:
         )
 
     def registration(self, channel: ControllerChannel, listeners: Sequence[TakenPort]) -> Sequence[Callable[[], Any]]:
-        """What has to run so that others find this controller; nothing for one that nobody can reach."""
+        """The `run` method of the registration of this controller; empty if the controller has no listeners."""
         if not listeners:
             return ()
         from barnabas.server.node.controller_registration import ControllerRegistration
 
         parts = self._parts
-        told = [port.advertised for port in listeners]
-        registration = ControllerRegistration(channel, parts.node_id, told, parts.rng)
+        advertised = [port.advertised for port in listeners]
+        registration = ControllerRegistration(channel, parts.node_id, advertised, parts.rng)
         parts.publisher.subscribe(registration)
         return (registration.run,)
 
 
-class ControllerDoor:
-    """The listeners of a controller. They are open from the start of the node, and answer newcomers until `admit`."""
+class ControllerListeners:
+    """The listeners of a controller, open from the start of the node.
+
+    Until `start_serving`, `NewcomerHandler` answers the requests of new nodes.
+    """
 
     def __init__(self, config: NodeConfig, ports: Sequence[TakenPort], metrics: Metrics) -> None:
         self._listeners: list[Listener] = []
         if not ports:
             return
-        from barnabas.server.node.setup.cluster_id import NewcomerHandler  # not for a node that is a cluster by itself
+        from barnabas.server.node.setup.cluster_id import (
+            NewcomerHandler,  # imported only by a controller with listeners
+        )
 
         limits = build_transport_config(config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
@@ -76,15 +82,15 @@ class ControllerDoor:
         ]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Accept connections until cancelled."""
         for listener in self._listeners:
             await listener.bind()
         async with asyncio.TaskGroup() as tasks:
             for listener in self._listeners:
                 tasks.create_task(listener.serve(), name=f"listener {listener.endpoint}")
 
-    def admit(self, parts: Parts, services: ControllerServices) -> None:
-        """From now on serve what controllers serve."""
+    def start_serving(self, parts: Parts, services: ControllerServices) -> None:
+        """Serve all APIs of controllers from now on."""
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
         for listener in self._listeners:
             listener.replace_handler(dispatcher)

@@ -1,4 +1,4 @@
-"""Value: what the roles of a node are built from: one of each in a process, whatever its roles."""
+"""Value: the objects from which the roles of a node are built. A process has one of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Parts(Struct):
-    """Who this node is, what it runs on, and its copy of the cluster's metadata."""
+    """The identity of this node, its resources, and its copy of the cluster's metadata."""
 
     config: NodeConfig
     identity: Identity
@@ -36,7 +36,7 @@ class Parts(Struct):
     rng: Rng
     metrics: Metrics
     disk: Executor
-    """Where fsync and reads that miss the page cache go."""
+    """Executes fsync, and reads that miss the page cache."""
     cleaners: Executor
     dirs: list[LogDir]
     missing_dirs: list[str]
@@ -45,7 +45,7 @@ class Parts(Struct):
     metadata: RaftMetadataLog | ZooKeeperMetadataLog
     publisher: Publisher
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the node is told to stop."""
+    """Set to stop the node."""
 
     @property
     def node_id(self) -> int:
@@ -53,11 +53,11 @@ class Parts(Struct):
 
     @property
     def image(self) -> ClusterImage:
-        """The newest committed one."""
+        """The newest committed image."""
         return self.publisher.image
 
     def config_view(self, image: ClusterImage) -> ConfigView:
-        """Every config as this node has to take it."""
+        """The configs in effect on this node, according to `image`."""
         return ConfigView(image.configs, node_id=self.node_id, static=self.config.given)
 
     def log_config(self, image: ClusterImage, topic: str) -> LogConfig:

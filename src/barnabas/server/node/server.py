@@ -1,9 +1,9 @@
-"""Shell: one node: everything plugged together, started in the right order, stopped in the reverse one.
+"""Shell: one node: builds all objects, starts them in order, and stops them in the reverse order.
 
-ports taken -> cluster id known -> directories locked -> metadata log read -> a leader, and its log caught up with
+ports bound -> cluster id known -> directories locked -> metadata log read -> leader known, its log caught up with
             -> broker: logs, coordinators, registration, listeners (`broker_role`) -> ready
 
-A controller's listener (`controller_role`) is open from the first moment: other controllers cannot start without it.
+A controller's listeners (`controller_role`) are open from the start, because other controllers need them to start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.server.metadata.snapshot import image_records
 from barnabas.server.node.broker_role import BrokerRole
 from barnabas.server.node.channels.controller import ActiveController
 from barnabas.server.node.config import NodeConfig
-from barnabas.server.node.controller_role import ControllerDoor, ControllerRole
+from barnabas.server.node.controller_role import ControllerListeners, ControllerRole
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.running import StoppedError, running, unless
@@ -51,12 +51,12 @@ log = get_logger("barnabas.server.node")
 
 _DISK_THREADS: Final = 4
 _CLEANER_THREADS: Final = 8
-"""At most so many passes at a time, whatever log.cleaner.threads says; the threads only wait for the cleaners."""
+"""The limit for concurrent cleaner passes, even if log.cleaner.threads is larger. The threads wait for processes."""
 _SNAPSHOT_CHECK_S: Final = 10.0
 
 
 class Node:
-    """Broker, controller, or both in one process. `run` it; `stop` lets `run` return after a clean shutdown."""
+    """Broker, controller, or both in one process. `run` serves until `stop`, and then shuts down cleanly."""
 
     def __init__(
         self,
@@ -72,11 +72,12 @@ class Node:
         self.config = config
         self.metrics = Metrics()
         self.endpoints: tuple[ListenerEndpoint, ...] = ()
-        """What others are told (clients, or of a mere controller brokers); empty until the node is ready."""
+        """The advertised listeners: for clients, or of the controller if the node is not a broker. Empty until
+        ready."""
         self.pages: MetricsPages | None = None
-        """Where `metrics_url` says, the metrics and the health."""
+        """The pages at `metrics_url`: metrics and health."""
         self.parts: Parts | None = None
-        """To look at, once the directories are open."""
+        """For inspection by tests; set when the directories are open."""
         self.broker: BrokerRole | None = None
         self._metrics_url = metrics_url
         self._fs = fs or OsFileSystem()
@@ -89,7 +90,7 @@ class Node:
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
         self._dirs: list[LogDir] = []
         self._missing_dirs: list[str] = []
-        self._no_disk = asyncio.Event()
+        self._all_directories_offline = asyncio.Event()
         self._zookeeper: ZooKeeperMetadataLog | None = None
 
     @property
@@ -98,18 +99,20 @@ class Node:
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints)
 
     def problems(self) -> list[str]:
-        """What keeps this node from serving all that it should, in sentences; empty when it is well."""
+        """One sentence for each problem that keeps this node from full service; empty if there is none."""
         found = [] if self.endpoints else ["The node is starting."]
         found += [f"{path} could not be opened when the node started." for path in self._missing_dirs]
         return found + [f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None]
 
     def stop(self) -> None:
-        """Ask for a clean shutdown. Call it on the node's own loop."""
+        """Start a clean shutdown. Must be called on the node's event loop."""
         self._stopping.set()
 
     async def run(self, on_ready: Callable[[Node], None] | None = None) -> None:
-        """Start, serve until `stop`, shut down cleanly. Raises what prevents the start (a port in use, a locked
-        directory).
+        """Start, serve until `stop`, and shut down cleanly.
+
+        `on_ready` is called when the node is ready. Raises the error that prevents the start, for example a port in use
+        or a locked directory.
         """
         config = self.config
         clients = take_ports(self._listen_at, config.listeners, config.advertised)
@@ -118,7 +121,7 @@ class Node:
         try:
             controllers = take_ports(self._listen_at, config.controller_listeners, config.controller_advertised)
             self._open_pages()
-            await self._live(clients, controllers, on_ready)
+            await self._serve(clients, controllers, on_ready)
             clean = True
         except* StoppedError:
             clean = True
@@ -130,19 +133,19 @@ class Node:
             self._disk.shutdown(wait=True)
             self._cleaners.shutdown(wait=True)
 
-    # ---- from taken ports to a node that is ready
+    # ---- start
 
-    async def _live(
+    async def _serve(
         self, clients: list[TakenPort], controllers: list[TakenPort], on_ready: Callable[[Node], None] | None
     ) -> None:
-        """In nested lives: connections' and controllers' door, the metadata log's, the broker's."""
+        """Run the node in nested blocks: connections and controller listeners; the metadata log; the broker."""
         outgoing = NodeClient(f"node-{self.identity.node_id}", self._rng)
-        door = ControllerDoor(self.config, controllers, self.metrics)
+        controller_listeners = ControllerListeners(self.config, controllers, self.metrics)
         pages = () if self.pages is None else (self.pages.run,)
-        async with running(outgoing.run, door.run, self._until_no_disk, *pages):
+        async with running(outgoing.run, controller_listeners.run, self._fail_without_directories, *pages):
             zookeeper = await self._join_zookeeper(clients, controllers)
             if zookeeper is None:
-                await self._learn_cluster_id(outgoing)
+                await self._find_cluster_id(outgoing)
             self._dirs, self._missing_dirs = open_log_dirs(
                 self._fs, self.config, self.identity, self._rng, self._on_directory_failed
             )
@@ -157,7 +160,7 @@ class Node:
             await unless(self._stopping, metadata.find_quorum())
             metadata.open()
             if controller is not None:
-                door.admit(parts, controller.services)
+                controller_listeners.start_serving(parts, controller.services)
             mains = () if controller is None else (controller.service.run,)
             same_cluster = () if zookeeper is not None else (lambda: self._check_cluster_id(outgoing),)
             async with running(metadata.run, *mains, *same_cluster, lambda: self._snapshots(parts, loader)):
@@ -176,14 +179,14 @@ class Node:
                 async with running(*registration):
                     if self.config.topology.is_broker:
                         self.broker = BrokerRole(parts, channel, clients)
-                        await self.broker.live(ready)
+                        await self.broker.serve(ready)
                     else:
                         ready()
                         await self._stopping.wait()
                 await metadata.resign()
 
-    async def _learn_cluster_id(self, outgoing: NodeClient) -> None:
-        """A new node of a cluster of several asks the others."""
+    async def _find_cluster_id(self, outgoing: NodeClient) -> None:
+        """Request the cluster id from the other controllers, if this is a new node of a cluster with several nodes."""
         if self.identity.cluster_id:
             return
         from barnabas.server.node.setup.cluster_id import agree_on_cluster_id, ask_over
@@ -203,7 +206,7 @@ class Node:
         self.identity = replace(self.identity, cluster_id=found)
 
     async def _check_cluster_id(self, outgoing: NodeClient) -> None:
-        """Raises ClusterIdError when the controllers of the configuration are of another cluster than the data."""
+        """Raises ClusterIdError if the configured controllers have another cluster id than this node's directories."""
         others = self._other_controllers()
         if others:
             from barnabas.server.node.setup.cluster_id import ask_over, confirm_cluster_id
@@ -222,13 +225,13 @@ class Node:
     async def _join_zookeeper(
         self, clients: Sequence[TakenPort], controllers: Sequence[TakenPort]
     ) -> ZooKeeperMetadataLog | None:
-        """With zookeeper.connect: the log that it keeps, and the id of the cluster."""
+        """If zookeeper.connect is set, connect to ZooKeeper and take the cluster id from it; otherwise return None."""
         if not self.config.topology.zookeeper:
             return None
         from barnabas.server.node.zookeeper.joining import join
 
-        told = [port.advertised for port in clients], [port.advertised for port in controllers]
-        joining = join(self.config, self.identity, *told, self._clock, self._rng)
+        advertised = [port.advertised for port in clients], [port.advertised for port in controllers]
+        joining = join(self.config, self.identity, *advertised, self._clock, self._rng)
         self._zookeeper, self.identity = await unless(self._stopping, joining)
         return self._zookeeper
 
@@ -271,10 +274,11 @@ class Node:
 
             self.pages = MetricsPages(self._metrics_url, self.metrics, self.problems)
 
-    # ---- upkeep, failure and end
+    # ---- snapshots, failures and shutdown
 
     async def _snapshots(self, parts: Parts, loader: Loader) -> None:
-        """metadata.log.max.record.bytes.between.snapshots: bound what the next start has to replay."""
+        """Write a snapshot after each `metadata.log.max.record.bytes.between.snapshots` bytes, so that a restart is
+        fast."""
         limit = self.config["metadata.log.max.record.bytes.between.snapshots"]
         while True:
             await asyncio.sleep(_SNAPSHOT_CHECK_S)
@@ -287,22 +291,22 @@ class Node:
                 )
                 loader.bytes_since_snapshot = 0
             except StorageError as error:
-                log.error("metadata snapshot failed; it will be tried again", reason=str(error))
+                log.error("metadata snapshot failed; retrying", reason=str(error))
 
     def _on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
         if self.broker is not None:
             self.broker.on_directory_failed(directory, error)
         if all(home.failure is not None for home in self._dirs):
-            self._no_disk.set()
+            self._all_directories_offline.set()
 
-    async def _until_no_disk(self) -> None:
-        """Raises StorageError when no directory is left: a broker that can keep nothing is not to be counted on."""
-        await self._no_disk.wait()
-        told = "; ".join(f"{home.path}: {home.failure}" for home in self._dirs)
-        raise StorageError(f"No data directory can be used any more. {told}")
+    async def _fail_without_directories(self) -> None:
+        """Raises StorageError if all directories are offline, because a broker without storage must stop."""
+        await self._all_directories_offline.wait()
+        reasons = "; ".join(f"{home.path}: {home.failure}" for home in self._dirs)
+        raise StorageError(f"All data directories are offline: {reasons}")
 
     def _close(self, *, clean: bool) -> None:
-        """Leave the disk so that the next start need not look at every log."""
+        """Close the log directories. After a clean close, the next start does not recover every log."""
         if self.broker is not None:
             self.broker.close()
         if self.parts is None and self._zookeeper is not None:

@@ -1,7 +1,7 @@
-"""Shell: share groups on this node: their coordinator, leaders and settings plugged together.
+"""Shell: builds the objects of share groups on this node: coordinator, partition leaders, sessions and configs.
 
-`Shares` (what handlers see) is built by `build_shares`; `channels.shares` is what they need of other brokers;
-`ShareFeed` tells them of leaderships and images.
+`build_shares` builds `Shares`, the interface for the handlers. `ShareGroupListener` notifies them of leaderships and
+images. Requests to other brokers are in `channels/shares.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHARE_PARTITION: Final = ConfigBuilder(SharePartitionConfig, GROUP_CONFIGS)
 
 
 class ShareGroupConfigs:
-    """replication.ShareGroupConfigOf: `share.*` of single groups, computed once for each image."""
+    """Implements `ShareGroupConfigOf`: the `share.*` configs of a group, computed once for each image."""
 
     def __init__(self, image: Callable[[], ClusterImage], view: Callable[[ClusterImage], ConfigView]) -> None:
         self._image = image
@@ -78,7 +78,7 @@ def build_share_group_config(view: ConfigView, group_id: str) -> ShareGroupConfi
 
 
 def duration_ms(text: str) -> int:
-    """An ISO-8601 duration of days, hours, minutes and seconds."""
+    """Parse an ISO-8601 duration of days, hours, minutes and seconds."""
     found = _DURATION.fullmatch(text)
     assert found is not None, "configs are validated when they are set"
     parts = zip(found.groups(), _PART_MS, strict=True)
@@ -106,8 +106,8 @@ def build_shares(
     )
 
 
-class ShareFeed:
-    """Tells the share coordinator and the share partitions' leaders what concerns them."""
+class ShareGroupListener:
+    """Notifies the share coordinator and the leaders of share partitions of leaderships and images."""
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
@@ -129,5 +129,5 @@ class ShareFeed:
             return
         topic = image.topics.get(SHARE_STATE_TOPIC)
         self._shares.coordinator.on_partition_count(0 if topic is None else len(topic.partitions))
-        gone = frozenset(topic_id for topic_id in delta.topics.deleted)
-        self._shares.coordinator.on_topics_changed(ImageCatalog(image), gone)
+        deleted = frozenset(topic_id for topic_id in delta.topics.deleted)
+        self._shares.coordinator.on_topics_changed(ImageCatalog(image), deleted)

@@ -177,7 +177,7 @@ def test_a_node_ends_when_its_last_directory_fails(tmp_path: Path) -> None:
         return _sentences(running.exception())
 
     asyncio.run(with_node([tmp_path], make_topic))
-    told = f"No data directory can be used any more. {tmp_path}: the test broke this disk"
+    told = f"All data directories are offline: {tmp_path}: the test broke this disk"
     assert asyncio.run(main()) == [told]
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 

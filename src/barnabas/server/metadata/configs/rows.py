@@ -1,4 +1,4 @@
-"""Value: short constructors for the rows of the config tables, and the validators only those tables need."""
+"""Value: short constructors for the rows of the config tables, and validators for those tables only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BROKER", "CLUSTER", "HIGH", "INT_MAX", "LONG_MAX", "LOW", "REQUIRED"
 
 
 class RowOptions(TypedDict):
-    """What most rows leave out: medium importance, read-only, no synonyms."""
+    """Optional arguments of a row. The defaults are medium importance, read-only, and no synonyms."""
 
     importance: NotRequired[Importance]
     update_mode: NotRequired[UpdateMode]
