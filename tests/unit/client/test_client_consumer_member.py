@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.client.membership.classic import Failed, MembershipOptions
+from barnabas.client.membership.classic import MembershipFailed, MembershipOptions
 from barnabas.client.membership.consumer_protocol import ConsumerMember, Lost, Phase, Wait
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
@@ -195,9 +195,9 @@ def test_errors_that_pass_and_errors_that_stay() -> None:
     assert who.on_heartbeat(refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) == Wait()
     assert who.on_heartbeat(refusal(ErrorCode.NOT_COORDINATOR)) == Wait(find_coordinator=True)
     step = who.on_heartbeat(refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    assert isinstance(step, Failed) and who.phase is Phase.JOINING
+    assert isinstance(step, MembershipFailed) and who.phase is Phase.JOINING
     step = who.on_heartbeat(refusal(ErrorCode.UNRELEASED_INSTANCE_ID))
-    assert isinstance(step, Failed)
+    assert isinstance(step, MembershipFailed)
     assert "group.instance.id" in str(step.error)
     assert who.phase is Phase.FATAL and not who.heartbeats
     assert who.leave() is None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from barnabas.client.membership.classic import (
     Assigned,
     ClassicMember,
-    Failed,
     JoinAgain,
     Lead,
+    MembershipFailed,
     MembershipOptions,
     MemberState,
-    Sync,
+    SendSync,
 )
 from barnabas.client.membership.subscriptions import (
     decode_assignment,
@@ -46,7 +46,7 @@ def joined(
 def settle(who: ClassicMember, *partitions: TopicPartition, generation: int = 1) -> Assigned:
     """Join and sync as a follower."""
     who.join_request()
-    assert isinstance(who.on_join(joined(who, generation=generation, protocol=next(iter(who.assignors)))), Sync)
+    assert isinstance(who.on_join(joined(who, generation=generation, protocol=next(iter(who.assignors)))), SendSync)
     step = who.on_sync(SyncGroupResponse(assignment=encode_assignment(partitions)))
     assert isinstance(step, Assigned)
     return step
@@ -78,7 +78,7 @@ def test_the_leader_assigns_everybody() -> None:
     response.members = [JoinGroupResponseMember(member_id=name, metadata=subscription) for name in ("me", "you")]
     assert who.on_join(response) == Lead(frozenset({"a"}))
     step = who.lead({"a": 3})
-    assert isinstance(step, Sync)
+    assert isinstance(step, SendSync)
     shares = {a.member_id: decode_assignment(a.assignment) for a in step.request.assignments}
     assert shares == {"me": [A0, A1], "you": [A2]}
 
@@ -99,7 +99,7 @@ def test_cooperative_keeps_what_it_has_and_joins_again_after_giving_up() -> None
     request = who.join_request()
     told = decode_subscription(request.protocols[0].metadata)
     assert (told.owned, told.generation) == ((A0, A1), 1)
-    assert isinstance(who.on_join(joined(who, generation=2, protocol="cooperative-sticky")), Sync)
+    assert isinstance(who.on_join(joined(who, generation=2, protocol="cooperative-sticky")), SendSync)
     step = who.on_sync(SyncGroupResponse(assignment=encode_assignment([A0])))
     assert step == Assigned(frozenset({A0}), frozenset({A1}), frozenset(), rejoin=True)
     assert who.wants_to_join
@@ -137,12 +137,14 @@ def test_errors_and_what_they_mean() -> None:
     assert who.on_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID) == JoinAgain(lost=True)
     assert who.member_id == ""
     fenced = member(instance="i").on_heartbeat(ErrorCode.FENCED_INSTANCE_ID)
-    assert isinstance(fenced, Failed)
+    assert isinstance(fenced, MembershipFailed)
     assert "group.instance.id 'i'" in str(fenced.error)
     mixed = member().on_join(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    assert isinstance(mixed, Failed)
+    assert isinstance(mixed, MembershipFailed)
     assert "partition.assignment.strategy" in str(mixed.error)
-    assert isinstance(member().on_join(JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)), Failed)
+    assert isinstance(
+        member().on_join(JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)), MembershipFailed
+    )
 
 
 def test_a_subscription_that_changes_while_joining_is_joined_for_again() -> None:

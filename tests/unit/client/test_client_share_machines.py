@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.client.membership.classic import Failed
+from barnabas.client.membership.classic import MembershipFailed
 from barnabas.client.membership.consumer_protocol import Lost, Wait
 from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.share.session import GAP, AcknowledgeType, ShareSession, runs
@@ -92,5 +92,7 @@ def test_the_member() -> None:
     assert left is not None and left.member_epoch == -1
     assert who.leave() is None
     who.subscribe(("a",))
-    assert isinstance(who.on_heartbeat(ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)), Failed)
+    assert isinstance(
+        who.on_heartbeat(ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)), MembershipFailed
+    )
     assert not who.heartbeats

@@ -1,8 +1,8 @@
-"""Shell: questions that only a broker of ours answers: why a partition or a group is as it is; and maintenance.
+"""Shell: requests that only Barnabas brokers support: explanations of partitions and groups, and maintenance on demand.
 
-The values are facts: numbers, and words of a fixed vocabulary (`verdict`, `pending`, `phase`) whose meaning stands in
-the broker's machines (`storage.cleaner.cleanable`, `storage.retention`, `coordination.group.explain`). Other brokers do
-not serve these APIs: calls then fail with UnsupportedApiError.
+The results are numbers, and words of a fixed vocabulary (`verdict`, `pending`, `phase`). The broker's modules
+`storage.cleaner.cleanable`, `storage.retention` and `coordination.group.explain` define these words. Other brokers do
+not have these APIs, so that calls fail with UnsupportedApiError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENFORCE_RETENTION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactionFacts:
-    """A transaction that nobody has ended. `transactional_id` None: no coordinator knows the producer."""
+    """A transaction that is still open. `transactional_id` is None if no coordinator has the producer."""
 
     producer_id: int
     producer_epoch: int
@@ -40,12 +40,12 @@ class OpenTransactionFacts:
     started_ms: int
     timeout_ms: int
     in_transaction: bool
-    """Whether its coordinator counts this partition among the transaction's."""
+    """Whether the coordinator lists this partition as part of the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastPassFacts:
-    """The last compaction that came to its end since the broker started."""
+    """The last complete compaction since the broker started."""
 
     ended_ms: int
     end_offset: int
@@ -58,7 +58,7 @@ class LastPassFacts:
 
 @dataclass(frozen=True, slots=True)
 class CleanerFailureFacts:
-    """Why the last compactions failed, and when the next one may begin."""
+    """The failure of the last compactions, and the time from which the next one may begin."""
 
     reason: str
     since_ms: int
@@ -68,11 +68,11 @@ class CleanerFailureFacts:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFacts:
-    """What the cleaner would do with a partition, and what it did."""
+    """The state of a partition's compaction: the next pass and the last one."""
 
     verdict: str
     limit: str
-    """Why nothing may be cleaned from `first_uncleanable_offset` on."""
+    """The reason why records from `first_uncleanable_offset` on cannot be compacted."""
     detail: str
     enabled: bool
     running: bool
@@ -90,7 +90,7 @@ class CompactionFacts:
 
 @dataclass(frozen=True, slots=True)
 class RetentionFacts:
-    """The oldest segment, as retention sees it."""
+    """The oldest segment, with the facts by which retention decides."""
 
     verdict: str
     retention_ms: int
@@ -107,7 +107,7 @@ class RetentionFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What a partition's leader knows of it; times are the broker's, in ms."""
+    """The state of a partition, from its leader. Times are milliseconds of the broker's clock."""
 
     now_ms: int
     leader_epoch: int
@@ -122,14 +122,14 @@ class PartitionFacts:
     open_transaction_count: int
     unreplicated_transaction_count: int
     open_transactions: tuple[OpenTransactionFacts, ...]
-    """The oldest ten, oldest first."""
+    """The ten oldest open transactions, oldest first."""
     compaction: CompactionFacts
     retention: RetentionFacts
 
 
 @dataclass(frozen=True, slots=True)
 class HoldingFacts:
-    """A partition and the member that has it."""
+    """A partition and the member that owns it."""
 
     topic: str
     partition: int
@@ -138,7 +138,7 @@ class HoldingFacts:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """A member and what it has still to do (`pending`); the times left are -1 where no clock is running."""
+    """A member and its next step (`pending`). Remaining times are -1 without a running timer."""
 
     member_id: str
     instance_id: str | None
@@ -156,7 +156,7 @@ class MemberFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What a group's coordinator knows of it."""
+    """The state of a group, from its coordinator."""
 
     group_id: str
     now_ms: int
@@ -182,7 +182,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What a pass did to a partition, or why it did nothing (`verdict`)."""
+    """The result of a pass on one partition, or the reason why nothing was done (`verdict`)."""
 
     done: bool
     verdict: str
@@ -203,7 +203,7 @@ class MaintenanceReport:
 async def explain_partitions(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, deadline: float
 ) -> dict[TopicPartition, PartitionFacts | KafkaError]:
-    """Ask the leaders; transactions whose coordinator is another broker are completed by asking all of them."""
+    """Request the state of partitions from their leaders, and of their open transactions from the coordinators."""
 
     def build(part: dict[TopicPartition, None]) -> explain_partition.ExplainPartitionRequest:
         return explain_partition.ExplainPartitionRequest(
@@ -228,7 +228,7 @@ async def explain_partitions(
 async def explain_groups(
     cluster: Cluster, group_ids: Iterable[str], *, deadline: float
 ) -> dict[str, GroupFacts | KafkaError]:
-    """Ask the coordinators."""
+    """Request the state of groups from their coordinators."""
 
     def build(part: list[str]) -> explain_group.ExplainGroupRequest:
         return explain_group.ExplainGroupRequest(group_ids=part)
@@ -304,7 +304,7 @@ async def _run_maintenance(
 
 
 def group_facts(group: explain_group.ExplainedGroup) -> GroupFacts:
-    """The answer as a value."""
+    """Convert a response to the result."""
     members = tuple(
         _value(MemberFacts, member, to_revoke=_holdings(member.to_revoke), awaited=_holdings(member.awaited))
         for member in group.members
@@ -313,7 +313,7 @@ def group_facts(group: explain_group.ExplainedGroup) -> GroupFacts:
 
 
 def partition_facts(p: explain_partition.PartitionResponse) -> PartitionFacts:
-    """The answer as a value."""
+    """Convert a response to the result."""
     compaction, last_pass, failure = p.compaction, p.compaction.last_pass, p.compaction.failure
     return _value(
         PartitionFacts,
@@ -334,7 +334,7 @@ def _holdings(holdings: Iterable[explain_group.Holding]) -> tuple[HoldingFacts, 
 
 
 def _value(cls: type[V], message: Any, **given: object) -> V:
-    """The value whose fields are the message's of the same names, but for those given."""
+    """Build a value from the message's fields of the same names, and from the `given` fields."""
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # only dataclasses come here
     return cls(**{name: given[name] if name in given else getattr(message, name) for name in names})
 

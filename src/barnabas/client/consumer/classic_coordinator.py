@@ -17,11 +17,11 @@ from barnabas.client.consumer.subscription import SubscriptionState
 from barnabas.client.membership.classic import (
     Assigned,
     ClassicMember,
-    Failed,
     JoinAgain,
     Lead,
+    MembershipFailed,
     MemberState,
-    Sync,
+    SendSync,
 )
 from barnabas.client.values import GroupMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
@@ -139,7 +139,7 @@ class ClassicCoordinator(ConsumerCoordinator):
             if isinstance(step, Assigned):
                 self._outcome = step
                 return
-            if isinstance(step, Failed):
+            if isinstance(step, MembershipFailed):
                 raise step.error
             self._note(step)
             if step.lost:
@@ -148,7 +148,7 @@ class ClassicCoordinator(ConsumerCoordinator):
                 await self._cluster.backoff(attempt)
                 attempt += 1
 
-    async def _join_once(self) -> Assigned | JoinAgain | Failed:
+    async def _join_once(self) -> Assigned | JoinAgain | MembershipFailed:
         member = self.member
         reason, self._reason = self._reason, None
         join = await self._ask(member.join_request(reason), member.options.rebalance_timeout_ms + JOIN_SLACK_MS)
@@ -159,7 +159,7 @@ class ClassicCoordinator(ConsumerCoordinator):
             counts = await self._partition_counts(step.topics)
             self._counts = counts
             step = member.lead(counts)
-        if not isinstance(step, Sync):
+        if not isinstance(step, SendSync):
             return step
         sync = await self._ask(step.request, member.options.rebalance_timeout_ms + JOIN_SLACK_MS)
         if not isinstance(sync, SyncGroupResponse):
@@ -225,7 +225,7 @@ class ClassicCoordinator(ConsumerCoordinator):
         step = self.member.on_heartbeat(code)
         if step is None:
             return
-        if isinstance(step, Failed):
+        if isinstance(step, MembershipFailed):
             self._failure = step.error
         else:
             self._note(step)

@@ -16,9 +16,9 @@ from uuid import UUID
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.consumer.coordinator import ConsumerCoordinator, GroupTiming, call_listener
-from barnabas.client.consumer.subscription import Mode, SubscriptionState
+from barnabas.client.consumer.subscription import SubscriptionMode, SubscriptionState
 from barnabas.client.errors import CommitFailedError, UnsupportedApiError
-from barnabas.client.membership.classic import Failed
+from barnabas.client.membership.classic import MembershipFailed
 from barnabas.client.membership.consumer_protocol import ConsumerMember, Phase, Wait
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
@@ -102,7 +102,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
 
     @property
     def _is_remote(self) -> bool:
-        return self._subscription.mode is Mode.REMOTE_PATTERN
+        return self._subscription.mode is SubscriptionMode.REMOTE_PATTERN
 
     def _names(self) -> dict[UUID, str]:
         metadata = self._cluster.metadata
@@ -145,7 +145,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
         step = member.on_heartbeat(response)
         if member.is_member:
             self._metadata = replace(self._metadata, generation_id=member.epoch, member_id=member.member_id)
-        if isinstance(step, Failed):
+        if isinstance(step, MembershipFailed):
             if member.phase is Phase.FATAL:
                 raise step.error
             self._failure = step.error

@@ -17,7 +17,7 @@ from typing import Any, Final
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.versions import Versioned
-from barnabas.client.consumer.subscription import Mode, SubscriptionState
+from barnabas.client.consumer.subscription import SubscriptionMode, SubscriptionState
 from barnabas.client.errors import CommitFailedError
 from barnabas.client.membership.classic import MembershipOptions
 from barnabas.client.offsets import commit_group_offsets
@@ -141,7 +141,7 @@ class ConsumerCoordinator(ABC):
     async def _look_for_topics(self) -> None:
         """Find the topics that match a client-side pattern now."""
         subscription = self._subscription
-        if subscription.mode is not Mode.PATTERN:
+        if subscription.mode is not SubscriptionMode.PATTERN:
             return
         metadata = self._cluster.metadata
         oldest = self._cluster.now() - self._cluster.options.metadata_max_age_ms / 1000.0

@@ -58,7 +58,7 @@ def parse_duration_ms(text: str) -> int:
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
-class Mode(Enum):
+class SubscriptionMode(Enum):
     """How partitions are chosen. A consumer uses one mode at a time."""
 
     NONE = "none"
@@ -125,7 +125,7 @@ class SubscriptionState:
     """The subscription and the assigned partitions of one consumer."""
 
     def __init__(self) -> None:
-        self.mode = Mode.NONE
+        self.mode = SubscriptionMode.NONE
         self.topics: frozenset[str] = frozenset()
         """The subscribed topics; for a pattern, the topics that match now."""
         self.pattern: re.Pattern[str] | None = None
@@ -136,16 +136,16 @@ class SubscriptionState:
         """Incremented at every change of the assignment and every seek, so that earlier fetches are stale."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        self._switch(Mode.TOPICS)
+        self._switch(SubscriptionMode.TOPICS)
         self.topics = frozenset(topics)
         self.pattern = None
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        self._switch(Mode.PATTERN)
+        self._switch(SubscriptionMode.PATTERN)
         self.pattern = pattern
 
     def subscribe_remote_pattern(self, pattern: str) -> None:
-        self._switch(Mode.REMOTE_PATTERN)
+        self._switch(SubscriptionMode.REMOTE_PATTERN)
         self.remote_pattern = pattern
 
     def match(self, names: Iterable[str]) -> bool:
@@ -158,7 +158,7 @@ class SubscriptionState:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions manually. Positions of remaining partitions are kept."""
-        self._switch(Mode.ASSIGNED)
+        self._switch(SubscriptionMode.ASSIGNED)
         self.set_partitions(partitions)
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -167,15 +167,15 @@ class SubscriptionState:
         self.version += 1
 
     def unsubscribe(self) -> None:
-        self.mode = Mode.NONE
+        self.mode = SubscriptionMode.NONE
         self.topics = frozenset()
         self.pattern = None
         self.remote_pattern = None
         self.partitions = {}
         self.version += 1
 
-    def _switch(self, mode: Mode) -> None:
-        if self.mode not in (Mode.NONE, mode):
+    def _switch(self, mode: SubscriptionMode) -> None:
+        if self.mode not in (SubscriptionMode.NONE, mode):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"This consumer uses {self.mode.value}; subscribe to topics, subscribe to a pattern and assign"
@@ -185,7 +185,7 @@ class SubscriptionState:
 
     @property
     def uses_group(self) -> bool:
-        return self.mode in (Mode.TOPICS, Mode.PATTERN, Mode.REMOTE_PATTERN)
+        return self.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN, SubscriptionMode.REMOTE_PATTERN)
 
     def state(self, partition: TopicPartition) -> PartitionState:
         """Raises KafkaError for a partition that is not assigned."""

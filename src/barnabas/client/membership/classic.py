@@ -69,7 +69,7 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class SendSync:
     """Send this request, and pass its response to `on_sync`."""
 
     request: SyncGroupRequest
@@ -86,7 +86,7 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class MembershipFailed:
     """The group rejects this member for good."""
 
     error: KafkaError
@@ -166,7 +166,7 @@ class ClassicMember:
 
     # -- responses ------------------------------------------------------------------------------------------------
 
-    def on_join(self, response: JoinGroupResponse) -> Sync | Lead | JoinAgain | Failed:
+    def on_join(self, response: JoinGroupResponse) -> SendSync | Lead | JoinAgain | MembershipFailed:
         code = error_code(response.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -180,19 +180,21 @@ class ClassicMember:
         self.protocol = response.protocol_name
         self.state = MemberState.SYNCING
         if response.leader != self.member_id or response.skip_assignment:
-            return Sync(self._sync_request({}))
+            return SendSync(self._sync_request({}))
         self._members = {m.member_id: decode_subscription(m.metadata, m.group_instance_id) for m in response.members}
         return Lead(frozenset(topic for member in self._members.values() for topic in member.topics))
 
-    def lead(self, partition_counts: Mapping[str, int]) -> Sync | Failed:
+    def lead(self, partition_counts: Mapping[str, int]) -> SendSync | MembershipFailed:
         """Compute the assignment of all members, as the leader."""
         assignor = self.assignors.get(self.protocol or "")
         if assignor is None:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            return Failed(KafkaError(error, f"The group chose the assignor {self.protocol!r}, which we do not have."))
+            return MembershipFailed(
+                KafkaError(error, f"The group chose the assignor {self.protocol!r}, which we do not have.")
+            )
         assignments = assignor.assign(Topics(partition_counts), self._members)
         self._members = {}
-        return Sync(self._sync_request({member: encode_assignment(got) for member, got in assignments.items()}))
+        return SendSync(self._sync_request({member: encode_assignment(got) for member, got in assignments.items()}))
 
     def _sync_request(self, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
         return SyncGroupRequest(
@@ -208,7 +210,7 @@ class ClassicMember:
             ],
         )
 
-    def on_sync(self, response: SyncGroupResponse) -> Assigned | JoinAgain | Failed:
+    def on_sync(self, response: SyncGroupResponse) -> Assigned | JoinAgain | MembershipFailed:
         code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             return self._refused(code)
@@ -223,7 +225,7 @@ class ClassicMember:
         self.wants_to_join = rejoin or self.topics != self._synced_topics
         return Assigned(partitions, revoked, added, rejoin)
 
-    def on_heartbeat(self, code: ErrorCode) -> JoinAgain | Failed | None:
+    def on_heartbeat(self, code: ErrorCode) -> JoinAgain | MembershipFailed | None:
         """Handle a heartbeat response. Returns None if there is no error."""
         if code is ErrorCode.NONE:
             return None
@@ -256,7 +258,7 @@ class ClassicMember:
         self.member_id = ""
         self.wants_to_join = True
 
-    def _refused(self, code: ErrorCode) -> JoinAgain | Failed:
+    def _refused(self, code: ErrorCode) -> JoinAgain | MembershipFailed:
         self.wants_to_join = True
         self.state = MemberState.UNJOINED
         match code:
@@ -273,7 +275,7 @@ class ClassicMember:
                 self.generation_id = NO_GENERATION
                 return JoinAgain(lost=True)
             case ErrorCode.FENCED_INSTANCE_ID:
-                return Failed(
+                return MembershipFailed(
                     KafkaError(
                         code,
                         f"Another consumer with group.instance.id {self.options.group_instance_id!r} has joined; every"
@@ -281,7 +283,7 @@ class ClassicMember:
                     )
                 )
             case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-                return Failed(
+                return MembershipFailed(
                     KafkaError(
                         code,
                         f"The members of group {self.options.group_id!r} share no assignor with this one"
@@ -290,4 +292,4 @@ class ClassicMember:
                     )
                 )
             case _:
-                return Failed(KafkaError(code, f"Group {self.options.group_id!r}: {code.message}"))
+                return MembershipFailed(KafkaError(code, f"Group {self.options.group_id!r}: {code.message}"))

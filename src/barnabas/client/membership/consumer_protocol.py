@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
-from barnabas.client.membership.classic import Failed, MembershipOptions
+from barnabas.client.membership.classic import MembershipFailed, MembershipOptions
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicIdPartition, TopicPartition
 from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
@@ -80,7 +80,7 @@ class Reconciliation:
     life: int
 
 
-Step = Wait | Lost | Failed | None
+Step = Wait | Lost | MembershipFailed | None
 
 
 class ConsumerMember:
@@ -252,7 +252,7 @@ class ConsumerMember:
             return Wait()
         if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # the right may be granted later; the member stays
             self.phase = Phase.FATAL
-        return Failed(KafkaError(code, f"Group {self.options.group_id!r}: {message}{_HINTS.get(code, '')}"))
+        return MembershipFailed(KafkaError(code, f"Group {self.options.group_id!r}: {message}{_HINTS.get(code, '')}"))
 
     # -- reconciling -----------------------------------------------------------------------------------------------
 

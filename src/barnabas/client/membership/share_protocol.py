@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.client.membership.classic import Failed
+from barnabas.client.membership.classic import MembershipFailed
 from barnabas.client.membership.consumer_protocol import JOIN_EPOCH, LEAVE_EPOCH, Lost, Step, Wait
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicIdPartition
@@ -92,7 +92,7 @@ class ShareMember:
             return Wait()
         self.failed = code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
         message = response.error_message or code.message
-        return Failed(KafkaError(code, f"Share group {self.group_id!r}: {message}"))
+        return MembershipFailed(KafkaError(code, f"Share group {self.group_id!r}: {message}"))
 
     def _begin_again(self) -> None:
         self.epoch = JOIN_EPOCH

@@ -28,7 +28,7 @@ from barnabas.client.errors import AcknowledgementError, ClientClosedError
 from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.serialization import AnyDeserializer, as_decode
-from barnabas.client.share.fetcher import Outcome, ShareFetcher, ShareLimits
+from barnabas.client.share.fetcher import AcknowledgementResult, ShareFetcher, ShareLimits
 from barnabas.client.share.heartbeats import ShareHeartbeats
 from barnabas.client.share.session import AcknowledgeType
 from barnabas.client.values import ConsumerRecord
@@ -219,7 +219,7 @@ class AsyncShareConsumer:
         await self._fetcher.close(self.cluster.deadline())
         await self._heartbeats.close()
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: AcknowledgementResult) -> None:
         error = outcome.error
         self._outcomes[outcome.partition] = self._outcomes.get(outcome.partition) or error
         if self._on_acknowledged is not None:

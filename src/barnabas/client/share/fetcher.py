@@ -57,7 +57,7 @@ class ShareLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AcknowledgementResult:
     """The broker's result for the acknowledgements of a partition."""
 
     partition: TopicPartition
@@ -88,7 +88,7 @@ class ShareFetcher:
         key: Decode | None,
         value: Decode | None,
         wake: Callable[[], None],
-        note: Callable[[Outcome], None],
+        note: Callable[[AcknowledgementResult], None],
     ) -> None:
         self.lock_timeout_ms: int | None = None
         self._cluster = cluster
@@ -372,7 +372,7 @@ class ShareFetcher:
         real = frozenset(offset for offset, kind in offsets.items() if kind != GAP)
         if real:
             error = None if code is ErrorCode.NONE else KafkaError(code, f"Acknowledging {name}: {why or code.message}")
-            self._note(Outcome(name, real, error))
+            self._note(AcknowledgementResult(name, real, error))
 
     def _name(self, partition: TopicIdPartition) -> TopicPartition | None:
         topic = self._cluster.metadata.topic_name(partition.topic_id)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.errors import UnsupportedApiError
-from barnabas.client.membership.classic import Failed
+from barnabas.client.membership.classic import MembershipFailed
 from barnabas.client.membership.consumer_protocol import Wait
 from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.core.errors import BarnabasError, KafkaError
@@ -79,7 +79,7 @@ class ShareHeartbeats:
             return False
         before = member.assigned
         step = member.on_heartbeat(response)
-        if isinstance(step, Failed):
+        if isinstance(step, MembershipFailed):
             if member.failed:
                 raise step.error
             self.failure = step.error
