@@ -1,1 +1,1 @@
-"""One module per API, each a Table: the request and the response of that API, valid for all their versions."""
+"""One module per API: the request and the response, as classes for all of their versions."""

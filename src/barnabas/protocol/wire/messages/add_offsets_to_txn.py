@@ -1,4 +1,4 @@
-"""Table: AddOffsetsToTxn (key 25) takes a group's offsets into a transaction."""
+"""Table: AddOffsetsToTxn (key 25) adds the offsets of a group to a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: AddPartitionsToTxn (key 24) takes partitions into a transaction, or verifies that they are in it."""
+"""Table: AddPartitionsToTxn (key 24) adds partitions to a transaction, or verifies that they were added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: AllocateProducerIds (key 67) gives a broker a block of producer ids to hand out."""
+"""Table: AllocateProducerIds (key 67) assigns a block of producer ids to a broker."""
 
 from __future__ import annotations
 

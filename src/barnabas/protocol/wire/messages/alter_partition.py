@@ -1,4 +1,4 @@
-"""Table: AlterPartition (key 56) has the controller change the in-sync replicas of partitions a broker leads."""
+"""Table: AlterPartition (key 56) requests that the controller change the ISR of partitions; their leader sends it."""
 
 from __future__ import annotations
 

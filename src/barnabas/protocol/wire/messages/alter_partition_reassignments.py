@@ -1,4 +1,4 @@
-"""Table: AlterPartitionReassignments (key 45) starts or cancels moves of partitions to other replicas."""
+"""Table: AlterPartitionReassignments (key 45) starts or cancels partition reassignments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Table: ApiVersions (key 18).
 
-Tells which APIs and versions a broker serves, and which features the cluster has finalized.
+Returns the APIs and versions that a broker serves, and the finalized features of the cluster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Table: AssignReplicasToDirs (key 73).
 
-Tells the controller in which data directories a broker keeps its replicas (KIP-858).
+Notifies the controller of the data directories that hold a broker's replicas (KIP-858).
 """
 
 from __future__ import annotations

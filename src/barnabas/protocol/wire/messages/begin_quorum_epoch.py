@@ -1,4 +1,4 @@
-"""Table: BeginQuorumEpoch (key 53) tells the voters of the metadata quorum who leads the new epoch."""
+"""Table: BeginQuorumEpoch (key 53) notifies the voters of the metadata quorum of the leader of a new epoch."""
 
 from __future__ import annotations
 

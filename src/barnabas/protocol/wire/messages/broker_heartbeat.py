@@ -1,6 +1,6 @@
 """Table: BrokerHeartbeat (key 63).
 
-Keeps a broker's registration alive; also how it asks to be unfenced or to shut down.
+Keeps a broker's registration alive. Brokers also request unfencing and controlled shutdown with a heartbeat.
 """
 
 from __future__ import annotations

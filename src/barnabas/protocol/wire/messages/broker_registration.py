@@ -1,4 +1,4 @@
-"""Table: BrokerRegistration (key 62) announces a starting broker to the controller and gives it its epoch."""
+"""Table: BrokerRegistration (key 62) registers a starting broker with the controller and returns the broker epoch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Table: ConsumerGroupHeartbeat (key 68).
 
-Joins, keeps alive, reassigns and leaves in one call: the consumer group protocol of KIP-848.
+Joins and leaves a group, keeps a member alive and updates its assignment (KIP-848).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table: what the members of a classic consumer group tell each other inside JoinGroup and SyncGroup."""
+"""Table: the subscriptions and assignments of classic consumer groups, opaque bytes in JoinGroup and SyncGroup."""
 
 from __future__ import annotations
 

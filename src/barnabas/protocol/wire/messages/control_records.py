@@ -1,4 +1,4 @@
-"""Table: the keys and values of control records: transaction markers and the metadata log's own bookkeeping."""
+"""Table: the keys and values of control records: transaction markers, leader changes, voters of the metadata log."""
 
 from __future__ import annotations
 

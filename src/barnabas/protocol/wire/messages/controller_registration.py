@@ -1,6 +1,6 @@
 """Table: ControllerRegistration (key 70).
 
-Announces a controller, its endpoints and features to the active controller (KIP-919).
+Registers a controller, with its endpoints and features, with the active controller (KIP-919).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table: DeleteShareGroupOffsets (key 92) forgets a share group's state for topics."""
+"""Table: DeleteShareGroupOffsets (key 92) deletes the state of a share group for topics."""
 
 from __future__ import annotations
 

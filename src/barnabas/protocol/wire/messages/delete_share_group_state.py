@@ -1,4 +1,4 @@
-"""Table: DeleteShareGroupState (key 86) forgets the persisted state of share partitions."""
+"""Table: DeleteShareGroupState (key 86) deletes the persisted state of share partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: DescribeLogDirs (key 35) shows a broker's data directories and what each replica in them weighs."""
+"""Table: DescribeLogDirs (key 35) returns the data directories of a broker, and the size of each replica in them."""
 
 from __future__ import annotations
 

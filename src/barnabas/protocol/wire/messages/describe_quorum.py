@@ -1,6 +1,6 @@
 """Table: DescribeQuorum (key 55).
 
-Shows the leader, voters and observers of the metadata quorum and how far each has come.
+Returns the leader, the voters and the observers of the metadata quorum, and the log end offset of each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table: DescribeShareGroupOffsets (key 90) shows where the share partitions of groups start."""
+"""Table: DescribeShareGroupOffsets (key 90) returns the start offsets of the share partitions of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: DescribeTopicPartitions (key 75) describes topics page by page, with a cursor to go on from."""
+"""Table: DescribeTopicPartitions (key 75) describes topics in pages; a cursor marks the beginning of the next page."""
 
 from __future__ import annotations
 

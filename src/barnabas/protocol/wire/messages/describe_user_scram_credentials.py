@@ -1,4 +1,4 @@
-"""Table: DescribeUserScramCredentials (key 50) lists which users have SCRAM credentials, and of which kind."""
+"""Table: DescribeUserScramCredentials (key 50) lists the users that have SCRAM credentials, with their mechanisms."""
 
 from __future__ import annotations
 

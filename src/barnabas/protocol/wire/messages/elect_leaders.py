@@ -1,4 +1,4 @@
-"""Table: ElectLeaders (key 43) has partitions elect their preferred, or any surviving, leader."""
+"""Table: ElectLeaders (key 43) elects the preferred replicas of partitions, or any live replicas, as leaders."""
 
 from __future__ import annotations
 

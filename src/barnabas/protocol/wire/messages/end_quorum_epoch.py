@@ -1,4 +1,4 @@
-"""Table: EndQuorumEpoch (key 54) tells the voters that their leader resigns, and whom it would like to succeed it."""
+"""Table: EndQuorumEpoch (key 54) notifies the voters that the leader resigns, with its preferred successors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: ExpireDelegationToken (key 40) ends a delegation token, now or at a given time."""
+"""Table: ExpireDelegationToken (key 40) expires a delegation token, now or at a given time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: ExplainGroup (key 10001, ours) says why a group is as it is: what it waits for, whom, and how much longer."""
+"""Table: ExplainGroup (key 10001, ours) explains the state of a group: the members it waits for, and how long."""
 
 from __future__ import annotations
 

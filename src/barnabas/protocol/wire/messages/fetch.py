@@ -1,6 +1,6 @@
 """Table: Fetch (key 1).
 
-Reads record batches from partitions; consumers, followers and the metadata quorum all use it.
+Reads record batches from partitions, for consumers, followers and the metadata quorum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table: FetchSnapshot (key 59) reads a piece of a metadata snapshot (KIP-630)."""
+"""Table: FetchSnapshot (key 59) reads a part of a metadata snapshot (KIP-630)."""
 
 from __future__ import annotations
 

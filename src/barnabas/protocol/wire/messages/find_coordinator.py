@@ -1,6 +1,6 @@
 """Table: FindCoordinator (key 10).
 
-Finds the broker that looks after a group, a transactional id or a share partition.
+Finds the broker that coordinates a group, a transactional id or a share partition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table: GetTelemetrySubscriptions (key 71) tells a client which metrics the cluster wants from it (KIP-714)."""
+"""Table: GetTelemetrySubscriptions (key 71) returns the metrics that a client is to push (KIP-714)."""
 
 from __future__ import annotations
 

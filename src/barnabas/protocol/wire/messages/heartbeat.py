@@ -1,4 +1,4 @@
-"""Table: Heartbeat (key 12) keeps a member of a classic group alive and tells it of rebalances."""
+"""Table: Heartbeat (key 12) keeps a member of a classic group alive and notifies it of rebalances."""
 
 from __future__ import annotations
 

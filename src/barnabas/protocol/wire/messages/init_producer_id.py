@@ -1,6 +1,6 @@
 """Table: InitProducerId (key 22).
 
-Gives a producer its id and epoch, and ends what an earlier holder of a transactional id left open.
+Assigns a producer id and epoch, and aborts the open transaction of an earlier producer with the transactional id.
 """
 
 from __future__ import annotations

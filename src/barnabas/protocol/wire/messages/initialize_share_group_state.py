@@ -1,4 +1,4 @@
-"""Table: InitializeShareGroupState (key 83) starts the persisted state of share partitions at the share coordinator."""
+"""Table: InitializeShareGroupState (key 83) creates the state of share partitions at the share coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: JoinGroup (key 11) makes a consumer a member of a classic group and waits for the round of joining to end."""
+"""Table: JoinGroup (key 11) joins a classic group; the response is sent when the join phase of the rebalance ends."""
 
 from __future__ import annotations
 

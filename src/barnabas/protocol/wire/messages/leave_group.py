@@ -1,4 +1,4 @@
-"""Table: LeaveGroup (key 13) takes members out of a classic group at once."""
+"""Table: LeaveGroup (key 13) removes members from a classic group at once."""
 
 from __future__ import annotations
 

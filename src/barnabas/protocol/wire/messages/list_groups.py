@@ -1,4 +1,4 @@
-"""Table: ListGroups (key 16) lists the groups a broker coordinates."""
+"""Table: ListGroups (key 16) lists the groups that a broker coordinates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: ListPartitionReassignments (key 46) shows the moves of partitions that are under way."""
+"""Table: ListPartitionReassignments (key 46) lists the partition reassignments in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: ListTransactions (key 66) lists the transactional ids a broker coordinates."""
+"""Table: ListTransactions (key 66) lists the transactional ids that a broker coordinates."""
 
 from __future__ import annotations
 

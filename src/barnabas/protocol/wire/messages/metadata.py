@@ -1,4 +1,4 @@
-"""Table: Metadata (key 3) tells which brokers there are, and who leads each partition of the topics asked for."""
+"""Table: Metadata (key 3) returns the brokers, and the partition leaders of the requested topics."""
 
 from __future__ import annotations
 

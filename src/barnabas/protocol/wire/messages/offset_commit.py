@@ -1,4 +1,4 @@
-"""Table: OffsetCommit (key 8) stores a consumer group's positions."""
+"""Table: OffsetCommit (key 8) commits the offsets of a consumer group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: OffsetDelete (key 47) forgets a group's positions in topics it no longer subscribes to."""
+"""Table: OffsetDelete (key 47) deletes a group's offsets for topics that the group no longer subscribes to."""
 
 from __future__ import annotations
 

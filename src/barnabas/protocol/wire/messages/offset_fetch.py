@@ -1,4 +1,4 @@
-"""Table: OffsetFetch (key 9) reads back the positions that consumer groups have stored."""
+"""Table: OffsetFetch (key 9) returns the committed offsets of consumer groups."""
 
 from __future__ import annotations
 

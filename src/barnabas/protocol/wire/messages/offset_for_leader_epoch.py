@@ -1,6 +1,6 @@
 """Table: OffsetForLeaderEpoch (key 23).
 
-Tells where a leader epoch ends in a partition's log, so that readers can find divergence (KIP-101, KIP-320).
+Returns the end offset of a leader epoch, so that followers and consumers can detect truncation (KIP-101, KIP-320).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table: how a principal travels inside an Envelope request."""
+"""Table: the encoding of a principal in an Envelope request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: Produce (key 0) appends record batches to partitions this broker leads."""
+"""Table: Produce (key 0) appends record batches to partitions that the broker leads."""
 
 from __future__ import annotations
 

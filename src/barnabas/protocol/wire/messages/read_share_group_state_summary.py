@@ -1,4 +1,4 @@
-"""Table: ReadShareGroupStateSummary (key 87) reads only where share partitions start, not their delivery state."""
+"""Table: ReadShareGroupStateSummary (key 87) reads the start offsets of share partitions, but no delivery state."""
 
 from __future__ import annotations
 

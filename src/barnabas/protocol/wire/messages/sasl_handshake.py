@@ -1,4 +1,4 @@
-"""Table: SaslHandshake (key 17) agrees on a SASL mechanism before authentication."""
+"""Table: SaslHandshake (key 17) selects a SASL mechanism before authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: ShareFetch (key 78) acquires records of share partitions, and acknowledges earlier ones on the way."""
+"""Table: ShareFetch (key 78) acquires records of share partitions, and acknowledges records acquired earlier."""
 
 from __future__ import annotations
 

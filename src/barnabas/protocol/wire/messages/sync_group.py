@@ -1,4 +1,4 @@
-"""Table: SyncGroup (key 14) hands the leader's assignment in, and every member's share of it out."""
+"""Table: SyncGroup (key 14) sends the leader's assignment to the coordinator, and returns each member's part of it."""
 
 from __future__ import annotations
 

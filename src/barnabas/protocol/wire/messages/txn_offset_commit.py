@@ -1,4 +1,4 @@
-"""Table: TxnOffsetCommit (key 28) stores a group's positions as part of a transaction."""
+"""Table: TxnOffsetCommit (key 28) commits the offsets of a group as part of a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: UnregisterBroker (key 64) removes a broker's registration for good."""
+"""Table: UnregisterBroker (key 64) removes the registration of a broker."""
 
 from __future__ import annotations
 

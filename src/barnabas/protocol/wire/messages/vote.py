@@ -1,4 +1,4 @@
-"""Table: Vote (key 52) asks for a vote, or a pre-vote, in the metadata quorum."""
+"""Table: Vote (key 52) requests a vote, or a pre-vote, in the metadata quorum."""
 
 from __future__ import annotations
 

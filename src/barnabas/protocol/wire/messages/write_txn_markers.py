@@ -1,4 +1,4 @@
-"""Table: WriteTxnMarkers (key 27) has partition leaders write the commit or abort markers of transactions."""
+"""Table: WriteTxnMarkers (key 27) has partition leaders append the commit or abort markers of transactions."""
 
 from __future__ import annotations
 
