@@ -1,1 +1,1 @@
-"""Whole processes against each other: brokers, clients, Spark."""
+"""Tests with real processes: brokers, clients, Spark."""

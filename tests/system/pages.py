@@ -17,9 +17,8 @@ _OPTIONAL: Final = re.compile(r"^import (duckdb|pyarrow)|^from (kafka|aiokafka|c
 
 
 def run_page(page: Path, addresses: Mapping[str, str]) -> None:
-    """Every `python` block must run, and print what the `text` block under it says. `addresses` replace those that the
-    page names.
-    """
+    """Runs every `python` block, and compares its output with the `text` block that follows. `addresses` replace the
+    addresses in the page."""
     whole = page.read_text()
     blocks = _BLOCK.findall(whole)
     assert any(kind == "python" for kind, _ in blocks)
@@ -27,7 +26,7 @@ def run_page(page: Path, addresses: Mapping[str, str]) -> None:
     printed = ""
     for kind, text in blocks:
         if kind == "text":
-            assert printed == text, f"{page.name} promises\n{text}but the block above prints\n{printed}"
+            assert printed == text, f"{page.name} shows\n{text}but the block above prints\n{printed}"
             continue
         for module in _OPTIONAL.findall(text):
             pytest.importorskip(next(filter(None, module)))

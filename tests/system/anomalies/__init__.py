@@ -1,1 +1,1 @@
-"""Histories of concurrent clients on a broker that suffers, checked for anomalies; and bugs planted to be found."""
+"""Histories of concurrent clients during faults of the broker, checked for anomalies; brokers with planted bugs."""

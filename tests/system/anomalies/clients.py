@@ -1,7 +1,7 @@
-"""Shell: librdkafka and our own client behind the few blocking verbs that the workloads need.
+"""Shell: librdkafka and our own client behind the few blocking methods that the workloads need.
 
-What a client says is turned into one of three: it happened, it definitely did not, or nobody knows. In doubt, nobody
-knows: the checker draws conclusions from definite answers only.
+Each result of a client becomes one of three outcomes: the operation happened, it definitely did not, or that is
+unknown. In doubt the outcome is unknown, because the checker draws conclusions from definite outcomes only.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ TOPIC = "log"
 PARTITIONS = 4
 KEYS = tuple(f"{TOPIC}-{partition}" for partition in range(PARTITIONS))
 CALL_S = 12.0
-"""A call that takes longer has an unknown end. Longer than any fault and the restart after it."""
+"""A call that takes longer has an unknown outcome. The time is longer than any fault and the restart after it."""
 REQUEST_MS = 1_000
-"""Shorter than a broker is stopped, so that requests are sent again."""
+"""request.timeout.ms: shorter than a broker is paused, so that requests are retried."""
 
 
 class Writer(Protocol):
-    """A producer. After anything but success it may be `finished`: then a new one is needed."""
+    """A producer. After a failure the producer may be `finished`, and must be replaced by a new one."""
 
     finished: bool
 
     def send(self, sends: Sequence[SendAction]) -> list[SendAction]:
-        """Gives them back with offsets, as far as they were acknowledged in time."""
+        """Sends the values, and returns them with the offsets of those that were acknowledged in time."""
 
     def begin(self) -> None: ...
 
     def commit(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
-        """Commit the transaction with the reader's positions; if it cannot be committed, abort it."""
+        """Commits the transaction with the reader's positions; aborts the transaction if it cannot be committed."""
 
     def abort(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
-        """Put the positions into the transaction, and abort it all the same."""
+        """Adds the positions to the transaction, and then aborts the transaction."""
 
     def close(self) -> None: ...
 
@@ -59,7 +59,7 @@ class Reader(Protocol):
     def poll(self, seconds: float, count: int) -> list[PollAction]: ...
 
     def to_committed(self) -> None:
-        """Move every partition to the group's committed position, or to the beginning."""
+        """Seeks every partition to the group's committed offset, or to the beginning."""
 
     def close(self) -> None: ...
 
@@ -80,7 +80,7 @@ _RDK: dict[str, Any] = {
 
 
 def polls_of(messages: Iterable[rdk.Message]) -> list[PollAction]:
-    """Those that are records."""
+    """The messages that are records, not errors."""
     polls = []
     for message in messages:
         value, offset = message.value(), message.offset()
@@ -90,7 +90,7 @@ def polls_of(messages: Iterable[rdk.Message]) -> list[PollAction]:
 
 
 class RdkWriter:
-    """`transactional_id` None: only idempotent."""
+    """A producer on librdkafka. Without `transactional_id` the producer is idempotent only."""
 
     def __init__(self, servers: str, transactional_id: str | None) -> None:
         settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 1, **_RDK}
@@ -161,7 +161,7 @@ class RdkWriter:
             self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, group, CALL_S))
 
     def _insist(self, call: Callable[[], object]) -> None:
-        """Until it is known how it ended, or for too long."""
+        """Repeats a call until its outcome is known, but not longer than `CALL_S`."""
         deadline = time.monotonic() + CALL_S
         while True:
             try:
@@ -176,7 +176,7 @@ class RdkWriter:
 
 
 class RdkReader:
-    """`group` may be shared; only `subscribe` makes it a member."""
+    """A consumer on librdkafka. Several consumers may use the same `group`; only `subscribe` joins it."""
 
     def __init__(self, servers: str, group: str, protocol: str = "classic") -> None:
         settings = {
@@ -236,7 +236,7 @@ _OURS: dict[str, Any] = {
 
 
 class OurWriter:
-    """`transactional_id` None: only idempotent."""
+    """A producer on our own client. Without `transactional_id` the producer is idempotent only."""
 
     def __init__(self, servers: str, transactional_id: str | None) -> None:
         settings: dict[str, Any] = {
@@ -288,7 +288,7 @@ class OurWriter:
         return OperationOutcome.OK
 
     def abort(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
-        with contextlib.suppress(BarnabasError):  # nothing is lost: it is aborted anyway
+        with contextlib.suppress(BarnabasError):  # the transaction is aborted in any case
             self._send_offsets(positions, reader)
         return self._abort()
 
@@ -320,7 +320,7 @@ def _says_aborted(failed: BarnabasError) -> bool:
 
 
 class OurReader:
-    """As `RdkReader`."""
+    """A consumer on our own client; see `RdkReader`."""
 
     def __init__(self, servers: str, group: str, protocol: str = "classic") -> None:
         settings: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""Shell: a broker with a bug. Each entry of BUGS breaks the production code in one named way, in a process of its own.
+"""Shell: a broker with a planted bug. Each entry of BUGS breaks the production code in one way, in a separate process.
 
     python -m tests.system.anomalies.planted NAME serve --data-dir ...
 
-What the checker does not find in such a broker, it would not find in a broken one. `shows` is what each bug may look
-like to clients; several anomalies may stand for one bug, since it depends on who is hit.
+A bug that the checker does not find here, it would not find in a real broker either. `shows` has the anomalies that a
+bug may cause; there may be several, since the visible anomaly depends on the client that is affected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEST_TOPIC = "log"
 
 @dataclass(frozen=True)
 class Bug:
-    """`plant` puts it into the running process. `faults` are those that bring it out."""
+    """A planted bug. `plant` patches the running process. `faults` are the faults that make the bug visible."""
 
     plant: Callable[[], None]
     shows: frozenset[Anomaly]
@@ -55,12 +55,12 @@ def bug(*shows: Anomaly, faults: tuple[str, ...] = ()) -> Callable[[Callable[[],
 
 
 def swap(owner: Any, name: str, wrong: Any) -> None:
-    """Monkeypatching; the attribute must be there."""
+    """Replaces an existing attribute."""
     getattr(owner, name)
     setattr(owner, name, wrong)
 
 
-# --- what readers are given --------------------------------------------------------------------------------------
+# --- Fetch responses ---------------------------------------------------------------------------------------------
 
 GIVEN_TOO_MUCH = (Anomaly.ABORTED_READ, Anomaly.PRECOMMITTED_READ, Anomaly.INFORMATION_CYCLE)
 
@@ -81,7 +81,7 @@ def aborted_transactions_not_listed() -> None:
     swap(Log, "aborted_transactions", lambda log, start, end: [])
 
 
-# --- what producers are held to ----------------------------------------------------------------------------------
+# --- producer checks ---------------------------------------------------------------------------------------------
 
 
 @bug(Anomaly.DUPLICATE, Anomaly.NONMONOTONIC_SEND, Anomaly.INT_NONMONOTONIC_SEND, faults=("stop",))
@@ -154,7 +154,7 @@ def offsets_committed_before_the_marker() -> None:
     swap(OffsetStore, "apply", hasty)
 
 
-# --- what was acknowledged ---------------------------------------------------------------------------------------
+# --- acknowledgements --------------------------------------------------------------------------------------------
 
 NOT_KEPT = (Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE)
 

@@ -1,4 +1,4 @@
-"""Shell: one run: a broker, workers of two clients, faults, a last look, a report."""
+"""Shell: one run: a broker, workers on two clients, faults, a final read, a report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = (
     "group.min.session.timeout.ms=1000",
 )
 FAULTS = ("kill", "stop")
-"""kill -9 and a start; SIGSTOP for longer than the clients wait for an answer, and SIGCONT."""
+"""kill: kill -9 and a start. stop: SIGSTOP for longer than the clients' request time-out, and SIGCONT."""
 STOPPED_S = 1.5
 CALM_S = (0.6, 2.0)
 JOIN_S = 60.0
@@ -37,7 +37,7 @@ _SO_FAR = HistoryRules(healed=False)
 
 @dataclass
 class Result:
-    """What a run gives. `ended`: the log could be read to its end."""
+    """The result of a run. `ended`: whether the log could be read to its end."""
 
     report: Report
     history: ClientHistory
@@ -46,7 +46,7 @@ class Result:
     faults: Counter[str] = field(default_factory=Counter)
 
     def keep(self, folder: Path) -> Path:
-        """Write the history down for later; gives the file."""
+        """Writes the history to a file, and returns its path."""
         path = folder / "history.jsonl"
         path.write_text(self.history.to_json_lines())
         return path
@@ -55,7 +55,8 @@ class Result:
 def run(
     broker: BrokerProcess, *, seconds: float, seed: int, faults: Sequence[str] = FAULTS, until_found: bool = False
 ) -> Result:
-    """The broker must run; it will run at the end. With `until_found`, the first forbidden anomaly ends it early."""
+    """Runs the workload on a running broker; the broker runs at the end, too. With `until_found` the first forbidden
+    anomaly ends the run early."""
     bench = Bench(broker.bootstrap_servers, seed)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
@@ -69,7 +70,7 @@ def run(
     rng = random.Random(seed)
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(rng.uniform(*CALM_S), left))  # the clients work on real brokers, in real time
+        time.sleep(min(rng.uniform(*CALM_S), left))  # real brokers and clients work in real time
         if until_found and check(bench.recorder.history(), _SO_FAR).forbidden:
             break
         if faults and time.monotonic() < deadline:

@@ -1,6 +1,6 @@
-"""Concurrent transactional clients, a broker that is killed and stopped: no forbidden anomaly in what the clients saw.
+"""Concurrent transactional clients see no forbidden anomaly while the broker is killed and paused.
 
-And the proof that the checker would see one: brokers with a planted bug, each of which it must catch.
+Brokers with a planted bug prove that the checker finds anomalies: it must find each bug.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.system.anomalies.planted import BUGS
 from tests.system.anomalies.run import SETTINGS, Result, run
 
 SEARCH_S = 40.0
-"""How long a planted bug may hide. Most are found within the first two seconds."""
+"""The time within which a planted bug must be found. Most are found within two seconds."""
 QUICK = {
     "last-stable-offset-off-by-one",
     "zombies-not-fenced",
@@ -22,7 +22,7 @@ QUICK = {
     "offsets-committed-before-the-marker",
     "acknowledged-before-the-append",
 }
-"""Those that `make test` looks for, one of each family; `make soak` looks for all."""
+"""The bugs that `make test` plants, one of each family; `make soak` plants all."""
 
 
 def hurt(folder: Path, seconds: float, seed: int) -> Result:
@@ -37,7 +37,7 @@ def hurt(folder: Path, seconds: float, seed: int) -> Result:
 
 
 @pytest.mark.system
-def test_no_anomaly_shows_on_a_broker_that_suffers(tmp_path: Path) -> None:
+def test_no_forbidden_anomaly_under_faults(tmp_path: Path) -> None:
     result = hurt(tmp_path, seconds=12.0, seed=1)
     assert set(result.faults) == {"kill", "stop"}
 
@@ -45,15 +45,15 @@ def test_no_anomaly_shows_on_a_broker_that_suffers(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [11, 12, 13])
-def test_no_anomaly_shows_for_minutes(tmp_path: Path, seed: int) -> None:
+def test_no_forbidden_anomaly_under_faults_for_minutes(tmp_path: Path, seed: int) -> None:
     result = hurt(tmp_path, seconds=150.0, seed=seed)
     print(f"seed {seed}: {dict(result.faults)}\n{result.report}")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_no_anomaly_shows_in_good_health(tmp_path: Path) -> None:
-    """Others have lost data without any fault (Jepsen on Bufstream, 2024)."""
+def test_no_forbidden_anomaly_without_faults(tmp_path: Path) -> None:
+    """Other systems have lost data even without faults (Jepsen on Bufstream, 2024)."""
     with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
         result = run(broker, seconds=60.0, seed=5, faults=())
     assert result.ended
@@ -62,7 +62,7 @@ def test_no_anomaly_shows_in_good_health(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in BUGS])
-def test_a_planted_bug_is_caught(tmp_path: Path, name: str) -> None:
+def test_planted_bug_causes_an_expected_anomaly(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]
     module = ("tests.system.anomalies.planted", name)
     broker = BrokerProcess(tmp_path / "data", settings=SETTINGS, module=module)

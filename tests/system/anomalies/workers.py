@@ -1,4 +1,4 @@
-"""Shell: threads that use clients and tell the recorder what happened."""
+"""Shell: threads that use clients, and record their operations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POLL_S = 0.1
 
 
 class Bench:
-    """What all workers of a run share."""
+    """The settings, the recorder and the flags that all workers of a run share."""
 
     def __init__(self, servers: str, seed: int) -> None:
         self.servers = servers
@@ -53,7 +53,7 @@ def now_ms() -> float:
 
 
 class Worker(threading.Thread):
-    """One process of the history. A client that breaks in a way nobody foresaw ends up in `bench.broken`."""
+    """One process of the history. An unexpected exception of a client is added to `bench.broken`."""
 
     def __init__(self, bench: Bench, name: str, ours: bool) -> None:
         super().__init__(name=name, daemon=True)
@@ -74,7 +74,7 @@ class Worker(threading.Thread):
         raise NotImplementedError
 
     def reborn(self) -> None:
-        """A new client is a new process: nothing orders its work behind that of the one before."""
+        """A new process name, for a new client: its operations have no order relative to those of the old client."""
         self.incarnation += 1
         self.process = f"{self.name}/{self.incarnation}"
 
@@ -88,7 +88,7 @@ class Worker(threading.Thread):
 
 
 class Sender(Worker):
-    """Plain sends of an idempotent producer."""
+    """Sends with an idempotent producer, without transactions."""
 
     def work(self) -> None:
         writer = self.writer()
@@ -106,7 +106,7 @@ class Sender(Worker):
 
 
 class Poller(Worker):
-    """Reads all partitions, assigned by hand: what it sees may neither skip nor go back."""
+    """Reads all partitions with manual assignment: its polls may neither skip nor repeat records."""
 
     def work(self) -> None:
         reader = self.reader(f"poller-{self.name}")
@@ -119,7 +119,7 @@ class Poller(Worker):
 
 
 class Member(Worker):
-    """Reads what its group gives it; rebalances may make it skip and repeat."""
+    """Reads as a member of a group: rebalances may make it skip and repeat records."""
 
     def work(self) -> None:
         reader = self.reader("members", "consumer")
@@ -134,9 +134,8 @@ class Member(Worker):
 
 
 class Transactor(Worker):
-    """Reads, writes and commits both in transactions, as a group of its own; some it aborts, and some it leaves behind
-    as zombies.
-    """
+    """Reads and writes in transactions that commit its offsets, with a group of its own. It aborts some transactions,
+    and leaves some producers behind as zombies."""
 
     def work(self) -> None:
         self.group = f"group-{self.name}"
@@ -154,7 +153,7 @@ class Transactor(Worker):
                 writer = self._anew(writer, reader)
             elif outcome is OperationOutcome.FAIL:
                 self._rewind(reader)
-        # whatever is still open is ended, so that the log can be read to its end
+        # end the open transaction, so that the log can be read to its end
         writer.close()
         self.writer(self.name).close()
         reader.close()
@@ -180,12 +179,13 @@ class Transactor(Worker):
         return outcome
 
     def _leave_zombie(self, zombie: Writer) -> None:
-        """A producer is taken for dead in the middle of a transaction; it wakes up when its successor is at work."""
+        """Replaces a producer in the middle of a transaction. The old producer continues after its successor
+        started."""
         before, after = self.bench.sends(self.rng, 2), self.bench.sends(self.rng, 2)
         invoked = self.recorder.invoke(self.process, OperationKind.TRANSACTION, [*before, *after], now_ms())
         zombie.begin()
         first = zombie.send(before)
-        successor = self.writer(self.name)  # from here on, the zombie's transaction is aborted
+        successor = self.writer(self.name)  # aborts the zombie's transaction
         successor.begin()
         kept = self.bench.sends(self.rng, 2)
         own = self.recorder.invoke(f"{self.process}-successor", OperationKind.TRANSACTION, kept, now_ms())
@@ -196,7 +196,7 @@ class Transactor(Worker):
             second = zombie.send(after)
             nowhere = self.reader(self.group)
             if zombie.commit({}, nowhere) is OperationOutcome.OK:
-                outcome = OperationOutcome.OK  # it was told so: then everything must be there
+                outcome = OperationOutcome.OK  # the commit was acknowledged, so every record must be visible
             nowhere.close()
         end = self.recorder.ok if outcome is OperationOutcome.OK else self.recorder.fail
         end(invoked, [*first, *second], now_ms())
@@ -225,7 +225,7 @@ class Transactor(Worker):
 
 
 def poll_to_the_end(bench: Bench, seconds: float) -> bool:
-    """A last reader sees everything up to the end of the log. False: the end was not reached in time."""
+    """Reads every partition to its end with a final reader. Returns False if the end was not reached in time."""
     reader = rdk.Consumer(
         {
             "bootstrap.servers": bench.servers,

@@ -1,1 +1,1 @@
-"""Brokers that are killed, starved and lied to."""
+"""Single brokers under kill -9, with a full disk, and with hostile clients."""

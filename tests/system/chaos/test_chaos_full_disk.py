@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a produce: refusals instead of loss, and it all goes on when there is room."""
+"""A disk fills up during a produce: the broker rejects writes without loss, and continues when space is free again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 class Talk:
-    """The few requests this test needs, on one connection."""
+    """The few requests that this test needs, on one connection."""
 
     def __init__(self, address: str) -> None:
         self._client = WireClient(address)
@@ -93,7 +93,7 @@ class Talk:
         return self._client.call(OffsetFetchRequest(group_id="g", topics=[asked]), 7)
 
     def read(self, topic: str) -> dict[int, bytes]:
-        """Offset -> key of everything in partition 0."""
+        """The key of every record in partition 0, by offset."""
         found: dict[int, bytes] = {}
         offset = 0
         while True:
@@ -110,7 +110,7 @@ class Talk:
 
 
 def fill_up(folder: Path) -> Path:
-    """Whatever room is left goes to a file of somebody else."""
+    """Fills the remaining space of the file system with another file."""
     stranger = folder / "somebody-else's"
     with stranger.open("wb", buffering=0) as file:
         try:
@@ -120,7 +120,7 @@ def fill_up(folder: Path) -> Path:
             return stranger
 
 
-def test_a_full_disk_refuses_and_recovers(tiny_disk: Path, tmp_path: Path) -> None:
+def test_full_disk_rejects_writes_and_recovers_when_space_is_free(tiny_disk: Path, tmp_path: Path) -> None:
     broker = BrokerProcess(tiny_disk / "data", settings=SETTINGS)
     broker.log_path = tmp_path / "log.txt"
     broker.start()
@@ -143,16 +143,16 @@ def test_a_full_disk_refuses_and_recovers(tiny_disk: Path, tmp_path: Path) -> No
     committed = 1
     while committed < 100 and talk.commit(committed + 1) is ErrorCode.NONE:  # the last page of its log has room
         committed += 1
-    assert committed < 100, "an offset that cannot be written must not be acknowledged"
-    assert talk.committed() == committed, "and it does not count either"
+    assert committed < 100, "a commit that cannot be written must not be acknowledged"
+    assert talk.committed() == committed, "a rejected commit must have no effect"
     refused = talk.create("late")
-    assert talk.read("full") == kept, "what is there can be read"
+    assert talk.read("full") == kept, "the stored records must be readable"
     assert {"full", "other"} <= talk.topics()
 
     stranger.unlink()
     subprocess.run(["mount", "-o", f"remount,size={4 * SIZE}", str(tiny_disk)], check=True)
     code, offset = talk.produce("full", b"after", b"")
-    assert code is ErrorCode.NONE, "room came back, and nobody restarted anything"
+    assert code is ErrorCode.NONE, "writes must succeed again without a restart when space is free"
     kept[offset] = b"after"
     assert talk.commit(1000) is ErrorCode.NONE
     assert talk.create("later") is ErrorCode.NONE

@@ -1,4 +1,5 @@
-"""Clients that are rude, slow, greedy or gone: memory stays bounded, and a polite client is served all the while."""
+"""Hostile, slow and greedy clients: the broker's memory stays bounded, and a well-behaved client is served
+meanwhile."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def polite(broker: BrokerProcess) -> Iterator[Polite]:
 
 
 class Polite(threading.Thread):
-    """Asks one small thing after the other, on a thread of its own, and counts the answers."""
+    """A well-behaved client that sends small requests one after another in a thread, and counts the responses."""
 
     def __init__(self, address: str) -> None:
         super().__init__(name="polite")
@@ -70,11 +71,11 @@ class Polite(threading.Thread):
         self._enough.set()
         self.join(60)
         assert not self.is_alive()
-        assert self.answers, "the polite client was never answered"
+        assert self.answers, "the polite client never got a response"
 
 
 def peak_bytes(broker: BrokerProcess) -> int:
-    """The most memory the broker has had since `forget_peak`."""
+    """The broker's peak resident memory since `forget_peak`."""
     assert broker.process is not None
     for line in Path(f"/proc/{broker.process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
@@ -83,7 +84,7 @@ def peak_bytes(broker: BrokerProcess) -> int:
 
 
 def forget_peak(broker: BrokerProcess) -> int:
-    """Begin anew; gives what the broker has now."""
+    """Resets the peak. Returns the broker's present resident memory."""
     assert broker.process is not None
     Path(f"/proc/{broker.process.pid}/clear_refs").write_text("5")
     return broker.resident_bytes()
@@ -111,8 +112,8 @@ def fetch(topic: str, *, wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
     )
 
 
-def test_readers_that_never_read(broker: BrokerProcess, polite: Polite) -> None:
-    """60 clients ask for 200 times 30 MB each, and take nothing: 360 GB if anybody kept it."""
+def test_memory_is_bounded_when_clients_read_no_responses(broker: BrokerProcess, polite: Polite) -> None:
+    """60 clients send 200 requests for 30 MB each, and read no response: 360 GB if the broker buffered all."""
     big_topic(broker.bootstrap_servers, "unread", 30)
     before = forget_peak(broker)
     with contextlib.ExitStack() as stack:
@@ -125,7 +126,7 @@ def test_readers_that_never_read(broker: BrokerProcess, polite: Polite) -> None:
         assert peak_bytes(broker) - before < 700 * MB
 
 
-def test_two_thousand_connections_of_a_byte_at_a_time(broker: BrokerProcess, polite: Polite) -> None:
+def test_two_thousand_slow_connections_do_not_block_other_clients(broker: BrokerProcess, polite: Polite) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 5000:
         pytest.skip("needs 5,000 file descriptors")
@@ -143,7 +144,7 @@ def test_two_thousand_connections_of_a_byte_at_a_time(broker: BrokerProcess, pol
     assert peak_bytes(broker) - before < 100 * MB
 
 
-def test_a_flood_on_one_connection_leaves_room_for_others(broker: BrokerProcess, polite: Polite) -> None:
+def test_flood_on_one_connection_does_not_block_other_clients(broker: BrokerProcess, polite: Polite) -> None:
     topics = [CreatableTopic(name=f"flood-{i}", num_partitions=5, replication_factor=1) for i in range(40)]
     with WireClient(broker.bootstrap_servers, timeout_s=60.0) as client:
         client.call(CreateTopicsRequest(topics=topics), 7)
@@ -155,7 +156,7 @@ def test_a_flood_on_one_connection_leaves_room_for_others(broker: BrokerProcess,
         for number, _ in frames[1:]:
             client.receive(number)
         sender.join()
-    assert polite.answers - answers >= 20, "others were not heard before the flood was over"
+    assert polite.answers - answers >= 20, "other clients were not served during the flood"
 
 
 @pytest.mark.parametrize(
@@ -163,8 +164,8 @@ def test_a_flood_on_one_connection_leaves_room_for_others(broker: BrokerProcess,
     [(BROKER, ["1"] * 20_000), (TOPIC, ["asked-again"] * 20_000), (GROUP, [f"g{i}" for i in range(50_000)])],
     ids=["broker", "topic", "groups"],
 )
-def test_configs_cannot_be_asked_for_by_the_gigabyte(broker: BrokerProcess, kind: int, names: list[str]) -> None:
-    """A resource is some bytes in the request and some 50 KB in the answer."""
+def test_describe_configs_response_size_is_limited(broker: BrokerProcess, kind: int, names: list[str]) -> None:
+    """A resource takes a few bytes in the request and about 50 KB in the response."""
     before = forget_peak(broker)
     with WireClient(broker.bootstrap_servers, timeout_s=60.0) as client:
         topic = CreatableTopic(name="asked-again", num_partitions=1, replication_factor=1)
@@ -198,7 +199,7 @@ def test_configs_cannot_be_asked_for_by_the_gigabyte(broker: BrokerProcess, kind
     ],
     ids=["metadata", "list-offsets", "create-topics"],
 )
-def test_lists_that_are_too_long_are_not_read(broker: BrokerProcess, request_: Request, version: int) -> None:
+def test_request_with_an_oversized_list_is_rejected(broker: BrokerProcess, request_: Request, version: int) -> None:
     before = forget_peak(broker)
     with WireClient(broker.bootstrap_servers, timeout_s=60.0) as client:
         client.send(request_, version)
@@ -206,7 +207,7 @@ def test_lists_that_are_too_long_are_not_read(broker: BrokerProcess, request_: R
     assert peak_bytes(broker) - before < 64 * MB
 
 
-def test_fetches_of_clients_that_are_gone_are_given_up() -> None:
+def test_delayed_fetches_of_closed_connections_are_cancelled() -> None:
     with EmbeddedBroker() as broker, WireClient(broker.bootstrap_servers) as client:
         topic = CreatableTopic(name="quiet", num_partitions=1, replication_factor=1)
         client.call(CreateTopicsRequest(topics=[topic]), 7)

@@ -1,6 +1,6 @@
-"""kill -9 at random moments in the middle of a heavy produce: what was acknowledged is there, once and in order.
+"""kill -9 at random moments of a heavy produce: every acknowledged record is stored once, in order.
 
-`make soak` runs it for five minutes more; BARNABAS_SOAK_SECONDS says for how long, BARNABAS_SEED repeats a run.
+`make soak` runs the test for five more minutes. BARNABAS_SOAK_SECONDS sets the duration, BARNABAS_SEED the seed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ GROUP = "committers"
 @pytest.mark.system
 @pytest.mark.timeout(300 + SOAK_S)
 @pytest.mark.parametrize("seconds", [0.0, pytest.param(SOAK_S, marks=pytest.mark.slow)], ids=["short", "soak"])
-def test_kill_9_loses_nothing(tmp_path: Path, seconds: float) -> None:
+def test_kill_9_loses_no_acknowledged_record(tmp_path: Path, seconds: float) -> None:
     seed = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     broker = BrokerProcess(tmp_path / "data", settings=SETTINGS)
     broker.start()
     address = broker.bootstrap_servers
@@ -44,7 +44,7 @@ def test_kill_9_loses_nothing(tmp_path: Path, seconds: float) -> None:
     try:
         end = time.monotonic() + seconds
         while kills < 6 or time.monotonic() < end:
-            acknowledged.wait_for_more(chance.randrange(1, 6000))
+            acknowledged.wait_for_more(rng.randrange(1, 6000))
             broker.kill()
             kills += 1
             broker.start()

@@ -1,6 +1,7 @@
-"""Shell: work that goes on while brokers die: what was acknowledged is remembered, and looked for afterwards.
+"""Shell: a workload that runs while brokers are killed. It keeps every acknowledgement, and checks all of them at the
+end.
 
-Rule of the books: an acknowledgement is a promise; an error or a time-out promises nothing in either direction.
+An acknowledged operation must have taken effect. After an error or a time-out the operation may or may not have.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _CLIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_lev
 
 
 class Acknowledged:
-    """A count that grows with every promise, and that one may wait for."""
+    """The number of acknowledgements, with a method that waits for more."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -44,13 +45,13 @@ class Acknowledged:
 
 
 class Writer:
-    """An idempotent producer with one codec, numbering its records for each partition."""
+    """An idempotent producer with one codec. It numbers the records of each partition."""
 
     def __init__(self, address: str, codec: str, acknowledged: Acknowledged) -> None:
         self.topic = f"log-{codec}"
         self.sent = [0] * PARTITIONS
         self.kept: dict[int, dict[int, int]] = defaultdict(dict)
-        """By partition: record number -> offset it was acknowledged at."""
+        """By partition: record number -> acknowledged offset."""
         self.failures: list[str] = []
         self._acknowledged = acknowledged
         self._producer = Producer(
@@ -102,7 +103,8 @@ class Writer:
             self.failures.append(f"fatal: {error}")
 
     def check(self, address: str) -> int:
-        """Everything sent is there once, in order, at the offset that was promised. Gives the number of records."""
+        """Checks that every record is stored once, in order, at its acknowledged offset. Returns the number of
+        records."""
         assert not self.failures, f"{self.topic}: {self.failures[:5]}"
         for partition in range(PARTITIONS):
             found = read_partition(address, self.topic, partition)
@@ -115,7 +117,7 @@ class Writer:
 
 
 class Committer:
-    """A group that commits greater and greater offsets."""
+    """A group that commits ever greater offsets."""
 
     def __init__(self, address: str, group: str, topic: str) -> None:
         self.promised = -1
@@ -143,7 +145,7 @@ class Committer:
 
 
 class Administrator:
-    """Creates topics, and sets a config of each to its number."""
+    """Creates topics, and sets retention.ms of each topic to the number of the topic."""
 
     def __init__(self, address: str, replicas: int = 1) -> None:
         self.created: set[str] = set()
@@ -183,7 +185,7 @@ def create_logs(address: str, replicas: int = 1) -> None:
 
 
 def read_partition(address: str, topic: str, partition: int) -> list[tuple[int, int]]:
-    """(record number, offset) of everything in a partition."""
+    """The record number and the offset of every record of a partition."""
     reader = Consumer(
         {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False, "check.crcs": True}
     )
@@ -206,14 +208,15 @@ def read_partition(address: str, topic: str, partition: int) -> list[tuple[int, 
 
 
 def _watermarks(reader: Consumer, where: TopicPartition) -> tuple[int, int]:
-    """Asked again after a change of leaders: the client gives up, or the new leader does not know yet (KIP-207)."""
+    """The low and high watermark. The request is retried after a change of leaders, when the client fails or the new
+    leader does not yet know its high watermark (KIP-207)."""
     deadline = time.monotonic() + 20
     while True:
         try:
             return reader.get_watermark_offsets(where, timeout=20)
         except KafkaException as error:
             passing = error.args[0].code() in (KafkaError._DESTROY_BROKER, KafkaError.OFFSET_NOT_AVAILABLE)
-            assert passing and time.monotonic() < deadline, f"nobody says where {where} ends: {error}"
+            assert passing and time.monotonic() < deadline, f"the watermarks of {where} are unknown: {error}"
         time.sleep(0.1)
 
 

@@ -14,7 +14,7 @@ from tests.system.cli.conftest import Cli
 VALUES = sorted(f"v{i}" for i in range(10))
 
 
-def test_the_life_of_a_topic(cli: Cli) -> None:
+def test_topic_is_created_described_altered_and_deleted(cli: Cli) -> None:
     name = f"life-{uuid.uuid4().hex[:8]}"
     assert cli("topics", "create", name, "-p", "3", "-c", "retention.ms=1000", "--dry-run").code == 0
     assert name not in cli("topics", "list").out
@@ -56,7 +56,7 @@ def test_reading_some(cli: Cli, filled: str) -> None:
     assert sorted(recent.lines) == VALUES
 
 
-def test_waiting_no_longer_than_asked(cli: Cli, filled: str) -> None:
+def test_consume_stops_after_the_timeout(cli: Cli, filled: str) -> None:
     read = cli("consume", filled, "--timeout", "2", "--from-beginning")
     assert (read.code, sorted(read.lines)) == (0, VALUES)
 
@@ -81,7 +81,7 @@ def test_producing_from_a_file(cli: Cli, topic: str, tmp_path: Path) -> None:
     assert (refused.code, "line 1: no key.separator ':'" in refused.err) == (2, True)
 
 
-def test_a_group_reads_on_where_it_stopped(cli: Cli, filled: str) -> None:
+def test_group_continues_at_its_committed_offset(cli: Cli, filled: str) -> None:
     group = f"g-{filled}"
     first = cli("consume", filled, "-g", group, "-B", "-n", "4").lines
     described = cli("groups", "describe", group, "--json").json
@@ -175,7 +175,7 @@ def test_tables_for_people(cli: Cli, filled: str, line: str) -> None:
         ("topics list -b nonsense", 1, "'nonsense' is not host:port"),
     ],
 )
-def test_errors_are_one_line_and_a_code(
+def test_errors_print_one_line_and_set_the_exit_code(
     cli: Cli, topic: str, tmp_path: Path, line: str, code: int, reason: str
 ) -> None:
     quick = tmp_path / "quick.properties"

@@ -40,7 +40,7 @@ def test_a_signal_ends_reading_and_commits_what_was_read(
     assert [o["lag"] for o in cli("groups", "describe", group, "--json").json["offsets"]] == [0, 0]
 
 
-def test_a_reader_that_leaves(broker: EmbeddedBroker, cli: Cli, topic: str) -> None:
+def test_consume_ends_when_its_output_pipe_is_closed(broker: EmbeddedBroker, cli: Cli, topic: str) -> None:
     cli("produce", topic, stdin=b"first\n")
     reader = start(broker, "consume", topic, "--from-beginning")
     assert reader.stdout is not None
@@ -67,7 +67,7 @@ def test_the_data_directory_is_in_use(broker: EmbeddedBroker) -> None:
     assert errors.count(b"error: ") == 1
 
 
-def test_a_bad_setting(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_invalid_setting_prevents_the_start(broker: EmbeddedBroker, tmp_path: Path) -> None:
     failed = start(broker, "serve", "-d", str(tmp_path / "data"), "-c", "num.partitions=many")
     _, errors = failed.communicate(timeout=90)
     assert failed.returncode == 2

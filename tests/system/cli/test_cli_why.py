@@ -81,7 +81,7 @@ def test_a_stuck_last_stable_offset(cli: Cli, broker: EmbeddedBroker, transactio
     assert (shown.code, end in shown.out) == (0, True)
 
 
-def test_a_transaction_that_nobody_will_end(cli: Cli, broker: EmbeddedBroker) -> None:
+def test_why_reports_a_transaction_without_a_coordinator(cli: Cli, broker: EmbeddedBroker) -> None:
     """A leftover of a producer that no coordinator knows; what is advised ends it."""
     topic = make(cli)
     records = build_batch(
@@ -100,7 +100,7 @@ def test_a_transaction_that_nobody_will_end(cli: Cli, broker: EmbeddedBroker) ->
     assert why(cli, topic)["last_stable_offset"] == 2
 
 
-def test_not_dirty_enough_then_compacted_by_force(cli: Cli, broker: EmbeddedBroker) -> None:
+def test_why_reports_a_clean_log_and_compaction_on_request_runs(cli: Cli, broker: EmbeddedBroker) -> None:
     topic = make(cli, "cleanup.policy=compact", "segment.bytes=1048576", "min.cleanable.dirty.ratio=1.0")
     fill(broker, topic)
     facts = why(cli, topic)

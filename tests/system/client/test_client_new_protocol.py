@@ -102,7 +102,7 @@ def closing_errors(code: ErrorCode) -> Iterator[None]:
     assert caught.value.code is code
 
 
-async def test_three_members_share_and_take_over(servers: str, topic: str) -> None:
+async def test_three_members_share_partitions_and_take_over(servers: str, topic: str) -> None:
     group = Group(servers)
     async with AsyncProducer(bootstrap_servers=servers) as producer:
         for number in range(400):
@@ -131,7 +131,7 @@ async def test_three_members_share_and_take_over(servers: str, topic: str) -> No
     assert group.owners == {}
 
 
-async def test_from_the_classic_protocol_and_back(servers: str, topic: str) -> None:
+async def test_group_migrates_from_the_classic_protocol_and_back(servers: str, topic: str) -> None:
     """A rolling upgrade, member by member, without an empty group in between (the broker speaks both)."""
     group = Group(servers)
     classic = {"group_protocol": "classic", "heartbeat_interval_ms": 100}
@@ -153,7 +153,7 @@ async def test_from_the_classic_protocol_and_back(servers: str, topic: str) -> N
         await group.close()
 
 
-async def test_static_members_come_back_to_their_partitions(servers: str, topic: str) -> None:
+async def test_static_members_keep_their_partitions_over_a_restart(servers: str, topic: str) -> None:
     group = Group(servers)
     try:
         group.join("a", [topic], group_instance_id="i-1")

@@ -103,7 +103,7 @@ async def test_every_kind_of_acknowledgement(servers: str, topic: str) -> None:
         assert told == dict.fromkeys(range(4), None)
 
 
-async def test_explicit_means_every_record(servers: str, topic: str) -> None:
+async def test_explicit_mode_requires_an_acknowledgement_of_every_record(servers: str, topic: str) -> None:
     group = await share_group(servers)
     await fill(servers, topic, 1)
     settings: dict[str, object] = {"bootstrap.servers": servers, "group.id": group}
@@ -130,7 +130,7 @@ async def test_explicit_means_every_record(servers: str, topic: str) -> None:
         assert (await anext(aiter(implicit))).value == records[0].value
 
 
-async def test_what_a_consumer_leaves_undone_goes_to_the_next(servers: str, topic: str) -> None:
+async def test_unacknowledged_records_of_a_share_consumer_go_to_another(servers: str, topic: str) -> None:
     """Closing frees what is not acknowledged at once; what comes too often is given up."""
     group = await share_group(servers)
     await fill(servers, topic, 1)

@@ -34,7 +34,7 @@ def partitions(topic: str) -> list[TopicPartition]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_what_goes_in_comes_out(servers: str, topic: str, codec: str) -> None:
+async def test_produced_records_are_consumed_unchanged(servers: str, topic: str, codec: str) -> None:
     headers = [("h", b"1"), ("none", None)]
     async with AsyncProducer(bootstrap_servers=servers, compression_type=codec) as producer:
         for number in range(500):
@@ -98,7 +98,9 @@ class Log(RebalanceListener):
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-async def test_a_group_shares_and_takes_over(servers: str, topic: str, strategy: str) -> None:
+async def test_group_shares_partitions_and_takes_over_from_a_closed_member(
+    servers: str, topic: str, strategy: str
+) -> None:
     group = f"group-{uuid4().hex[:8]}"
     settings = {
         "bootstrap.servers": servers,

@@ -74,17 +74,17 @@ async def torture(folder: Path, *, seed: int, acts: int, pause_s: float = 1.0, d
 
 
 @pytest.mark.system
-async def test_three_blows(tmp_path: Path) -> None:
+async def test_clients_keep_acknowledged_data_over_three_faults(tmp_path: Path) -> None:
     await torture(tmp_path, seed=1, acts=3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-async def test_thirty_blows(tmp_path: Path, seed: int) -> None:
+async def test_clients_keep_acknowledged_data_over_thirty_faults(tmp_path: Path, seed: int) -> None:
     await torture(tmp_path, seed=seed, acts=30, drain_s=180.0)
 
 
 @pytest.mark.slow
-async def test_longer_asleep_than_every_time_out(tmp_path: Path) -> None:
+async def test_clients_recover_from_a_pause_longer_than_every_timeout(tmp_path: Path) -> None:
     """SIGSTOP for longer than request.timeout.ms (30 s): connections are given up and records are sent again."""
     await torture(tmp_path, seed=9, acts=3, pause_s=35.0, drain_s=180.0)

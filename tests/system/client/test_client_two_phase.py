@@ -74,7 +74,7 @@ async def test_a_prepared_transaction_survives_its_producer(two_phase: str, deci
     await crashed.close()
 
 
-def test_the_same_without_a_loop(two_phase: str) -> None:
+def test_blocking_producer_completes_a_prepared_transaction(two_phase: str) -> None:
     topic = f"t-{uuid4().hex[:8]}"
     with Producer(
         bootstrap_servers=two_phase, transactional_id=topic, transaction_two_phase_commit_enable=True
@@ -87,7 +87,7 @@ def test_the_same_without_a_loop(two_phase: str) -> None:
         assert producer.complete_transaction(kept)
 
 
-def test_settings_that_do_not_fit() -> None:
+def test_two_phase_commit_rejects_incompatible_settings() -> None:
     with pytest.raises(ConfigError, match=r"transactional\.id"):
         AsyncProducer(bootstrap_servers="x:1", transaction_two_phase_commit_enable=True)
     with pytest.raises(ConfigError, match="as long as it takes"):
@@ -99,7 +99,7 @@ def test_settings_that_do_not_fit() -> None:
         )
 
 
-async def test_a_broker_that_does_not_allow_it_says_so(servers: str) -> None:
+async def test_broker_without_two_phase_commit_rejects_it(servers: str) -> None:
     settings = {"bootstrap.servers": servers, "transactional.id": f"t-{uuid4().hex[:8]}"}
     async with AsyncProducer({**settings, "transaction.two.phase.commit.enable": True}) as producer:
         with pytest.raises(KafkaError):

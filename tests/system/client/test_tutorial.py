@@ -22,5 +22,5 @@ def tutor() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_the_page_is_true(tutor: str, page: Path) -> None:
+def test_code_blocks_of_the_page_run_and_print_the_shown_output(tutor: str, page: Path) -> None:
     run_page(page, {"localhost:9092": tutor})

@@ -1,4 +1,4 @@
-"""A TLS server in front of a broker that speaks plain text, and certificates to try it with."""
+"""A TLS server in front of a broker with a plain-text listener, and certificates for tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Identity:
 
 
 class Authority:
-    """Signs certificates."""
+    """A certificate authority."""
 
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -70,7 +70,7 @@ class Authority:
 
 
 def server_context(folder: Path, identity: Identity, *, client_authority: Authority | None = None) -> ssl.SSLContext:
-    """The server's side; with `client_authority` clients must have a certificate of it."""
+    """The server's TLS context. With `client_authority` clients must present a certificate of that authority."""
     store = folder / "server.pem"
     store.write_text(identity.key + identity.certificate)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -83,7 +83,8 @@ def server_context(folder: Path, identity: Identity, *, client_authority: Author
 
 @asynccontextmanager
 async def tls_broker(context: ssl.SSLContext) -> AsyncIterator[str]:
-    """A broker that is reached through TLS only: it advertises the address given, `localhost:port`."""
+    """A broker that clients can reach only through TLS. The yielded value is its advertised address,
+    `localhost:port`."""
     plain: list[tuple[str, int]] = []
     connections: set[asyncio.Task[None]] = set()
 

@@ -1,7 +1,7 @@
-"""What a broker suffers, and what the clients that use it meanwhile must not notice.
+"""Faults of a broker, and client workloads that must not lose or duplicate anything meanwhile.
 
-`Chaos` kills, stops and restarts a broker in a seeded order. The workloads note what they were promised; the checks at
-the end compare that with what the log holds.
+`Chaos` kills, pauses and restarts a broker in a seeded order. The workloads keep every acknowledgement; the checks at
+the end compare these with the log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTITIONS = 3
 
 
 class Chaos:
-    """One broker's hard life."""
+    """Applies faults to one broker."""
 
     def __init__(self, broker: BrokerProcess, seed: int, *, pause_s: float = 1.0) -> None:
         self.broker = broker
@@ -43,7 +43,7 @@ class Chaos:
         }
 
     async def run(self, acts: int, *, calm_s: tuple[float, float] = (0.3, 1.2)) -> None:
-        """Every kind of act at least once when there are enough of them, then by chance."""
+        """Applies `acts` faults: each kind once, if there are enough, and then random kinds."""
         names = sorted(self._acts)
         order = names + [self.rng.choice(names) for _ in range(acts - len(names))]
         self.rng.shuffle(order)
@@ -53,12 +53,12 @@ class Chaos:
             self.done.append(name)
 
     async def kill(self) -> None:
-        """kill -9, and up again on the same data and port."""
+        """kill -9, and a start on the same data and port."""
         await asyncio.to_thread(self.broker.kill)
         await asyncio.to_thread(self.broker.start)
 
     async def pause(self) -> None:
-        """Alive to the kernel, dead to everybody else: connections stay open and nothing answers."""
+        """SIGSTOP and SIGCONT: connections stay open, and the broker sends no responses in between."""
         assert self.broker.process is not None
         os.kill(self.broker.process.pid, signal.SIGSTOP)
         try:
@@ -67,14 +67,14 @@ class Chaos:
             os.kill(self.broker.process.pid, signal.SIGCONT)
 
     async def restart(self) -> None:
-        """A clean shutdown and a start."""
+        """A clean shutdown, and a start."""
         await asyncio.to_thread(self.broker.stop)
         await asyncio.to_thread(self.broker.start)
 
 
 @dataclass
 class Promises:
-    """What a producer was told: (partition, offset) -> value, and the order in which values were sent."""
+    """The acknowledgements of a producer: (partition, offset) -> value, and the order in which values were sent."""
 
     sent: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     acked: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Promises:
 
 
 async def produce_until(stop: asyncio.Event, servers: str, topic: str, promises: Promises, **settings: object) -> None:
-    """Sends numbered records to every partition, as fast as the loop allows others to live, and notes every answer."""
+    """Sends numbered records to every partition, and keeps every acknowledgement."""
     async with AsyncProducer(bootstrap_servers=servers, **settings) as producer:
         number = 0
         while not stop.is_set():
@@ -108,7 +108,7 @@ async def produce_until(stop: asyncio.Event, servers: str, topic: str, promises:
 
 
 class Order(RebalanceListener):
-    """Within one ownership of a partition, offsets only grow."""
+    """Checks that offsets only grow while a member owns a partition."""
 
     def __init__(self) -> None:
         self.positions: dict[TopicPartition, int] = {}
@@ -146,7 +146,7 @@ async def share_until(stop: Callable[[], bool], servers: str, topic: str, group:
 
 
 async def copy_until(stop: Callable[[], bool], servers: str, source: str, target: str, name: str) -> int:
-    """Read, write and commit in transactions (exactly once). Gives how many transactions had to be aborted."""
+    """Reads, writes and commits in transactions (exactly once). Returns the number of aborted transactions."""
     aborted = 0
     consumer = AsyncConsumer(
         bootstrap_servers=servers,
@@ -176,7 +176,7 @@ async def copy_until(stop: Callable[[], bool], servers: str, source: str, target
 
 
 async def read_log(servers: str, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
-    """Every partition's values, and proof that each offset was seen once."""
+    """Reads the values of every partition, and checks that each offset is returned once."""
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     async with AsyncAdmin(bootstrap_servers=servers) as admin:
         ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
@@ -194,7 +194,7 @@ async def read_log(servers: str, topic: str, isolation: str = "read_committed") 
 
 
 def check_promises(promises: Promises, log: dict[int, list[bytes]]) -> None:
-    """Nothing lost, doubled or reordered: the log is what was sent, and every answer was true."""
+    """Checks that no record is lost, duplicated or reordered, and that every acknowledged offset is correct."""
     assert promises.failed == []
     for partition, sent in sorted(promises.sent.items()):
         assert log[partition] == sent, first_difference(partition, sent, log[partition])

@@ -1,4 +1,4 @@
-"""Exactly-once under faults: a feeder writes numbers, an application copies them in transactions."""
+"""Exactly-once processing under faults: a producer writes numbers, and an application copies them in transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def librdkafka(bootstrap: str, source: str, target: str, group: str) -> list[str
 
 
 class Copies:
-    """`run` in a thread of its own; `check` afterwards waits for the last copy and compares."""
+    """A producer and a copying application. `run` feeds both in a thread; `check` waits for the last copy and compares
+    input and output."""
 
     def __init__(self, address: str, folder: Path, name: str, command: Command) -> None:
         self.name = name
@@ -47,7 +48,7 @@ class Copies:
         self._app = Application(
             command(address, self._input, self._output, self._group), folder / f"copier-{name}.log.txt"
         )
-        self._chance = random.Random(name)
+        self._rng = random.Random(name)
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(0.05):
@@ -56,11 +57,11 @@ class Copies:
                 self._sent += 1
             self._producer.poll(0)
             self._app.keep_running()
-            if self._chance.random() < 0.005:
+            if self._rng.random() < 0.005:
                 self._app.kill()
 
     def check(self) -> int:
-        """Every number is in the output once, in order; the last copies may take long, but go on. Gives how many."""
+        """Checks that every number is in the output once, in order. Returns the number of copies."""
         flush(self._producer)
         progress = Progress(self._address, self._input, self._group)
         try:

@@ -1,7 +1,7 @@
-"""Hosts of their own on this machine: network namespaces on a bridge (Linux, root, iproute2), which can be cut apart.
+"""Separate hosts on this machine: network namespaces on a bridge (Linux, root, iproute2) that can be partitioned.
 
-A cut is silent, as on a real network: packets from one host to another go to a hardware address that nobody has. It can
-be one-way. Connections stay open until somebody's patience ends.
+A cut is silent, as on a real network: packets to a host are sent to a hardware address that no host has. A cut can be
+one-way. Connections stay open until a time-out of one of their ends.
 
     bridge 10.77.N.254 (this process, and its clients)
        ├── host 1   10.77.N.1
@@ -21,7 +21,7 @@ _NOWHERE: Final = "02:00:00:00:00:ff"
 
 
 def missing() -> str | None:
-    """Why hosts cannot be made here; None when they can."""
+    """The reason why network namespaces cannot be created here; None if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -34,7 +34,7 @@ def missing() -> str | None:
 
 
 class Hosts:
-    """`with Hosts(3) as hosts: subprocess.Popen([*hosts.inside(1), "program"])`. Numbers begin at 1."""
+    """A number of hosts: `with Hosts(3) as hosts: subprocess.Popen([*hosts.inside(1), "program"])`. The first is 1."""
 
     def __init__(self, count: int) -> None:
         self.numbers = range(1, count + 1)
@@ -46,18 +46,18 @@ class Hosts:
         return f"10.77.{self._net}.{host}"
 
     def inside(self, host: int) -> list[str]:
-        """The words before a command that is to run on that host."""
+        """The command that runs another command on that host."""
         return ["ip", "netns", "exec", self._name(host)]
 
     # ---- cutting
 
     def cut(self, source: int, destination: int) -> None:
-        """Nothing that `source` sends reaches `destination`; the other direction is left alone."""
+        """Drops all packets from `source` to `destination`, but not those of the other direction."""
         self._cuts.add((source, destination))
         self._neighbour(source, destination, _NOWHERE)
 
     def part(self, some: Iterable[int], others: Iterable[int]) -> None:
-        """Two sides that hear nothing of each other."""
+        """Cuts all links between two sets of hosts, in both directions."""
         rest = list(others)
         for one in some:
             for other in rest:
@@ -65,7 +65,7 @@ class Hosts:
                 self.cut(other, one)
 
     def heal(self) -> None:
-        """All can reach all."""
+        """Undoes all cuts."""
         for source, destination in sorted(self._cuts):
             self._neighbour(source, destination, self._hardware(destination))
         self._cuts.clear()

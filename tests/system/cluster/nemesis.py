@@ -1,8 +1,8 @@
-"""What goes wrong with a cluster of real processes: killed, stopped for a while, cut off; one fault after another.
+"""Faults for a cluster of real processes: kills, pauses and partitions, one after another.
 
-A fault is made, lasts, and is mended; between two of them the cluster gets a moment of peace. What is hit is drawn from
-a seed. At most one replica's host is hit at a time, except when everything is killed at once: so the cluster owes us
-progress, and every acknowledged record, all the time.
+A fault is applied, lasts for a while, and is undone; between two faults the cluster works without faults. The seed
+decides the faults and their victims. At most one host is affected at a time, except when all processes are killed at
+once. So the cluster must make progress after each fault, and must keep every acknowledged record.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ Fault = Callable[[], str]
 
 
 class Nemesis:
-    """`strike` once does one fault from beginning to end, and says what it was."""
+    """Applies faults: `strike` applies one fault, undoes it, and returns its description."""
 
-    def __init__(self, cluster: ClusterProcess, hosts: Hosts | None, chance: random.Random) -> None:
+    def __init__(self, cluster: ClusterProcess, hosts: Hosts | None, rng: random.Random) -> None:
         self.cluster = cluster
         self.done: Counter[str] = Counter()
         self._hosts = hosts
-        self.chance = chance
+        self.rng = rng
         self._ids = sorted(cluster.nodes)
         self._faults: list[Fault] = [self._kill, self._kill, self._pause, self._restart, self._kill_all]
         if hosts is not None:
             self._faults += [self._cut_off, self._cut_one_way, self._cut_off]
 
     def strike(self) -> str:
-        fault = self.chance.choice(self._faults)
+        fault = self.rng.choice(self._faults)
         said = fault()
         self.done[said.partition(" ")[0]] += 1
         return said
@@ -56,7 +56,7 @@ class Nemesis:
         node_id = self._victim()
         node = self.cluster.node(node_id)
         node.pause()
-        self._last(0.5, 12.0)  # sometimes longer than a session
+        self._last(0.5, 12.0)  # sometimes longer than the broker session
         node.resume()
         return f"paused {node_id}"
 
@@ -80,21 +80,21 @@ class Nemesis:
         assert self._hosts is not None
         host, others = self._host()
         for other in others:
-            self._hosts.cut(*((host, other) if self.chance.random() < 0.5 else (other, host)))
+            self._hosts.cut(*((host, other) if self.rng.random() < 0.5 else (other, host)))
         self._last(1.0, 12.0)
         self._hosts.heal()
         return f"half-deaf {self._ids[host - 1]}"
 
-    # ---- chance
+    # ---- random choices
 
     def _victim(self) -> int:
-        return self.chance.choice(self._ids)
+        return self.rng.choice(self._ids)
 
     def _host(self) -> tuple[int, list[int]]:
         numbers = range(1, len(self._ids) + 1)
-        host = self.chance.choice(numbers)
+        host = self.rng.choice(numbers)
         return host, [other for other in numbers if other != host]
 
     def _last(self, low: float, high: float) -> None:
-        """Real faults take real time."""
-        time.sleep(self.chance.uniform(low, high))
+        """Sleeps for a random time, for which the fault lasts."""
+        time.sleep(self.rng.uniform(low, high))

@@ -1,8 +1,8 @@
-"""Shell: a group that reads a log while brokers die: every record comes, in order, at least once.
+"""Shell: a group that reads a log while brokers are killed. The group receives every record at least once, in order.
 
-Records carry their number in the partition (`workload.Writer`). Members commit what they have handled, never more. So
-whoever takes a partition over begins at a number that was seen, or is the next one; and as long as a member keeps a
-partition, each record is the one after the last.
+Each record has its number in the partition (`workload.Writer`). Members commit only the records that they have
+processed. So a new owner of a partition begins at a number that was seen, or at the next number; and while a member
+owns a partition, the numbers increase by one.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tests.system.chaos.workload import PARTITIONS
 
 
 class Readers:
-    """`run` one thread a member; when the writers have ended, `check`."""
+    """The members of the group. Each thread runs `run`; call `check` when the writers have ended."""
 
     def __init__(self, address: str, group: str, topic: str) -> None:
         self.rebalances = 0
         self.again = 0
-        """Records that came more than once: at least once is what was promised."""
+        """The number of records received more than once, which at-least-once delivery allows."""
         self.failures: list[str] = []
         self._address = address
         self._group = group
         self._topic = topic
         self._seen: dict[int, int] = defaultdict(lambda: -1)
-        """By partition: up to here every number was handled."""
+        """By partition: the number up to which every record was processed."""
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event) -> None:
-        """One member, until `stop`."""
+        """Runs one member until `stop` is set."""
         self._read(stop.is_set)
 
     def check(self, sent: list[int]) -> int:
@@ -53,7 +53,7 @@ class Readers:
 
     def _read(self, ended: Callable[[], bool]) -> None:
         last: dict[int, int] = {}
-        """By partition that this member has: the number that came last."""
+        """By partition of this member: the last number received."""
 
         def on_assign(_: Consumer, partitions: list[TopicPartition]) -> None:
             self.rebalances += 1
@@ -97,7 +97,8 @@ class Readers:
             last[partition] = number
 
     def _commit(self, consumer: Consumer, last: dict[int, int]) -> None:
-        """What is refused is tried again with the next records, or read again by the next owner."""
+        """Commits the member's position. After a failed commit the member commits again with the next records, or the
+        next owner reads the records again."""
         if not last:
             return
         try:

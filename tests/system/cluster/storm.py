@@ -1,7 +1,7 @@
-"""Shell: three brokers and three controllers under work, one fault after another, then a look at everybody's books.
+"""Shell: three brokers and three controllers under load and faults; at the end every acknowledgement is checked.
 
-Who works: a producer for each codec, a group that reads, a group that only commits, an administrator, and copiers, one
-for each client under test. What each of them was promised must hold, and all of it must go on after each fault.
+The load is a producer for each codec, a group that reads, a group that only commits offsets, an administrator, and a
+copier for each client under test. Every acknowledgement must hold, and the load must make progress after each fault.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ GROUP: Final = "committers"
 def storm(
     folder: Path, copiers: Mapping[str, Command], *, seed: int, seconds: float, strikes_min: int, cuts: bool
 ) -> str:
-    """Raises AssertionError; gives what was done, counted and measured. `cuts`: the network, too, where that can be."""
+    """Runs the load and the faults. Returns the counts and times as text; raises AssertionError if a check fails. With
+    `cuts` the network is partitioned, too, if this machine allows network namespaces."""
     why_not = network.missing() if cuts else "only kills were asked for"
     with contextlib.ExitStack() as stack:
         hosts = None if why_not else stack.enter_context(network.Hosts(6))
@@ -76,7 +77,7 @@ def _weather(nemesis: Nemesis, copies: list[Copies], seconds: float, strikes_min
         while nemesis.done.total() < strikes_min or time.monotonic() < end:
             nemesis.strike()
             began = time.monotonic()
-            acknowledged.wait_for_more(nemesis.chance.randrange(1, 2000))
+            acknowledged.wait_for_more(nemesis.rng.randrange(1, 2000))
             waits.append(time.monotonic() - began)
         nemesis.cluster.wait_ready()
         acknowledged.wait_for_more(1000)

@@ -21,11 +21,11 @@ SEED = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
 
 @pytest.mark.system
 @pytest.mark.timeout(600)
-def test_a_cluster_keeps_its_promises(tmp_path: Path) -> None:
+def test_cluster_keeps_acknowledged_data_under_faults(tmp_path: Path) -> None:
     print(storm(tmp_path, {"librdkafka": librdkafka}, seed=SEED, seconds=0, strikes_min=3, cuts=False))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900 + SOAK_S)
-def test_a_cluster_keeps_its_promises_for_long(tmp_path: Path) -> None:
+def test_cluster_keeps_acknowledged_data_under_long_faults(tmp_path: Path) -> None:
     print(storm(tmp_path, {"librdkafka": librdkafka}, seed=SEED, seconds=SOAK_S, strikes_min=3, cuts=True))

@@ -1,4 +1,4 @@
-"""`barnabas cluster drain` on a real cluster: interrupted, asked for again, and finished without the broker itself."""
+"""`barnabas cluster drain` on a real cluster: interrupted, run again, and finished while the drained broker is down."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def cluster_command(address: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def run(address: str, *arguments: str) -> str:
-    """What it says to people."""
+    """Runs the command, and returns its standard error."""
     _, said = (running := cluster_command(address, *arguments)).communicate(timeout=STANDSTILL_S)
     assert running.returncode == 0, said
     return said
 
 
 def throttles(admin: Admin, *brokers: int) -> dict[str, str | None]:
-    """What is set of a throttle on the topic and on these brokers."""
+    """The throttle configs that are set on the topic and on these brokers."""
     resources = {"t": ConfigResource.topic("t")} | {str(b): ConfigResource.broker(b) for b in brokers}
     found = admin.describe_configs(resources.values(), names=(LEADERS, FOLLOWERS, *RATES))
     return {
@@ -43,14 +43,14 @@ def throttles(admin: Admin, *brokers: int) -> dict[str, str | None]:
 
 
 def throttled(bytes_per_second: int, *brokers: int) -> dict[str, str | None]:
-    """As for t-0 of 1 and 2 and t-1 of 2 and 1, when 1 is drained to 4 and then 3."""
+    """The throttle configs when t-0 on brokers 1, 2 and t-1 on brokers 2, 1 are drained from broker 1 to 3 and 4."""
     lists: dict[str, str | None] = {f"t {FOLLOWERS}": "0:3,1:4", f"t {LEADERS}": "0:1,0:2,1:1,1:2"}
     return lists | {f"{broker} {name}": str(bytes_per_second) for broker in brokers for name in sorted(RATES)}
 
 
 @pytest.mark.system
 @pytest.mark.timeout(300)
-def test_a_drain_is_taken_up_again_when_its_broker_is_gone(tmp_path: Path) -> None:
+def test_interrupted_drain_finishes_after_the_drained_broker_is_killed(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, brokers=4, settings=("broker.session.timeout.ms=6000",)) as cluster:
         address = cluster.bootstrap_servers
         with Admin(bootstrap_servers=address) as admin:

@@ -24,7 +24,7 @@ SETTINGS = (
 
 @pytest.mark.system
 @pytest.mark.timeout(400)
-def test_restarted_one_after_the_other_every_client_goes_on(tmp_path: Path) -> None:
+def test_clients_continue_during_a_rolling_restart(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, settings=SETTINGS) as cluster:
         address = cluster.bootstrap_servers
         create_logs(address, replicas=3)
@@ -57,7 +57,7 @@ def test_restarted_one_after_the_other_every_client_goes_on(tmp_path: Path) -> N
 
 @pytest.mark.system
 @pytest.mark.timeout(400)
-def test_a_node_with_an_empty_disk_is_filled_again(tmp_path: Path) -> None:
+def test_node_with_an_empty_disk_replicates_every_partition_again(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, settings=SETTINGS) as cluster:
         address = cluster.bootstrap_servers
         create_logs(address, replicas=3)

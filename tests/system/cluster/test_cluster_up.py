@@ -1,4 +1,4 @@
-"""`barnabas cluster up`, as a script runs it: a broker dies, is started again by hand, and SIGTERM ends it all."""
+"""`barnabas cluster up`, run by a script: a broker is killed and started again by hand; SIGTERM ends the command."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.progress import STANDSTILL_S, wait_until
 UP = [sys.executable, "-m", "barnabas", "cluster", "up", "--port", "0", "-c", "broker.session.timeout.ms=6000"]
 
 BEHIND = ["sh", "-c", 'trap "" INT; exec "$0" "$@"']
-"""A shell has whatever it runs by `&` ignore Ctrl-C."""
+"""A script's shell starts a command that ends in `&` with SIGINT ignored."""
 
 
 class Up:
-    """The command, until it says that the cluster is ready; `pids` are the nodes'."""
+    """The running command. The constructor returns when the cluster is ready. `pids` has the nodes' process ids."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.said_path = folder / "said.txt"
@@ -88,7 +88,7 @@ def write(address: str, topic: str, count: int) -> None:
 
 
 def read(address: str, topic: str, count: int) -> None:
-    """In a group of its own: its offsets are replicated, too."""
+    """Reads `count` records in a group of its own, so that replicated offsets are used, too."""
     with Consumer(bootstrap_servers=address, group_id=os.urandom(4).hex(), auto_offset_reset="earliest") as consumer:
         consumer.subscribe([topic])
         assert sum(1 for _ in islice(consumer, count)) == count
@@ -100,7 +100,7 @@ def describe(address: str) -> Any:
 
 
 def copies(address: str, topic: str) -> set[tuple[int, int]]:
-    """(replicas, those in sync) of its partitions."""
+    """For each partition, the numbers of replicas and of in-sync replicas."""
     with Admin(bootstrap_servers=address) as admin:
         view = admin.describe_topics([topic])[topic]
         return {(len(p.replicas), len(p.isr)) for p in view.partitions}  # type: ignore[union-attr]
@@ -108,7 +108,7 @@ def copies(address: str, topic: str) -> set[tuple[int, int]]:
 
 @pytest.mark.system
 @pytest.mark.timeout(300)
-def test_kill_one_and_see(tmp_path: Path) -> None:
+def test_killed_broker_is_reported_and_catches_up_after_a_restart(tmp_path: Path) -> None:
     with cluster_up(tmp_path) as up:
         with Admin(bootstrap_servers=up.address) as admin:
             admin.create_topics([NewTopic("t", 3), NewTopic("alone", 1, 1)])
@@ -143,7 +143,7 @@ def test_kill_one_and_see(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_two_brokers_are_a_cluster_as_well(tmp_path: Path) -> None:
+def test_cluster_of_two_brokers_survives_the_loss_of_one(tmp_path: Path) -> None:
     with cluster_up(tmp_path, "--brokers", "2") as up:
         with Admin(bootstrap_servers=up.address) as admin:
             admin.create_topics([NewTopic("t", 2)])

@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "three_hosts"
 
 
 @pytest.mark.system
-def test_the_example_runs(tmp_path: Path) -> None:
+def test_example_of_three_hosts_runs_and_survives_the_loss_of_one(tmp_path: Path) -> None:
     ports = free_ports(6)
     nodes = []
     for number in (1, 2, 3):

@@ -30,7 +30,7 @@ async def voters(made: Nodes, wanted: tuple[int, ...]) -> None:
 
 @pytest.mark.system
 @pytest.mark.timeout(120)
-def test_from_a_static_quorum_to_one_whose_voters_come_and_go(tmp_path: Path) -> None:
+def test_static_quorum_becomes_dynamic_and_changes_its_voters(tmp_path: Path) -> None:
     async def main() -> None:
         async with nodes(tmp_path, static=True) as made:
             leader = await made.leader()

@@ -106,7 +106,7 @@ def describe() -> DescribeQuorumRequest:
 
 
 @pytest.mark.timeout(90)
-def test_any_broker_describes_a_static_quorum_also_after_its_leader_has_died(tmp_path: Path) -> None:
+def test_any_broker_describes_a_static_quorum_after_the_loss_of_its_leader(tmp_path: Path) -> None:
     async def main() -> None:
         async with nodes(tmp_path, static=True) as made:
             first = await made.leader()
@@ -133,7 +133,7 @@ def test_any_broker_describes_a_static_quorum_also_after_its_leader_has_died(tmp
 
 
 @pytest.mark.timeout(90)
-def test_a_quorum_that_grew_by_itself_loses_a_voter_through_any_broker(tmp_path: Path) -> None:
+def test_any_broker_removes_a_voter_that_joined_automatically(tmp_path: Path) -> None:
     async def main() -> None:
         async with nodes(tmp_path, static=False) as made:
             while any(made.log(node_id).voter_set.ids != ALL for node_id in ALL):

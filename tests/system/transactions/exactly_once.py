@@ -27,11 +27,11 @@ BROKER_SETTINGS = (
 )
 
 Command = Callable[[str, str, str, str], list[str]]
-"""(bootstrap servers, input, output, group) -> how the application is started."""
+"""(bootstrap servers, input, output, group) -> the command line of the application."""
 
 
 class Application:
-    """The process under test, started again whenever it ends."""
+    """The process under test. `keep_running` starts the process again if it has ended."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.command = command
@@ -52,10 +52,11 @@ class Application:
 
 
 def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int) -> dict[str, float]:
-    """Copy `records` while the application or the broker is killed, at least `kills` times; gives counts and times.
+    """Copies `records` records while the application and the broker are killed in turn, `kills` times in all. Returns
+    counts and times.
 
-    Whoever was killed is started again; the next kill comes a moment (a random one) after work has gone on, so that
-    every incarnation is hit in the middle of it. Raises AssertionError.
+    A killed process is started again. The next kill comes a short random time after the copying has continued, so that
+    every process is killed while it works. Raises AssertionError if input and output differ.
     """
     rng = random.Random(seed)
     with BrokerProcess(folder / "data", settings=BROKER_SETTINGS) as broker:
@@ -105,12 +106,12 @@ def wait_copied(progress: Progress, offset: int, app: Application, which: str) -
 
 
 def _sleep(seconds: float) -> None:
-    """Real processes are killed at real times."""
+    """Sleeps, so that a kill comes at a random moment of a transaction."""
     time.sleep(seconds)
 
 
 class Progress:
-    """How far the group has come: how many records of `topic` it has copied, as its offsets say."""
+    """Reads the progress of the group: the number of records of `topic` that it has copied, from its offsets."""
 
     def __init__(self, bootstrap: str, topic: str, group: str = "copiers") -> None:
         self._consumer = Consumer(
@@ -127,7 +128,7 @@ class Progress:
     def committed(self) -> int:
         try:
             found = self._consumer.committed(self._where, timeout=1)
-        except KafkaException:  # the broker is away, or a transaction is open
+        except KafkaException:  # the broker is down, or a transaction is open
             return 0
         return sum(max(tp.offset, 0) for tp in found)
 
@@ -156,7 +157,7 @@ def _fill(bootstrap: str, topic: str, start: int, end: int) -> None:
 
 
 def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, list[str]]:
-    """Every committed value of a topic up to its last stable offset, by partition."""
+    """All committed values of a topic up to its last stable offset, by partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,7 +1,7 @@
-"""Read-process-write on three brokers that are killed, stopped and left standing still: the output equals the input.
+"""Read-process-write on three brokers that are killed, stopped and paused: the output equals the input.
 
-Every broker coordinates some of it: the copier's transactional id, its group, and the partitions of both topics are led
-by whoever is there, and each strike moves some of them in the middle of a transaction.
+Each broker leads some of the partitions and coordinators involved: those of the two topics, of the transactional id and
+of the group. Each fault moves some of them to other brokers in the middle of a transaction.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ SETTINGS = (
     "broker.session.timeout.ms=3000",
 )
 AWAY_S = 5.0
-"""Longer than broker.session.timeout.ms: others take over what it led."""
+"""The duration of a fault. It exceeds broker.session.timeout.ms, so other brokers take over the partitions."""
 
 
 def _strike(cluster: ClusterProcess, node_id: int, how: str) -> None:
-    """The broker is away for a while, and comes back."""
+    """Kills, stops or pauses a broker for `AWAY_S`, and then starts or resumes it."""
     node = cluster.node(node_id)
     if how == "kill":
         node.kill()
@@ -115,13 +115,13 @@ def _prove(folder: Path, *, records: int, seed: int, strikes: list[str]) -> None
 
 @pytest.mark.system
 @pytest.mark.timeout(900)
-def test_a_copy_survives_brokers_that_come_and_go(tmp_path: Path) -> None:
+def test_transactional_copy_is_exactly_once_while_brokers_fail(tmp_path: Path) -> None:
     _prove(tmp_path, records=3_000, seed=1, strikes=["kill", "pause", "stop"])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", [11, 12])
-def test_a_long_copy_survives_brokers_that_come_and_go(tmp_path: Path, seed: int) -> None:
+def test_long_transactional_copy_is_exactly_once_while_brokers_fail(tmp_path: Path, seed: int) -> None:
     strikes = [("kill", "pause", "stop")[number % 3] for number in range(12)]
     _prove(tmp_path, records=30_000, seed=seed, strikes=strikes)

@@ -58,7 +58,7 @@ def read(broker: EmbeddedBroker, topic: str, isolation: str = "read_committed") 
     return values
 
 
-def test_readers_of_committed_records_see_no_others(broker: EmbeddedBroker, topic: str) -> None:
+def test_read_committed_consumer_sees_only_committed_records(broker: EmbeddedBroker, topic: str) -> None:
     writer = producer(broker, topic)
     transact(writer, topic, "a", "b")
     transact(writer, topic, "x", "y", commit=False)
@@ -67,7 +67,7 @@ def test_readers_of_committed_records_see_no_others(broker: EmbeddedBroker, topi
     assert read(broker, topic, "read_uncommitted") == ["a", "b", "x", "y", "c"]
 
 
-def test_an_open_transaction_holds_readers_back_until_it_ends(broker: EmbeddedBroker, topic: str) -> None:
+def test_open_transaction_blocks_read_committed_consumers_until_it_ends(broker: EmbeddedBroker, topic: str) -> None:
     writer = producer(broker, topic)
     transact(writer, topic, "a")
     writer.begin_transaction()
@@ -85,7 +85,7 @@ def test_an_open_transaction_holds_readers_back_until_it_ends(broker: EmbeddedBr
     assert read(broker, topic) == ["a", "b", "outside"]
 
 
-def test_a_second_producer_fences_the_first(broker: EmbeddedBroker, topic: str) -> None:
+def test_second_producer_of_a_transactional_id_fences_the_first(broker: EmbeddedBroker, topic: str) -> None:
     zombie = producer(broker, topic)
     zombie.begin_transaction()
     zombie.produce(topic, "of the zombie")
@@ -100,7 +100,7 @@ def test_a_second_producer_fences_the_first(broker: EmbeddedBroker, topic: str) 
     assert read(broker, topic) == ["of the heir", "again"]
 
 
-def test_a_transaction_that_lasts_too_long_is_aborted(broker: EmbeddedBroker, topic: str) -> None:
+def test_transaction_is_aborted_after_its_timeout(broker: EmbeddedBroker, topic: str) -> None:
     slow = producer(broker, topic, **{"transaction.timeout.ms": 1000, "message.timeout.ms": 1000})
     slow.begin_transaction()
     slow.produce(topic, "late")
@@ -116,7 +116,7 @@ def test_a_transaction_that_lasts_too_long_is_aborted(broker: EmbeddedBroker, to
     assert read(broker, topic) == ["after"]
 
 
-def test_offsets_count_when_the_transaction_commits(broker: EmbeddedBroker, topic: str) -> None:
+def test_transactional_offsets_take_effect_at_commit(broker: EmbeddedBroker, topic: str) -> None:
     source = f"{topic}-in"
     feed = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for i in range(10):
@@ -158,7 +158,7 @@ def test_offsets_count_when_the_transaction_commits(broker: EmbeddedBroker, topi
     assert read(broker, topic) == [f"copy-{i}" for i in range(6)]
 
 
-def test_a_member_that_lost_its_partitions_cannot_commit_them(broker: EmbeddedBroker, topic: str) -> None:
+def test_member_of_an_old_generation_cannot_commit_offsets_in_a_transaction(broker: EmbeddedBroker, topic: str) -> None:
     """KIP-447: the generation travels with the offsets."""
     source = f"{topic}-in"
     feed = Producer({"bootstrap.servers": broker.bootstrap_servers})

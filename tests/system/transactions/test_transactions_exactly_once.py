@@ -15,14 +15,14 @@ def copier(per_transaction: int, bootstrap: str, source: str, target: str, group
     return [sys.executable, "-m", module, bootstrap, source, target, group, str(per_transaction)]
 
 
-def test_a_copy_survives_kills(tmp_path: Path) -> None:
+def test_transactional_copy_is_exactly_once_under_kills(tmp_path: Path) -> None:
     told = prove(tmp_path, lambda *where: copier(50, *where), records=4_000, seed=1, kills=4)
     assert told["broker"] + told["application"] == 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [11, 12, 13])
-def test_a_long_copy_survives_many_kills(tmp_path: Path, seed: int) -> None:
+def test_long_transactional_copy_is_exactly_once_under_kills(tmp_path: Path, seed: int) -> None:
     """Kafka's own size: 100,000 records, 750 a transaction."""
     told = prove(tmp_path, lambda *where: copier(750, *where), records=100_000, seed=seed, kills=30)
     assert told["broker"] > 0

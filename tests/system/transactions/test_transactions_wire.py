@@ -147,7 +147,7 @@ def client(broker: EmbeddedBroker) -> Iterator[WireClient]:
         yield connected
 
 
-def test_protocol_2_takes_partitions_in_by_writing_and_raises_the_epoch(
+def test_protocol_2_adds_partitions_on_produce_and_raises_the_epoch(
     broker: EmbeddedBroker, client: WireClient, topic: str
 ) -> None:
     create(client, topic)
@@ -160,7 +160,7 @@ def test_protocol_2_takes_partitions_in_by_writing_and_raises_the_epoch(
     assert committed(client, topic) == [b"0", b"2"]
 
 
-def test_a_write_of_the_transaction_before_comes_too_late(
+def test_late_write_of_the_previous_transaction_is_rejected(
     broker: EmbeddedBroker, client: WireClient, topic: str
 ) -> None:
     create(client, topic)
@@ -177,7 +177,7 @@ def test_a_write_of_the_transaction_before_comes_too_late(
 
 
 @pytest.mark.parametrize(("version", "code"), [(11, ErrorCode.TRANSACTION_ABORTABLE), (9, ErrorCode.INVALID_TXN_STATE)])
-def test_older_clients_must_have_added_the_partition(
+def test_older_client_must_add_the_partition_before_a_write(
     broker: EmbeddedBroker, client: WireClient, topic: str, version: int, code: ErrorCode
 ) -> None:
     create(client, topic)
@@ -194,7 +194,7 @@ def test_older_clients_must_have_added_the_partition(
     assert committed(client, topic) == [b"a", b"b"]
 
 
-def test_a_delayed_end_of_an_old_client_ends_no_later_transaction(
+def test_delayed_end_txn_of_an_old_client_ends_no_later_transaction(
     broker: EmbeddedBroker, client: WireClient, topic: str
 ) -> None:
     """Jepsen, 2024: EndTxn is sent, times out in the network, is sent again over a new connection and succeeds; the
@@ -214,7 +214,9 @@ def test_a_delayed_end_of_an_old_client_ends_no_later_transaction(
     assert committed(client, topic) == [b"a"]
 
 
-def test_a_marker_of_an_earlier_coordinator_is_refused(broker: EmbeddedBroker, client: WireClient, topic: str) -> None:
+def test_marker_of_an_earlier_coordinator_epoch_is_rejected(
+    broker: EmbeddedBroker, client: WireClient, topic: str
+) -> None:
     create(client, topic)
     producer = Producer(broker, topic)
     producer.init()
@@ -295,7 +297,7 @@ def test_offsets_of_an_open_transaction_are_unstable(broker: EmbeddedBroker, cli
     assert found == (ErrorCode.NONE, 5)
 
 
-def test_a_partition_that_does_not_exist_spoils_the_request(
+def test_unknown_partition_fails_the_whole_add_partitions_request(
     broker: EmbeddedBroker, client: WireClient, topic: str
 ) -> None:
     create(client, topic)
@@ -314,7 +316,7 @@ def test_a_partition_that_does_not_exist_spoils_the_request(
     ]
 
 
-def test_a_prepared_transaction_survives_restarts_and_is_ended_by_a_later_incarnation(tmp_path: Path) -> None:
+def test_prepared_transaction_survives_restarts_and_is_ended_by_a_new_producer(tmp_path: Path) -> None:
     """KIP-939. Two databases' worth of commits: one that the outside coordinator had decided, one that it had not."""
     settings = {"transaction.two.phase.commit.enable": "true"}
     data = str(tmp_path / "data")
