@@ -1,1 +1,1 @@
-"""Partitions on this node: who leads, what is committed, who waits. Records stay bytes; storage keeps them."""
+"""Replication: the partitions that this broker hosts, as leader or follower. Start reading at `partition.py`."""

@@ -33,7 +33,7 @@ _FLUSH_WAIT_MAX_S: Final = 1.0
 """The longest time that a flush of one partition delays the fetch of the others. Without this wait, the leader would
 delay the response to a fetch of only the others, and thereby the next fetch of the flushed partition."""
 _BOUNDS_MAX: Final = 500
-"""Partitions in one ListOffsets."""
+"""The maximum number of partitions in one ListOffsets request."""
 
 
 class ReplicaFetcher:

@@ -76,7 +76,7 @@ class Flusher:
     def request_all(self, target: Log) -> None:
         """Flush soon everything that is in the log now; `LogListener.on_durable` reports the result.
 
-        Records that are appended while a flush is under way are flushed together by the next one.
+        Records that are appended while a flush is in progress are flushed together by the next one.
         """
         if target.failure is not None:
             return

@@ -24,9 +24,9 @@ from barnabas.server.replication.rules.leader import IsrProposal
 log = get_logger("barnabas.server.replication")
 
 _BATCH_MAX: Final = 5_000
-"""Partitions in one AlterPartition."""
+"""The maximum number of partitions in one AlterPartition request."""
 _YIELD_EVERY: Final = 256
-"""Partitions that are checked before other tasks get a turn on the event loop."""
+"""The number of partitions that are checked before other tasks get a turn on the event loop."""
 _LAG_CHECKS: Final = 2
 """The follower lag is checked this many times in each replica.lag.time.max.ms."""
 

@@ -70,7 +70,7 @@ class PeerChannel(Protocol):
     """
 
     async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, config: ReplicationConfig) -> FetchReply:
-        """The fetches of one fetcher are sent and answered in order."""
+        """Send a Fetch. The requests of one fetcher are sent and answered in order."""
         ...
 
     async def list_bounds(

@@ -30,7 +30,7 @@ _FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 
 class Replication:
-    """The replica fetchers and the ISR keeper of one broker. Fills `PartitionListener`."""
+    """The replica fetchers and the ISR keeper of one broker. Implements `PartitionListener`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Replication:
         return [self._fetchers[place] for place in sorted(self._fetchers)]
 
     async def run(self, partitions: Iterable[Partition]) -> None:
-        """Fetch, and keep the ISRs of `partitions`, until cancelled."""
+        """Fetch, and maintain the ISRs of `partitions`, until cancelled."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._isr_keeper.run(partitions), name="isr keeper")

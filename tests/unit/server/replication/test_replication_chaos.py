@@ -94,7 +94,7 @@ class Chaos:
 
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 100))])
-def test_copies_agree_in_the_end(seed: int, *, flush: bool) -> None:
+def test_replicas_agree_after_faults(seed: int, *, flush: bool) -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create(
             "t", [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2", **({"flush_messages": "1"} if flush else {})

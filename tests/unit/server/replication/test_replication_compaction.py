@@ -132,7 +132,7 @@ def values(log: Log) -> list[str]:
     return found
 
 
-def test_cleans_what_is_due(tmp_path: Path) -> None:
+def test_cleaner_compacts_logs_that_are_due(tmp_path: Path) -> None:
     world = World(tmp_path)
     logs = [world.host("a"), world.host("b")]
     asyncio.run(world.until_idle())
@@ -148,7 +148,7 @@ def test_cleans_what_is_due(tmp_path: Path) -> None:
     assert facts.last_pass.done.end_offset == logs[0].cleaned_offset
 
 
-def test_a_failure_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+def test_failed_pass_is_reported_and_other_logs_are_cleaned(tmp_path: Path) -> None:
     world = World(tmp_path)
     damaged, sound = world.host("damaged", 90), world.host("sound")
     path = tmp_path / "damaged-0" / f"{0:020d}.log"
@@ -176,7 +176,7 @@ def test_a_failure_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     assert len(values(damaged)) < 20
 
 
-def test_disabled(tmp_path: Path) -> None:
+def test_disabled_cleaner_compacts_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
     log = world.host("a")
     world.settings = cleaner_config(log_cleaner_enable=False, log_cleaner_backoff_ms=10)
@@ -193,7 +193,7 @@ def test_disabled(tmp_path: Path) -> None:
     assert world.compactor.status(TopicPartition("a", 0)) == CleanerStatus(False, False, None, None)
 
 
-def test_limits_are_shared_by_the_threads() -> None:
+def test_cleaner_limits_are_divided_by_the_threads() -> None:
     def sized(dedupe_buffer: int, io_buffer: int, rate: float) -> CleanerConfig:
         return cleaner_config(
             log_cleaner_threads=4,
@@ -205,7 +205,7 @@ def test_limits_are_shared_by_the_threads() -> None:
     assert sized(1 << 20, 1 << 18, 1000.0).per_thread == sized(1 << 18, 1 << 16, 250.0)
 
 
-def test_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_cleaner_process_compacts_a_log(tmp_path: Path) -> None:
     """Two passes by one process, one that fails in between; then it is gone."""
     world = World(tmp_path)
     good, bad, last = world.host("good"), world.host("bad"), world.host("last")
@@ -243,7 +243,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_the_process_does_not_outlive_its_broker(tmp_path: Path) -> None:
+def test_cleaner_process_ends_with_its_broker(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ORPHAN, str(tmp_path)], capture_output=True, text=True, timeout=60)
     worker = Path("/proc") / done.stdout.strip() / "cmdline"
     assert done.stdout.strip().isdigit(), done.stderr
@@ -276,7 +276,7 @@ class _DyingEngine:
         self._inner.stop()
 
 
-def test_a_pass_fails_when_the_cleaner_process_dies(tmp_path: Path) -> None:
+def test_pass_fails_when_the_cleaner_process_dies(tmp_path: Path) -> None:
     world = World(tmp_path, _DyingEngine)
     log = world.host("a")
     with pytest.raises(CleaningError, match="ended during a pass"):
@@ -286,7 +286,7 @@ def test_a_pass_fails_when_the_cleaner_process_dies(tmp_path: Path) -> None:
     world.executor.shutdown()
 
 
-def test_clean_now(tmp_path: Path) -> None:
+def test_compact_on_demand_compacts_a_log_that_is_not_due(tmp_path: Path) -> None:
     world = World(tmp_path)
     log = world.host("a")
     done = asyncio.run(world.compactor.compact(TopicPartition("a", 0)))

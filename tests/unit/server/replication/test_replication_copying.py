@@ -18,7 +18,7 @@ from tests.unit.server.replication.brokers import Cluster, in_virtual_time
 ALL = [1, 2, 3]
 
 
-def test_followers_copy_and_acknowledge() -> None:
+def test_followers_replicate_and_acknowledge() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [ALL])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -32,7 +32,7 @@ def test_followers_copy_and_acknowledge() -> None:
     in_virtual_time(main)
 
 
-def test_an_idle_session_names_no_partitions() -> None:
+def test_idle_fetch_session_sends_no_partitions() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2]] * 5)
         await asyncio.sleep(3)
@@ -44,7 +44,7 @@ def test_an_idle_session_names_no_partitions() -> None:
     in_virtual_time(main, brokers=2)
 
 
-def test_who_lags_leaves_the_isr_and_comes_back() -> None:
+def test_lagging_follower_leaves_and_rejoins_the_isr() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [ALL])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -62,7 +62,7 @@ def test_who_lags_leaves_the_isr_and_comes_back() -> None:
     in_virtual_time(main)
 
 
-def test_a_proposal_is_repeated_until_the_controller_answers() -> None:
+def test_isr_proposal_is_sent_again_until_the_controller_answers() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [ALL])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -79,7 +79,7 @@ def test_a_proposal_is_repeated_until_the_controller_answers() -> None:
     in_virtual_time(main)
 
 
-def test_a_deposed_leader_gives_up_what_others_do_not_have() -> None:
+def test_former_leader_truncates_unreplicated_records() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [ALL], min_insync_replicas="1")
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -102,7 +102,7 @@ def test_a_deposed_leader_gives_up_what_others_do_not_have() -> None:
     in_virtual_time(main)
 
 
-def test_a_leader_that_only_hears_of_its_successor_follows_it() -> None:
+def test_leader_follows_the_next_leader_after_an_image() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [ALL])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -119,7 +119,7 @@ def test_a_leader_that_only_hears_of_its_successor_follows_it() -> None:
     in_virtual_time(main)
 
 
-def test_a_follower_whose_offset_is_gone_begins_again() -> None:
+def test_follower_below_the_leader_log_start_restarts_its_log() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2]])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -144,7 +144,7 @@ def test_a_follower_whose_offset_is_gone_begins_again() -> None:
     in_virtual_time(main, brokers=2)
 
 
-def test_records_are_deleted_when_every_replica_that_is_well_has_deleted_them() -> None:
+def test_delete_records_waits_for_all_active_replicas() -> None:
     async def delete(cluster: Cluster, offset: int, timeout_ms: int) -> tuple[int, int]:
         request = DeleteRecordsRequest(
             topics=[
@@ -178,7 +178,7 @@ def test_records_are_deleted_when_every_replica_that_is_well_has_deleted_them() 
     in_virtual_time(main, brokers=2)
 
 
-def test_a_fetch_of_an_earlier_life_is_refused() -> None:
+def test_fetch_of_a_previous_process_is_rejected() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2]])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -195,7 +195,7 @@ def test_a_fetch_of_an_earlier_life_is_refused() -> None:
     in_virtual_time(main, brokers=2)
 
 
-def test_damaged_bytes_stop_their_own_partition_only() -> None:
+def test_corrupt_records_stop_only_their_partition() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("bad", [[1, 2]])
         cluster.create("good", [[1, 2]])

@@ -125,7 +125,7 @@ def moved(flush: bool, seed: int = 1) -> WatchedDisk:
 
 
 @pytest.mark.parametrize("flush", [False, True])
-def test_what_was_acknowledged_survives_a_kill_at_every_step(flush: bool) -> None:
+def test_acknowledged_records_survive_a_kill_at_every_step(flush: bool) -> None:
     disk = moved(flush)
     both = 0
     for what, picture, acknowledged in disk.pictures:
@@ -138,7 +138,7 @@ def test_what_was_acknowledged_survives_a_kill_at_every_step(flush: bool) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_was_flushed_survives_a_power_cut_at_every_step(seed: int) -> None:
+def test_flushed_records_survive_a_power_failure_at_every_step(seed: int) -> None:
     disk = moved(True, seed)
     for number, (what, picture, acknowledged) in enumerate(disk.pictures):
         picture.lose_power(rng=None if seed % 2 else random.Random(1_000 * seed + number))
@@ -146,7 +146,7 @@ def test_what_was_flushed_survives_a_power_cut_at_every_step(seed: int) -> None:
         assert (start, end >= acknowledged) == (0, True), what
 
 
-def test_of_two_logs_that_differ_both_are_kept() -> None:
+def test_two_different_logs_are_both_kept() -> None:
     """Nothing that a move leaves behind looks like this; somebody may have copied directories by hand."""
     disk = MemoryDisk()
 

@@ -90,7 +90,7 @@ def folders(broker: Broker, path: str) -> list[str]:
     return sorted(n[:4] + n[36:] if "." in n else n for n in names)
 
 
-def test_a_replica_moves_while_it_is_written_to() -> None:
+def test_replica_moves_during_appends() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         for n in range(300):
             broker.append(b"%d" % n, acks=1)
@@ -122,7 +122,7 @@ def test_a_replica_moves_while_it_is_written_to() -> None:
     on_one_broker(main, flush_messages="1")
 
 
-def test_there_and_back() -> None:
+def test_replica_moves_to_another_directory_and_back() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         for n in range(6):
             await broker.produce(b"%d" % n)
@@ -139,7 +139,7 @@ def test_there_and_back() -> None:
     on_one_broker(main)
 
 
-def test_what_no_batch_tells_moves_too() -> None:
+def test_move_keeps_state_that_batches_do_not_contain() -> None:
     """Epochs without records, a start inside a batch, producers whose records are gone."""
 
     async def main(cluster: Cluster, broker: Broker) -> None:
@@ -216,7 +216,7 @@ def test_a_copy_follows_truncation_and_deletion() -> None:
     on_one_broker(main)
 
 
-def test_a_follower_begins_again_while_it_moves() -> None:
+def test_follower_restarts_its_log_during_a_move() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         for n in range(50):
             broker.append(b"%d" % n, acks=1)
@@ -231,7 +231,7 @@ def test_a_follower_begins_again_while_it_moves() -> None:
     on_one_broker(main)
 
 
-def test_a_move_is_held_to_its_rate() -> None:
+def test_move_respects_the_rate_limit() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.settings = replace(cluster.settings, replica_alter_log_dirs_io_max_bytes_per_second=1_000_000)
         broker = cluster.add(1, dirs=2)
@@ -256,7 +256,7 @@ def test_a_move_is_held_to_its_rate() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_move_is_called_off_and_redirected() -> None:
+def test_move_is_cancelled_and_redirected() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         for n in range(10):
             broker.append(b"%d" % n, acks=1)
@@ -278,7 +278,7 @@ def test_a_move_is_called_off_and_redirected() -> None:
     on_one_broker(main, dirs=3)
 
 
-def test_a_cut_off_controller_holds_a_move_up_and_a_change_of_mind_reaches_it() -> None:
+def test_move_waits_for_an_unreachable_controller_and_can_be_cancelled() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         await broker.produce(b"a")
         cluster.cut.add(frozenset({0, 1}))
@@ -298,7 +298,7 @@ def test_a_cut_off_controller_holds_a_move_up_and_a_change_of_mind_reaches_it() 
     on_one_broker(main)
 
 
-def test_answers() -> None:
+def test_alter_replica_log_dirs_error_codes() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         cluster.add(2)
         cluster.create("elsewhere", [[2]])
@@ -317,7 +317,7 @@ def test_answers() -> None:
     on_one_broker(main, dirs=3)
 
 
-def test_a_replica_that_comes_later_is_created_where_it_was_wanted() -> None:
+def test_future_replica_is_created_in_the_requested_directory() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         other = cluster.add(2)
         cluster.create("u", [[2]])
@@ -347,7 +347,7 @@ def test_a_replica_that_comes_later_is_created_where_it_was_wanted() -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_partition_that_is_deleted_takes_its_copy_along(swapped: bool) -> None:
+def test_deleting_a_partition_deletes_its_copy(swapped: bool) -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         broker.append(b"a")
         broker.process.run(broker.mover.alter, broker.partition(), broker.partitions.log_dirs[1])
@@ -361,7 +361,7 @@ def test_a_partition_that_is_deleted_takes_its_copy_along(swapped: bool) -> None
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_the_target_fails(swapped: bool) -> None:
+def test_failed_target_directory_ends_the_move(swapped: bool) -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         await broker.produce(b"a")
         broker.process.run(broker.mover.alter, broker.partition(), broker.partitions.log_dirs[1])
@@ -380,7 +380,7 @@ def test_the_target_fails(swapped: bool) -> None:
     on_one_broker(main)
 
 
-def test_the_source_fails() -> None:
+def test_failed_source_directory_ends_the_move() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         await broker.produce(b"a")
         broker.process.run(broker.mover.alter, broker.partition(), broker.partitions.log_dirs[1])
@@ -391,7 +391,7 @@ def test_the_source_fails() -> None:
     on_one_broker(main)
 
 
-def test_a_full_target_ends_a_move_and_nothing_else() -> None:
+def test_full_target_disk_cancels_only_the_move() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         for _ in range(20):
             broker.append(bytes(100_000), acks=1)
@@ -407,7 +407,7 @@ def test_a_full_target_ends_a_move_and_nothing_else() -> None:
     on_one_broker(main)
 
 
-def test_a_move_goes_on_after_a_restart() -> None:
+def test_move_continues_after_a_restart() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         for n in range(10):
             broker.append(b"%d" % n, acks=1)
@@ -423,7 +423,7 @@ def test_a_move_goes_on_after_a_restart() -> None:
     on_one_broker(main)
 
 
-def test_threads_bound_how_many_move_at_once() -> None:
+def test_threads_limit_concurrent_moves() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.settings = replace(
             cluster.settings, replica_lag_time_max_ms=30_000, num_replica_alter_log_dirs_threads=1
@@ -450,7 +450,7 @@ def test_threads_bound_how_many_move_at_once() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_log_that_went_away_is_not_waited_for() -> None:
+def test_move_does_not_wait_for_a_removed_log() -> None:
     """A flush that somebody waits for is not lost when the log moves."""
 
     async def main(cluster: Cluster, broker: Broker) -> None:
@@ -478,7 +478,7 @@ def keyed(broker: Broker, n: int) -> int:
     return broker.process.run(lambda: broker.partition().append(batch, 1, 0)).next_offset
 
 
-def test_compaction_rests_while_a_log_moves() -> None:
+def test_log_is_not_compacted_during_a_move() -> None:
     async def main(cluster: Cluster, broker: Broker) -> None:
         for n in range(100):
             keyed(broker, n)
@@ -495,7 +495,7 @@ def test_compaction_rests_while_a_log_moves() -> None:
     on_one_broker(main, cleanup_policy="compact")
 
 
-def test_a_log_whose_last_records_were_compacted_away_moves_whole() -> None:
+def test_move_of_a_log_whose_last_records_were_compacted() -> None:
     """The active segment is empty and begins behind a gap: the copy ends there, too."""
 
     async def main(cluster: Cluster, broker: Broker) -> None:

@@ -22,7 +22,7 @@ def known(cluster: Cluster, broker: Broker, index: int) -> UUID:
     return state.directory_of(broker.number)
 
 
-def test_a_failed_directory_hands_over_what_it_led() -> None:
+def test_failed_directory_moves_its_leaderships() -> None:
     async def main(cluster: Cluster) -> None:
         first, second = cluster.add(1, dirs=2), cluster.add(2)
         cluster.create("t", [[1, 2], [1, 2]])
@@ -46,7 +46,7 @@ def test_a_failed_directory_hands_over_what_it_led() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_disk_that_fails_at_the_epochs_of_what_was_copied_takes_only_its_own() -> None:
+def test_epoch_file_failure_after_an_append_takes_only_its_directory_offline() -> None:
     async def main(cluster: Cluster) -> None:
         first, second = cluster.add(1), cluster.add(2, dirs=2)
         cluster.create("t", [[1, 2], [1, 2]])
@@ -59,7 +59,7 @@ def test_a_disk_that_fails_at_the_epochs_of_what_was_copied_takes_only_its_own()
     in_virtual_time(main, brokers=0)
 
 
-def test_a_disk_that_fails_at_the_epochs_of_a_cut_takes_only_its_own() -> None:
+def test_epoch_file_failure_after_a_truncation_takes_only_its_directory_offline() -> None:
     """An epoch in which it led and wrote nothing is all that there is to cut."""
 
     async def main(cluster: Cluster) -> None:

@@ -30,7 +30,7 @@ async def _fetched(cluster: Cluster, broker: Broker, offset: int = 0, **options:
     return bytes(cast("bytes", answer.records))
 
 
-def test_one_broker_shows_records_only_when_they_are_durable() -> None:
+def test_single_broker_returns_only_durable_records() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1]], flush_messages="1")
         broker = cluster.brokers[1]
@@ -52,7 +52,7 @@ def test_one_broker_shows_records_only_when_they_are_durable() -> None:
     in_virtual_time(main, brokers=1)
 
 
-def test_flushes_are_shared() -> None:
+def test_concurrent_appends_share_a_flush() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1]], flush_messages="1")
         broker = cluster.brokers[1]
@@ -66,7 +66,7 @@ def test_flushes_are_shared() -> None:
     in_virtual_time(main, brokers=1)
 
 
-def test_a_follower_acknowledges_what_is_on_its_disk() -> None:
+def test_follower_acknowledges_only_durable_records() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2, 3]], flush_messages="1", min_insync_replicas="3")
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -82,7 +82,7 @@ def test_a_follower_acknowledges_what_is_on_its_disk() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_power_cut_of_all_loses_nothing_that_was_committed(seed: int) -> None:
+def test_power_failure_of_all_brokers_loses_no_committed_record(seed: int) -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2, 3]], flush_messages="1", min_insync_replicas="2", segment_bytes="1048576")
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -118,7 +118,7 @@ def test_a_power_cut_of_all_loses_nothing_that_was_committed(seed: int) -> None:
     in_virtual_time(main, seed=seed)
 
 
-def test_turned_on_while_running() -> None:
+def test_flush_messages_can_be_enabled_at_runtime() -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2]])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -132,7 +132,7 @@ def test_turned_on_while_running() -> None:
     in_virtual_time(main, brokers=2)
 
 
-def test_the_watermark_that_is_remembered_is_not_beyond_a_cut_that_may_come_undone() -> None:
+def test_checkpointed_high_watermark_is_bounded_by_an_unsynced_truncation() -> None:
     """After a power failure old records may be back above the cut: they must not count as committed."""
 
     async def main(cluster: Cluster) -> None:

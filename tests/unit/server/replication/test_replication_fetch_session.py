@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.server.replication.rules.fetch_session import FetchSessionHandler, FetchSessionRequest
 
 
-def test_first_everything_then_only_what_has_changed() -> None:
+def test_first_request_is_full_and_later_ones_incremental() -> None:
     session: FetchSessionHandler[str, int] = FetchSessionHandler()
     assert session.build({"a": 0, "b": 0}) == FetchSessionRequest(0, 0, [("a", 0), ("b", 0)], [])
     session.on_reply(7)
@@ -17,7 +17,7 @@ def test_first_everything_then_only_what_has_changed() -> None:
     assert session.requested == {"a": 5, "c": 1}
 
 
-def test_without_a_slot_at_the_leader_everything_each_time() -> None:
+def test_every_request_is_full_without_a_session_at_the_leader() -> None:
     session: FetchSessionHandler[str, int] = FetchSessionHandler()
     session.build({"a": 0, "b": 0})
     session.on_reply(0)
@@ -25,7 +25,7 @@ def test_without_a_slot_at_the_leader_everything_each_time() -> None:
     assert session.build({"a": 3}) == FetchSessionRequest(0, 0, [("b", 0), ("a", 3)], [])
 
 
-def test_a_lost_answer_closes_the_session_and_asks_for_another() -> None:
+def test_lost_response_closes_the_session_and_opens_another() -> None:
     session: FetchSessionHandler[str, int] = FetchSessionHandler()
     session.build({"a": 0})
     session.on_reply(7)
@@ -36,7 +36,7 @@ def test_a_lost_answer_closes_the_session_and_asks_for_another() -> None:
     assert session.build({}) == FetchSessionRequest(8, 1, [], [])
 
 
-def test_epochs_wrap_to_one() -> None:
+def test_session_epoch_wraps_to_one() -> None:
     session: FetchSessionHandler[str, int] = FetchSessionHandler()
     session.build({"a": 0})
     session.on_reply(7)

@@ -43,7 +43,7 @@ STATE = follow(None, 2, 5)
 ASKED = FetchFrom(5, 10, 3, 0)
 
 
-def test_it_asks_with_its_last_epoch() -> None:
+def test_fetch_carries_the_last_leader_epoch() -> None:
     assert next_request(STATE, Log(), 0) == ASKED
     assert next_request(follow(STATE, -1, 6), Log(), 0) is None
     assert follow(STATE, 3, 4) is STATE, "an older epoch is no news"
@@ -59,20 +59,20 @@ def test_it_asks_with_its_last_epoch() -> None:
         (EpochEndOffset(0, 2), 0),  # older than anything we have
     ],
 )
-def test_it_cuts_where_the_epochs_part(leader_end: EpochEndOffset, offset: int) -> None:
+def test_follower_truncates_where_the_epochs_diverge(leader_end: EpochEndOffset, offset: int) -> None:
     _, step = on_answer(STATE, ASKED, FetchAnswer(9, 0, diverging=leader_end), Log())
     assert step == TruncateLog(offset)
     assert loses_committed(step, 9) == (offset < 9)
 
 
-def test_answers_to_another_question_are_dropped() -> None:
+def test_response_to_an_outdated_request_is_discarded() -> None:
     answer = FetchAnswer(9, 0, has_records=True)
     assert on_answer(STATE, ASKED, answer, Log()) == (STATE, AppendFetched(5))
     for asked in (replace(ASKED, leader_epoch=4), replace(ASKED, fetch_offset=9), replace(ASKED, last_fetched_epoch=1)):
         assert on_answer(STATE, asked, answer, Log()) == (STATE, None)
 
 
-def test_the_watermark_follows_and_never_goes_back() -> None:
+def test_follower_high_watermark_follows_the_leader_and_never_decreases() -> None:
     log = Log()
     assert after_append(FetchAnswer(8, 2), log, 5) == ReplicaBounds(8, 2)
     assert after_append(FetchAnswer(20, 15), log, 5) == ReplicaBounds(10, 10), "never beyond the own log"
@@ -80,7 +80,7 @@ def test_the_watermark_follows_and_never_goes_back() -> None:
     assert after_truncation(log, 12) == ReplicaBounds(10, 0)
 
 
-def test_fencing_waits_for_an_image_other_errors_for_a_while() -> None:
+def test_fenced_follower_waits_for_an_image_and_other_errors_back_off() -> None:
     fenced = on_error(STATE, ASKED, ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=100)
     assert next_request(fenced, Log(), 1 << 40) is None
     assert follow(fenced, 2, 5) is fenced
@@ -92,7 +92,7 @@ def test_fencing_waits_for_an_image_other_errors_for_a_while() -> None:
     assert on_error(STATE, replace(ASKED, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=1) is STATE
 
 
-def test_out_of_range() -> None:
+def test_out_of_range_follower_truncates_or_restarts() -> None:
     lost = on_error(STATE, ASKED, ErrorCode.OFFSET_OUT_OF_RANGE, 0, backoff_ms=100)
     ask = next_request(lost, Log(), 0)
     assert ask == BoundsRequest(5)

@@ -31,7 +31,7 @@ def leader(*isr: int, start: int = 5) -> LeaderState:
     return begin_leadership(1, 4, 7, (1, 2, 3), isr, start, now_ms=0)
 
 
-def test_a_follower_joins_when_it_has_what_is_committed_and_what_lay_before_the_epoch() -> None:
+def test_follower_joins_the_isr_with_all_committed_records_and_the_epoch_start() -> None:
     state = leader(1, 2)
     behind_epoch = state.on_fetch(3, 4, 10, 1, broker_epoch=30)
     assert try_expand(behind_epoch, 3, ACTIVE) is None, "it has the watermark, not the start of the epoch"
@@ -47,14 +47,14 @@ def test_a_follower_joins_when_it_has_what_is_committed_and_what_lay_before_the_
 
 
 @pytest.mark.parametrize("active", [{1: 10, 2: 20}, {1: 10, 2: 20, 3: 31}], ids=["fenced", "another life"])
-def test_only_the_living_process_that_fetched_may_join(active: dict[int, int]) -> None:
+def test_only_the_registered_process_may_join_the_isr(active: dict[int, int]) -> None:
     state = leader(1, 2).on_fetch(3, 9, 9, 1, broker_epoch=30)
     assert try_expand(state, 9, active) is None
     assert joining_soon(state, 9, active, LAG_MS, 1) == []
     assert joining_soon(state, 9, ACTIVE, LAG_MS, 1) == [3]
 
 
-def test_lag_is_time_without_being_caught_up() -> None:
+def test_follower_lag_is_the_time_since_it_was_caught_up() -> None:
     state = leader(1, 2, 3).on_fetch(2, 9, 9, 500, broker_epoch=20)
     assert out_of_sync(state, 12, LAG_MS, 1_000) == set(), "both had a full lag time from the beginning"
     assert out_of_sync(state, 12, LAG_MS, 1_001) == {3}
@@ -72,7 +72,7 @@ def proposed() -> tuple[LeaderState, IsrProposal]:
     return found
 
 
-def test_committed() -> None:
+def test_committed_proposal_becomes_the_isr() -> None:
     state, proposal = proposed()
     after, todo = on_outcome(state, proposal, ErrorCode.NONE, CommittedIsr(4, 8, (1, 2, 3)))
     assert todo is Next.DONE
@@ -82,7 +82,7 @@ def test_committed() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_refused(code: ErrorCode) -> None:
+def test_rejected_proposal_leaves_the_isr_unchanged(code: ErrorCode) -> None:
     state, proposal = proposed()
     after, todo = on_outcome(state, proposal, code)
     assert todo is Next.DONE
@@ -92,7 +92,7 @@ def test_refused(code: ErrorCode) -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.NEW_LEADER_ELECTED]
 )
-def test_overtaken_waits_for_the_image(code: ErrorCode) -> None:
+def test_outdated_proposal_waits_for_the_image(code: ErrorCode) -> None:
     state, proposal = proposed()
     after, todo = on_outcome(state, proposal, code)
     assert (after, todo) == (state, Next.WAIT)
@@ -100,7 +100,7 @@ def test_overtaken_waits_for_the_image(code: ErrorCode) -> None:
     assert (settled.isr, settled.maximal_isr, settled.inflight) == ({1}, {1}, None)
 
 
-def test_what_was_not_answered_may_still_arrive() -> None:
+def test_proposal_without_a_response_may_still_take_effect() -> None:
     state, proposal = proposed()
     for code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH):
         state, todo = on_outcome(state, proposal, code)
@@ -112,14 +112,14 @@ def test_what_was_not_answered_may_still_arrive() -> None:
     assert refused.on_image(8, (1, 2, 3), (1, 2)).maximal_isr == {1, 2}
 
 
-def test_the_watermark_stands_still_below_min_insync_replicas() -> None:
+def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     state = leader(1)
     assert high_watermark(state, 12, 5, min_insync_replicas=2) == 5
     assert high_watermark(state, 12, 5, min_insync_replicas=1) == 12
     assert high_watermark(state.on_fetch(3, 9, 12, 2), 12, 5, joining=[3]) == 9
 
 
-def test_fetches_of_an_earlier_life_and_offsets_not_known_yet() -> None:
+def test_stale_fetch_and_unknown_latest_offset() -> None:
     assert is_stale_fetch(20, 21)
     assert not is_stale_fetch(21, 21)
     assert not is_stale_fetch(-1, 21)

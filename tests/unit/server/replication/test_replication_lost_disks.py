@@ -50,7 +50,7 @@ async def alone_with_it(cluster: Cluster, first: Broker, second: Broker) -> str:
     return path
 
 
-def test_no_empty_log_stands_in_for_one_on_a_disk_that_is_out() -> None:
+def test_no_empty_log_replaces_one_in_an_offline_directory() -> None:
     async def main(cluster: Cluster) -> None:
         first, second = cluster.add(1, dirs=3), cluster.add(2)
         path = await alone_with_it(cluster, first, second)
@@ -89,7 +89,7 @@ def test_no_empty_log_stands_in_for_one_on_a_disk_that_is_out() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_directory_taken_out_of_log_dirs_does_not_lead_with_nothing() -> None:
+def test_replica_of_a_removed_directory_does_not_lead_with_an_empty_log() -> None:
     """An empty log is made, for the operator has said that the old one will not come back; it does not count as
     complete, and leads when the operator says so too."""
 
@@ -115,7 +115,7 @@ def test_a_directory_taken_out_of_log_dirs_does_not_lead_with_nothing() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_replaced_disk_is_told_of_and_may_lead_again() -> None:
+def test_replaced_disk_is_reported_and_may_lead_again() -> None:
     async def main(cluster: Cluster) -> None:
         first, second = cluster.add(1), cluster.add(2)
         cluster.create("t", [[1, 2]])
@@ -149,7 +149,7 @@ async def untold(cluster: Cluster, first: Broker, second: Broker) -> str:
     return path_of(first)
 
 
-def test_a_disk_that_fails_before_the_controller_knew_of_it() -> None:
+def test_disk_failure_before_the_controller_knows_the_directory() -> None:
     async def main(cluster: Cluster) -> None:
         first, second = cluster.add(1, dirs=2), cluster.add(2)
         await untold(cluster, first, second)
@@ -164,7 +164,7 @@ def test_a_disk_that_fails_before_the_controller_knew_of_it() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_replica_of_which_nobody_knows_where_it_was_is_lost_until_it_is_found() -> None:
+def test_replica_with_unknown_directory_is_lost_until_found() -> None:
     async def main(cluster: Cluster) -> None:
         first, second = cluster.add(1, dirs=2), cluster.add(2)
         path = await untold(cluster, first, second)
@@ -186,7 +186,7 @@ def test_a_replica_of_which_nobody_knows_where_it_was_is_lost_until_it_is_found(
     in_virtual_time(main, brokers=0)
 
 
-def test_a_disk_that_fails_while_its_logs_are_opened_is_not_lost() -> None:
+def test_disk_failure_while_logs_are_opened_is_not_a_lost_directory() -> None:
     """Of logs that were not opened any more the controller knows where they lie: there they are when it works again."""
 
     async def main(cluster: Cluster) -> None:

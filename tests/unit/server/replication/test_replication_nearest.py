@@ -45,7 +45,7 @@ async def racks(cluster: Cluster) -> tuple[Broker, Broker]:
     return leader, follower
 
 
-def test_the_leader_names_the_replica_in_the_clients_rack() -> None:
+def test_leader_returns_the_replica_in_the_clients_rack() -> None:
     async def main(cluster: Cluster) -> None:
         leader, follower = await racks(cluster)
         sent_away = await consume(cluster, leader, rack="b")
@@ -63,7 +63,7 @@ def test_the_leader_names_the_replica_in_the_clients_rack() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_replica_that_lags_is_not_named() -> None:
+def test_lagging_replica_is_not_preferred() -> None:
     async def main(cluster: Cluster) -> None:
         leader, _ = await racks(cluster)
         cluster.cut.add(frozenset({1, 2}))
@@ -74,7 +74,7 @@ def test_a_replica_that_lags_is_not_named() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_consumers_of_a_follower_wait_for_its_watermark() -> None:
+def test_consumer_of_a_follower_waits_for_its_high_watermark() -> None:
     async def main(cluster: Cluster) -> None:
         leader, follower = await racks(cluster)
         parked = asyncio.ensure_future(consume(cluster, follower, 1, max_wait_ms=10_000))
@@ -90,7 +90,7 @@ def test_consumers_of_a_follower_wait_for_its_watermark() -> None:
     in_virtual_time(main, brokers=0)
 
 
-def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows() -> None:
+def test_new_leader_rejects_latest_offset_until_it_is_known() -> None:
     async def latest(cluster: Cluster, broker: Broker, replica_id: int = -1, version: int = 6) -> tuple[int, int]:
         request = ListOffsetsRequest(
             replica_id=replica_id,

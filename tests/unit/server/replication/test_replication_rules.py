@@ -17,11 +17,11 @@ def state(*isr: int, replicas: tuple[int, ...] = (1, 2, 3), proposed: tuple[int,
     return LeaderState(1, 4, 0, replicas, frozenset(isr), frozenset(proposed))
 
 
-def test_alone_the_watermark_is_the_log_end() -> None:
+def test_high_watermark_of_a_single_replica_is_the_log_end_offset() -> None:
     assert high_watermark(state(1), 10, 3) == 10
 
 
-def test_the_watermark_waits_for_the_slowest_in_sync_replica() -> None:
+def test_high_watermark_waits_for_the_slowest_in_sync_replica() -> None:
     leader = state(1, 2, 3)
     assert high_watermark(leader, 10, 3) == 3, "nothing is known of the followers yet"
     leader = leader.on_fetch(2, 8, 10, 100).on_fetch(3, 6, 10, 100)
@@ -30,24 +30,24 @@ def test_the_watermark_waits_for_the_slowest_in_sync_replica() -> None:
     assert high_watermark(leader, 10, 6) == 8
 
 
-def test_a_proposed_member_holds_the_watermark_back_already() -> None:
+def test_proposed_isr_member_holds_the_high_watermark_back() -> None:
     leader = state(1, 2, proposed=(3,)).on_fetch(2, 10, 10, 0)
     assert high_watermark(leader, 10, 5) == 5
     assert high_watermark(leader.on_fetch(3, 7, 10, 0), 10, 5) == 7
 
 
-def test_the_watermark_never_goes_back() -> None:
+def test_high_watermark_never_decreases() -> None:
     leader = state(1, 2).on_fetch(2, 2, 10, 0)
     assert high_watermark(leader, 10, 5) == 5
 
 
-def test_caught_up_time_moves_only_when_caught_up() -> None:
+def test_caught_up_time_advances_only_when_caught_up() -> None:
     leader = state(1, 2).on_fetch(2, 10, 10, 100).on_fetch(2, 10, 12, 200)
     assert leader.followers[2].caught_up_ms == 100
     assert leader.on_fetch(2, 12, 12, 300).followers[2].caught_up_ms == 300
 
 
-def test_acks_all_needs_enough_in_sync_before_and_after() -> None:
+def test_acks_all_requires_min_insync_replicas_before_and_after_the_append() -> None:
     assert refuse_append(state(1), -1, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert refuse_append(state(1, 2), -1, 2) is ErrorCode.NONE
     assert refuse_append(state(1), 1, 2) is ErrorCode.NONE
@@ -56,12 +56,12 @@ def test_acks_all_needs_enough_in_sync_before_and_after() -> None:
     assert acknowledge(state(1), 10, 10, 2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_min_insync_cannot_ask_for_more_than_there_are() -> None:
+def test_effective_min_insync_is_at_most_the_replica_count() -> None:
     assert effective_min_insync((1,), 2) == 1
     assert refuse_append(state(1, replicas=(1,)), -1, 2) is ErrorCode.NONE
 
 
-def test_leader_epochs() -> None:
+def test_leader_epoch_of_a_request_is_checked() -> None:
     assert check_leader_epoch(5, -1) is ErrorCode.NONE
     assert check_leader_epoch(5, 5) is ErrorCode.NONE
     assert check_leader_epoch(5, 4) is ErrorCode.FENCED_LEADER_EPOCH

@@ -108,7 +108,7 @@ def on_stage(story: Any) -> None:
     run_virtual(main())
 
 
-def test_where_it_begins_is_written_at_once() -> None:
+def test_start_offset_is_written_at_once() -> None:
     async def story(stage: Stage) -> None:
         one, other = await asyncio.gather(stage.get(), stage.get())
         assert one is other
@@ -117,7 +117,7 @@ def test_where_it_begins_is_written_at_once() -> None:
     on_stage(story)
 
 
-def test_steps_gather_while_one_is_written() -> None:
+def test_transitions_during_a_write_share_the_next_write() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
         taken = await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
@@ -139,7 +139,7 @@ def test_steps_gather_while_one_is_written() -> None:
     on_stage(story)
 
 
-def test_what_could_not_be_written_is_still_held() -> None:
+def test_failed_write_leaves_records_acquired() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
         await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
@@ -157,7 +157,7 @@ def test_what_could_not_be_written_is_still_held() -> None:
     on_stage(story)
 
 
-def test_locks_run_out_and_those_who_wait_are_told() -> None:
+def test_expired_locks_complete_waiting_fetches() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
         await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
@@ -173,7 +173,7 @@ def test_locks_run_out_and_those_who_wait_are_told() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH])
-def test_a_fenced_leader_begins_anew(code: ErrorCode) -> None:
+def test_fenced_share_partition_is_loaded_again(code: ErrorCode) -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
         await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
@@ -195,7 +195,7 @@ def test_a_fenced_leader_begins_anew(code: ErrorCode) -> None:
     on_stage(story)
 
 
-def test_a_lost_leadership_answers_everyone() -> None:
+def test_lost_leadership_answers_all_waiting_requests() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
         await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)

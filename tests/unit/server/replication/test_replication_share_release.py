@@ -17,7 +17,7 @@ LIMITS = share_partition_config(share_delivery_count_limit=2)
 LOG = [LogRange(0, 3)]
 
 
-def test_a_release_counts_and_the_last_delivery_allowed_is_the_last() -> None:
+def test_released_delivery_counts_towards_the_limit() -> None:
     state = SharePartitionState(0)
     seen = []
     for _ in range(LIMITS.share_delivery_count_limit):

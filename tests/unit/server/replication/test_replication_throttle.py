@@ -35,7 +35,7 @@ def cold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 from_memory_and_disk = pytest.mark.parametrize("cold", [False, True], indirect=True, ids=["memory", "disk"])
 
 
-def test_which_replicas() -> None:
+def test_throttled_replicas_are_parsed_from_the_topic_config() -> None:
     throttle = ReplicaThrottle()
     assert not throttle.covers("t", 0)
     throttle.set_replicas("t", "0:1,1:2, 2:1", 1)
@@ -48,7 +48,7 @@ def test_which_replicas() -> None:
     assert not throttle.covers("all", 99)
 
 
-def test_the_bucket() -> None:
+def test_token_bucket_refills_at_the_rate() -> None:
     throttle = ReplicaThrottle()
     throttle.take(1 << 40, 0)
     assert not throttle.is_used_up(0)
@@ -68,7 +68,7 @@ def test_the_bucket() -> None:
 @pytest.mark.usefixtures("cold")
 @from_memory_and_disk
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_replica_that_catches_up_is_held_to_the_rate(side: str) -> None:
+def test_catching_up_replica_respects_the_rate(side: str) -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2]])
         cluster.create("free", [[1, 2]])
@@ -101,7 +101,7 @@ def test_a_replica_that_catches_up_is_held_to_the_rate(side: str) -> None:
 @pytest.mark.usefixtures("cold")
 @from_memory_and_disk
 @pytest.mark.parametrize("with_session", [False, True])
-def test_what_is_read_again_and_again_is_counted_once(with_session: bool) -> None:
+def test_repeated_reads_are_throttled_once(with_session: bool) -> None:
     """A fetch that waits for more reads what there is in every pass, and sends it once."""
 
     async def main(cluster: Cluster) -> tuple[int, float]:

@@ -28,7 +28,7 @@ from barnabas.server.replication.ports import PartitionKey, PeerChannel
 log = get_logger("barnabas.server.replication")
 
 _BATCH_MAX: Final = 2_250
-"""Replicas in one request, as in Kafka."""
+"""The maximum number of replicas in one request, as in Kafka."""
 _DIRECTORIES_LEVEL: Final = 17
 """metadata.version 3.7-IV2: from this level on, the metadata contains the directory of each replica."""
 _RETRY_S: Final = 5.0

@@ -23,7 +23,7 @@ from barnabas.server.replication.partitions import Partitions
 log = get_logger("barnabas.server.replication")
 
 _YIELD_EVERY: Final = 64
-"""Partitions that a task handles before other tasks get a turn on the event loop."""
+"""The number of partitions that a task handles before other tasks get a turn on the event loop."""
 _FLUSH_CHECK_INTERVAL_MS: Final = 1_000
 """The interval between checks of flush.ms."""
 _DELETION_INTERVAL_MS: Final = 10_000
