@@ -1,4 +1,4 @@
-"""Bugs to plant into the Raft machine, each of a kind that has cost somebody data. The simulation must see all."""
+"""Bugs that are planted into the Raft machine. The simulation must find each of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SNAPPY = replace(STORMY, voters=5, snapshot=30, partition=8, crash=1, crash_all=
 
 @contextmanager
 def vote_is_not_synced() -> Iterator[None]:
-    """quorum-state is written and not synced: a power cut brings back the one before."""
+    """quorum-state is written without a sync: a power failure restores the previous one."""
     write, crash = World.write_election, World.crash
 
     def write_unsynced(world: World, node: Node, election: ElectionState) -> None:
@@ -59,7 +59,7 @@ def old_epochs_count_as_committed() -> AbstractContextManager[Any]:
 
 @contextmanager
 def two_votes_in_one_epoch() -> Iterator[None]:
-    """Whoever asks last gets the vote."""
+    """A voter grants a vote to every candidate."""
 
     def generous(q: Quorum, request: VoteRequest) -> bool:
         if not request.pre_vote and isinstance(q.state, Unattached) and request.last >= q.log.end:
@@ -73,7 +73,7 @@ def two_votes_in_one_epoch() -> Iterator[None]:
 
 
 def no_divergence_check() -> AbstractContextManager[Any]:
-    """A follower's place is taken for good if the leader's log is as long."""
+    """A diverging follower's position is accepted if the leader's log is as long."""
     compare = RaftLogOffsets.validate_offset_and_epoch
 
     def trusting(self: RaftLogOffsets, offset: int, epoch: int) -> ValidOffsetAndEpoch:
@@ -101,7 +101,7 @@ def leader_counts_itself_before_sync() -> AbstractContextManager[Any]:
 
 @contextmanager
 def votes_for_shorter_logs() -> Iterator[None]:
-    """The candidate's log is not compared with one's own."""
+    """The candidate's log is not compared with the voter's log."""
     can_grant = elections.can_grant_vote
 
     def blind(q: Quorum, request: VoteRequest) -> bool:
@@ -112,7 +112,7 @@ def votes_for_shorter_logs() -> Iterator[None]:
 
 
 def leader_comes_back_and_votes_again() -> AbstractContextManager[Any]:
-    """A restart forgets that this node led, or voted in, the epoch it is in."""
+    """A restart loses the leader and the vote of the current epoch."""
     initial = Quorum._initial_state
 
     def forgetful(self: Quorum, election: ElectionState) -> Any:
@@ -123,7 +123,7 @@ def leader_comes_back_and_votes_again() -> AbstractContextManager[Any]:
 
 
 def one_replica_is_enough() -> AbstractContextManager[Any]:
-    """The high watermark is what the furthest replica has."""
+    """The high watermark is the end offset of the furthest replica."""
     return patch("barnabas.server.raft.machine.progress.majority_offset", max)
 
 
@@ -133,7 +133,7 @@ def half_is_a_majority() -> AbstractContextManager[Any]:
 
 
 def follower_believes_any_high_watermark() -> AbstractContextManager[Any]:
-    """Not limited to what the follower has."""
+    """The high watermark of a follower is not limited to its log."""
     on_answer = replication.on_fetch_answer
 
     def believing(q: Quorum, response: FetchResponse) -> None:
@@ -145,7 +145,7 @@ def follower_believes_any_high_watermark() -> AbstractContextManager[Any]:
 
 
 def truncate_to_the_high_watermark() -> AbstractContextManager[Any]:
-    """A new follower drops what it does not know to be committed, before asking (the error that KIP-101 mends)."""
+    """A new follower truncates to its high watermark before it fetches (the bug that KIP-101 fixed)."""
     become = Quorum.become_follower
 
     def dropping(self: Quorum, epoch: int, leader_id: int, endpoints: Any) -> None:
@@ -158,17 +158,17 @@ def truncate_to_the_high_watermark() -> AbstractContextManager[Any]:
 
 
 def voters_change_two_at_a_time() -> AbstractContextManager[Any]:
-    """A change begins although the one before is not committed."""
+    """A change of voters begins although the previous one is not committed."""
     return patch.object(membership, "_refusal", lambda q, leader: (ErrorCode.NONE, ""))
 
 
 def truncated_voters_stay() -> AbstractContextManager[Any]:
-    """Voters whose record was truncated go on to count."""
+    """Voters whose record was truncated stay in force."""
     return patch.object(LogHistory, "truncate", lambda self, offset: None)
 
 
 def any_snapshot_replaces_the_log() -> AbstractContextManager[Any]:
-    """A snapshot that was stored late takes the place of a log that has gone on since."""
+    """A snapshot that was stored late replaces a log that is longer by then."""
 
     def eager(q: Quorum, event: SnapshotStored) -> None:
         if q.leader is not None:
@@ -201,4 +201,4 @@ BUGS: tuple[tuple[Bug, Plan, int], ...] = (
     (truncated_voters_stay, CHANGING, 120),
     (any_snapshot_replaces_the_log, SNAPPY, 15),
 )
-"""The bug, under which plan it shows, and within how many seeds it must be seen."""
+"""Each bug, the plan that triggers it, and the number of seeds within which it must be found."""

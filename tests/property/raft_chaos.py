@@ -1,4 +1,4 @@
-"""Breaks a Raft cluster for some seconds of simulated time, then mends it and demands that it goes on."""
+"""Injects faults into a Raft cluster in simulated time, then repairs the cluster and requires progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.property.raft_world import Faults, LivenessFailure, Node, World, vote
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done to the cluster. Weights of the faults are relative to each other."""
+    """The faults of a run. The weights of the faults are relative to each other."""
 
     voters: int = 3
     observers: int = 0
@@ -45,7 +45,7 @@ class Plan:
 
 
 def run_chaos(seed: int, plan: Plan) -> World:
-    """Raises InvariantViolation or LivenessFailure; returns the world that survived."""
+    """Run one seed. Raises InvariantViolation or LivenessFailure."""
     faults = Faults(loss=plan.loss, crash_in_step=plan.crash_in_step, sync=(0, plan.sync_ms), store=(0, plan.store_ms))
     config = raft_config(
         controller_quorum_fetch_snapshot_max_bytes=100,
@@ -94,7 +94,7 @@ class Chaos:
         return self.world.rng
 
     def workload(self) -> None:
-        """Whoever believes to lead is given something to do, an outdated leader, too."""
+        """Propose a value to a node that believes that it leads, also an outdated leader."""
         for node in self.world.leaders:
             if self.rng.random() < 0.7:
                 self.world.propose(node)
@@ -169,7 +169,7 @@ class Chaos:
 
 
 def mend(world: World) -> None:
-    """The network is whole, nobody is paused, and every node runs."""
+    """Repair the network, resume paused nodes and start stopped ones."""
     world.heal()
     world.faults.crash_in_step = 0.0
     world.faults.loss = 0.0
@@ -181,7 +181,7 @@ def mend(world: World) -> None:
 
 
 def settle(world: World, *, within_ms: int = 40_000, values: int = 3) -> None:
-    """A leader comes up, new values are acknowledged, and every node hears of them."""
+    """Require that a leader is elected, new values are acknowledged, and every node applies them."""
     target = len(world.acked) + values
 
     def offer() -> None:
@@ -204,7 +204,7 @@ def settle(world: World, *, within_ms: int = 40_000, values: int = 3) -> None:
 
 
 def change_voters(world: World, request: AddVoterRequest | RemoveVoterRequest, *, within_ms: int = 60_000) -> None:
-    """Ask until it is done, as an operator would."""
+    """Repeat the request until it succeeds, as an operator would."""
     end = world.now + within_ms
     while world.now < end:
         leader = world.leader()

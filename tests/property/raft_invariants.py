@@ -43,7 +43,7 @@ class MonotonicEpoch(Invariant):
 
 
 class SingleLeader(Invariant):
-    """NeverTwoLeadersInSameEpoch, whether at the same time or one after the other, or the same one born again."""
+    """NeverTwoLeadersInSameEpoch: an epoch has one leader, also over time and over restarts of the leader."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, tuple[object, int]] = {}
@@ -58,7 +58,7 @@ class SingleLeader(Invariant):
 
 
 class OneVotePerEpoch(Invariant):
-    """A replica gives its vote once in an epoch, or to the same candidate again."""
+    """A replica votes for at most one candidate in an epoch."""
 
     def __init__(self) -> None:
         self.votes: dict[tuple[object, int], object] = {}
@@ -76,7 +76,7 @@ class OneVotePerEpoch(Invariant):
 
 
 class MajorityReachedHighWatermark(Invariant):
-    """When a leader calls something committed, it is on the platter of a majority of the voters."""
+    """Records that a leader considers committed are durable on a majority of the voters."""
 
     def on_done(self, world: World, node: Node, effects: Effects) -> None:
         machine = node.machine
@@ -95,7 +95,7 @@ class MajorityReachedHighWatermark(Invariant):
 
 
 class LeaderCommitsOwnEpoch(Invariant):
-    """What a leader calls committed ends with a record of its own epoch; earlier ones are committed with it."""
+    """A leader's high watermark includes earlier epochs only together with a record of its own epoch."""
 
     def on_step(self, world: World, node: Node, effects: Effects) -> None:
         machine = node.machine
@@ -140,7 +140,7 @@ def _voters_of(batch: RaftBatch) -> Voters | None:
 
 
 class MonotonicHighWatermark(Invariant):
-    """What a process once called committed, it never doubts."""
+    """The high watermark of a process never decreases."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[int, int], int] = {}
@@ -170,7 +170,7 @@ class SnapshotAtLogStart(Invariant):
 
 
 class LeaderNeverLoadSnapshot(Invariant):
-    """A leader has everything that is committed in its log."""
+    """A leader's log contains all committed records."""
 
     def on_step(self, world: World, node: Node, effects: Effects) -> None:
         assert node.machine is not None
@@ -203,7 +203,7 @@ class NoLogDivergence(Invariant):
 
 
 class ConsistentCommittedData(Invariant):
-    """Everybody's committed records are the same, at the same offsets; also when they come out of a snapshot."""
+    """The committed records of all nodes are equal at each offset, also those loaded from a snapshot."""
 
     def __init__(self) -> None:
         self.values: dict[int, bytes] = {}
@@ -229,7 +229,7 @@ class ConsistentCommittedData(Invariant):
 
 
 class LeaderHasAllAckedValues(Invariant):
-    """Whoever is elected has every value that was acknowledged before."""
+    """An elected leader has every value that was acknowledged before."""
 
     def __init__(self) -> None:
         self._checked: set[tuple[int, int]] = set()
@@ -250,7 +250,7 @@ class LeaderHasAllAckedValues(Invariant):
 
 
 class NoIllegalState(Invariant):
-    """States fit roles (StatesMatchRoles); that a machine refuses to go on is reported under this name, too."""
+    """StatesMatchRoles: states fit roles. A machine that stops with an error is reported under this name too."""
 
     def on_step(self, world: World, node: Node, effects: Effects) -> None:
         assert node.machine is not None

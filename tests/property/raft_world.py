@@ -58,11 +58,11 @@ from tests.configs import raft_config
 
 
 class InvariantViolation(AssertionError):  # noqa: N818  what it is called in every simulation of this kind
-    """Something that must never be was seen. The message has the seed and the last steps."""
+    """An invariant is violated. The message contains the seed and the last steps."""
 
 
 class LivenessFailure(AssertionError):  # noqa: N818
-    """Something that must come about did not, although a majority was well."""
+    """There was no progress although a majority of the nodes was healthy."""
 
 
 def key_of(node_id: int, life: int = 0) -> ReplicaKey:
@@ -81,7 +81,7 @@ class Snapshot:
 
 
 class SimDisk:
-    """What a node keeps. `log` is what it reads; a power cut leaves what was synced, and a part of what came after."""
+    """The disk of a node. A power failure keeps the synced part of `log`, and a part of the later records."""
 
     def __init__(self) -> None:
         self.election = ElectionState()
@@ -134,7 +134,7 @@ class SimDisk:
         return tuple(self.log[index : index + batches_max])
 
     def summary(self) -> LogSummary:
-        """What the driver finds when it opens the log."""
+        """The summary that the driver gets when it opens the log."""
         last_epoch = self.log[-1].epoch if self.log else self.start.epoch
         beyond = [s for s in self.snapshots if s > OffsetAndEpoch(last_epoch, self.end_offset)]
         if beyond:
@@ -188,7 +188,7 @@ def _apply(log: list[RaftBatch], start: OffsetAndEpoch, op: LogOp) -> OffsetAndE
 
 @dataclass
 class Faults:
-    """How bad the world is. Times in milliseconds."""
+    """The delays and fault rates of the simulation. Times are in milliseconds."""
 
     loss: float = 0.03
     duplicate: float = 0.05
@@ -196,9 +196,9 @@ class Faults:
     latency: tuple[int, int] = (1, 30)
     sync: tuple[int, int] = (0, 15)
     store: tuple[int, int] = (0, 30)
-    """How long it takes until a fetched snapshot is on the platter."""
+    """The time until a fetched snapshot is durable."""
     crash_in_step: float = 0.0
-    """That the power goes in the middle of carrying out a step's effects."""
+    """The probability of a power failure while a step's effects are carried out."""
 
 
 @dataclass(frozen=True)
@@ -215,13 +215,13 @@ class Node:
     disk: SimDisk = field(default_factory=SimDisk)
     machine: RaftMachine | None = None
     life: int = 0
-    """Counts starts: what was meant for the process before does not reach this one."""
+    """The number of starts. Messages and timers for an earlier process are ignored."""
     paused_until: int = 0
     wake: int | None = None
     proposed: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    """Offset -> (epoch, value) of what this leader was asked to append and has not acknowledged."""
+    """Offset -> (epoch, value) of the proposals that this leader has not acknowledged."""
     applied: int = 0
-    """Everything before was handed to the state machine."""
+    """The state machine has received the records below this offset."""
     state: list[tuple[int, bytes]] = field(default_factory=list)
     """The state machine: every committed value with its offset."""
 
@@ -231,7 +231,7 @@ class Node:
 
 
 class World:
-    """A cluster, its clock, and everything that is on its way."""
+    """A cluster, its clock, and the messages and timers in flight."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class World:
         heapq.heappush(self._queue, (self.now + delay, self._sequence, action))
 
     def run(self, duration: int, until: Callable[[], bool] | None = None) -> bool:
-        """Until the condition holds (True), or the time is up."""
+        """Run until the condition holds (True) or the time is over (False)."""
         end = self.now + duration
         while self._queue and self._queue[0][0] <= end:
             time, _, action = heapq.heappop(self._queue)
@@ -319,14 +319,14 @@ class World:
         self.deliver(node, node.life, Tick())
 
     def crash(self, node: Node) -> None:
-        """Power off: what was not synced is lost, or a part of it."""
+        """A power failure: unsynced data are lost, completely or in part."""
         self.note(f"crash {node.key}")
         node.machine = None
         node.wake = None
         node.disk.power_cut(self.rng)
 
     def wipe(self, node: Node, *, new_directory: bool) -> None:
-        """Its disk is replaced by an empty one."""
+        """Replace the node's disk by an empty one."""
         if node.machine is not None:
             self.crash(node)
         self.note(f"wipe {node.key}")
@@ -347,7 +347,7 @@ class World:
         return [node for node in self.running if node.machine is not None and node.machine.is_leader]
 
     def leader(self) -> Node | None:
-        """The one of the latest epoch that anybody has heard of."""
+        """The leader of the latest epoch that a node knows."""
         return max(self.leaders, key=lambda n: n.machine.epoch if n.machine else 0, default=None)
 
     # ---- events and effects
@@ -493,7 +493,7 @@ class World:
     # ---- the network
 
     def request(self, node: Node, request: RaftRequest) -> int:
-        """From outside the cluster; the answer comes to `answers`."""
+        """Send a request from outside the cluster. The response is stored in `answers`."""
         self._next_token += 1
         self.deliver(node, node.life, Received(self._next_token, request))
         return self._next_token

@@ -1,4 +1,4 @@
-"""The simulation sees: every planted bug is caught, each within the number of seeds that `raft_bugs.BUGS` states."""
+"""Each planted bug is found within the number of seeds that `raft_bugs.BUGS` states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenarios of Kafka's RaftEventSimulationTest and of KIP-853, each under several seeds, on a bad network."""
+"""The scenarios of Kafka's RaftEventSimulationTest and of KIP-853, with several seeds and an unreliable network."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def test_can_elect_leaders_after_back_to_back_leader_failures(seed: int) -> None
 
 @each_seed
 def test_can_recover_from_one_nodes_committed_data_loss(seed: int) -> None:
-    """In a quorum of ids alone, as Kafka's test has it; every other node has everything when it happens."""
+    """A quorum without directory ids, as in Kafka's test. Every other node has all records when one node loses its
+    data."""
     world = running(seed, 5, kraft_version=0)
     kept = [i for i in all_invariants() if not isinstance(i, MonotonicEpoch | MajorityReachedHighWatermark)]
     world.invariants = list(kept)
@@ -118,7 +119,7 @@ def test_can_recover_from_one_nodes_committed_data_loss(seed: int) -> None:
 
 @each_seed
 def test_can_replace_a_voter_that_lost_its_disk(seed: int) -> None:
-    """KIP-853: with a new disk it is another replica, which first only watches, and then takes the old one's place."""
+    """KIP-853: a node with a new disk is another replica, an observer at first, which then replaces the old voter."""
     world = running(seed, 3)
     victim = next(node for node in world.running if node is not world.leader())
     old = victim.key
@@ -148,7 +149,7 @@ def test_can_grow_from_one_voter_to_three_by_auto_join(seed: int) -> None:
 
 
 @each_seed
-def test_leader_that_removes_itself_hands_over(seed: int) -> None:
+def test_removed_leader_hands_over_leadership(seed: int) -> None:
     world = running(seed, 3)
     leader = the_leader(world)
     change_voters(world, RemoveVoterRequest(leader.key))
@@ -158,7 +159,7 @@ def test_leader_that_removes_itself_hands_over(seed: int) -> None:
 
 
 @each_seed
-def test_a_voter_behind_the_log_start_is_caught_up_by_snapshot(seed: int) -> None:
+def test_voter_below_the_log_start_catches_up_with_a_snapshot(seed: int) -> None:
     world = running(seed, 3)
     late = next(node for node in world.running if node is not world.leader())
     world.crash(late)

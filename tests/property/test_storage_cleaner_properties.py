@@ -50,7 +50,7 @@ class Put(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a producer's open transaction."""
+    """A marker that ends a producer's open transaction."""
 
     producer: int
     commit: bool
@@ -96,11 +96,11 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 
 
 class CrashError(Exception):
-    """The process is gone."""
+    """The process has been killed."""
 
 
 class CrashDisk(MemoryDisk):
-    """Counts every change; at the chosen one the process dies, or the device fails, instead."""
+    """Counts the changes of the disk. At a chosen one the process is killed, or the device fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class Known(NamedTuple):
 
 @dataclass
 class World:
-    """A log, what was acknowledged, and what became of the transactions."""
+    """A log, the acknowledged records, and the results of the transactions."""
 
     engine: EngineFactory
     disk: CrashDisk = field(default_factory=CrashDisk)
@@ -320,7 +320,7 @@ class World:
             assert entry.last_sequence == sequence - 1
 
     def check_clean(self) -> None:
-        """Below the cleaned offset each key has one record, and aborted ones are gone."""
+        """Below the cleaned offset, each key has one record, and there are no aborted records."""
         keys = [r.key for r in self.read() if r.offset < self.cleaned]
         assert len(keys) == len(set(keys)), keys
 
@@ -367,7 +367,7 @@ HISTORY: list[Step] = [
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
 @pytest.mark.parametrize("fail", [False, True], ids=["crash", "failure"])
-def test_every_step_of_a_pass(power: bool, fail: bool) -> None:
+def test_pass_survives_a_crash_at_each_step(power: bool, fail: bool) -> None:
     """The same pass, dying at its first change of the disk, its second, ... until it comes through."""
     crash = 0
     while True:
@@ -386,7 +386,7 @@ def test_every_step_of_a_pass(power: bool, fail: bool) -> None:
     assert crash > 20
 
 
-def test_a_pass_without_dirt_takes_expired_tombstones() -> None:
+def test_pass_without_dirty_records_removes_expired_tombstones() -> None:
     world = World(PlainKeys)
     run(world, [Put(0, ((1, True), (2, True)), Codec.NONE), Put(0, ((1, False),), Codec.NONE)])
     run(world, [Put(0, ((3 + i % 2, True),), Codec.NONE) for i in range(30)])

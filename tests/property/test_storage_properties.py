@@ -1,4 +1,4 @@
-"""Properties of a log: whatever is cut off, whatever happens in whatever order, it stays a log."""
+"""Properties of a log under damaged files and random sequences of operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def build(sizes: list[int]) -> LogHarness:
 
 
 def check_indexes(logs: LogHarness) -> None:
-    """Every index entry on disk tells the truth about its segment, and they are as many as the interval asks."""
+    """Check that the index files on disk are correct and have the number of entries that index.interval.bytes
+    requires."""
     disk = logs.disk
     assert isinstance(disk, MemoryDisk)
     for segment in logs.log.segments:
@@ -60,7 +61,7 @@ def sparse(batches: list[tuple[int, BatchHeader]], interval: int) -> list[int]:
 
 @LIMITS
 @given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=12), data=st.data())
-def test_a_cut_anywhere_leaves_exactly_the_whole_batches_before_it(sizes: list[int], data: st.DataObject) -> None:
+def test_file_truncated_anywhere_keeps_the_whole_batches(sizes: list[int], data: st.DataObject) -> None:
     logs = build(sizes)
     disk = logs.disk
     assert isinstance(disk, MemoryDisk)
@@ -85,7 +86,7 @@ def test_a_cut_anywhere_leaves_exactly_the_whole_batches_before_it(sizes: list[i
 
 @LIMITS
 @given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8), data=st.data())
-def test_a_flipped_bit_is_noticed(sizes: list[int], data: st.DataObject) -> None:
+def test_flipped_bit_is_detected(sizes: list[int], data: st.DataObject) -> None:
     logs = build(sizes)
     disk = logs.disk
     assert isinstance(disk, MemoryDisk)
@@ -101,7 +102,7 @@ def test_a_flipped_bit_is_noticed(sizes: list[int], data: st.DataObject) -> None
     check_indexes(logs)
 
 
-def test_a_cut_at_every_byte_of_the_tail() -> None:
+def test_file_truncated_at_each_byte_of_the_last_batches() -> None:
     logs = build([10, 200, 5, 80])
     disk = logs.disk
     assert isinstance(disk, MemoryDisk)
@@ -135,8 +136,8 @@ OPERATIONS = (
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_any_sequence_of_operations_against_a_list(seed: int) -> None:
-    """A list of (base offset, last offset, size) is the whole model of a log."""
+def test_operations_agree_with_a_list_model(seed: int) -> None:
+    """The model of a log is a list of (base offset, last offset, size)."""
     rng = random.Random(seed)
     logs = LogHarness(config=CONFIG)
     disk = logs.disk

@@ -55,7 +55,7 @@ from tests.property.raft_world import SimDisk, Snapshot, decode_snapshot, encode
 
 
 class Slow:
-    """Chance as the script needs it: the higher the id, the longer every random timeout."""
+    """The randomness of the script: the higher the node id, the longer each random timeout."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -69,7 +69,7 @@ class Slow:
 
 @dataclass
 class Stand:
-    """One node on the stage."""
+    """One node of the conversation."""
 
     node_id: int
     config: RaftConfig
@@ -360,7 +360,7 @@ _OPS = {
 
 
 def replay_script(text: str) -> str:
-    """The script again, with what happens now in place of what was written."""
+    """The script with its expected output replaced by the actual output."""
     stage = Stage()
     blocks = []
     for block in re.split(r"\n\n+", text.strip()):

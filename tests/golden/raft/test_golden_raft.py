@@ -1,4 +1,4 @@
-"""Scripted conversations between Raft machines; `--rewrite` accepts what happens now."""
+"""Scripted conversations between Raft machines. `--rewrite` replaces the expected output."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class MemoryLog:
 
 
 class MemoryVotes:
-    """Notes when a vote became durable, among everything else that happened."""
+    """Records when a vote became durable, in the order of all events."""
 
     def __init__(self, disk: SimDisk, events: list[str]) -> None:
         self.disk = disk
@@ -76,7 +76,7 @@ class MemorySnapshots:
 
 
 class MemoryNetwork:
-    """Calls the other driver; who is not there does not answer."""
+    """Calls the other driver. A driver that does not run does not answer."""
 
     def __init__(self, events: list[str]) -> None:
         self.drivers: dict[int, RaftDriver] = {}
@@ -92,7 +92,7 @@ class MemoryNetwork:
 
 
 class Recorder:
-    """A state machine that keeps what it is told."""
+    """A state machine that records its calls."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The driver carries out effects in their order, over ports in memory and in virtual time."""
+"""The driver over ports in memory, in virtual time: effects are carried out in their order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.server.raft.memory import MemoryLog, MemoryNetwork, MemorySnapsh
 
 
 class Cluster:
-    """Drivers that talk to each other, and what happened, in order."""
+    """Connected drivers, and a list of their events in order."""
 
     def __init__(self, size: int) -> None:
         self.events: list[str] = []
@@ -76,7 +76,7 @@ async def committed_everywhere(made: Cluster, values: list[bytes]) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_proposals_are_committed_in_their_order_on_every_node() -> None:
+def test_proposals_are_committed_in_order_on_every_node() -> None:
     async def main() -> None:
         async with cluster(3) as made:
             leader = await made.leader()
@@ -87,7 +87,7 @@ def test_proposals_are_committed_in_their_order_on_every_node() -> None:
     run_virtual(main())
 
 
-def test_one_voter_commits_alone_and_shares_syncs() -> None:
+def test_single_voter_commits_and_shares_syncs() -> None:
     async def main() -> None:
         async with cluster(1) as made:
             leader = await made.leader()
@@ -97,7 +97,7 @@ def test_one_voter_commits_alone_and_shares_syncs() -> None:
     run_virtual(main())
 
 
-def test_the_vote_is_saved_before_it_is_asked_for() -> None:
+def test_vote_is_saved_before_vote_requests_are_sent() -> None:
     async def main() -> None:
         async with cluster(3) as made:
             await made.leader()
@@ -109,7 +109,7 @@ def test_the_vote_is_saved_before_it_is_asked_for() -> None:
     run_virtual(main())
 
 
-def test_values_survive_the_leader_and_everybody_else() -> None:
+def test_committed_values_survive_a_restart_of_all_nodes() -> None:
     async def main() -> None:
         async with cluster(3) as made:
             first = await made.leader()
@@ -143,7 +143,7 @@ def test_a_leader_without_followers_fails_its_proposals() -> None:
     run_virtual(main())
 
 
-def test_resigning_hands_over_at_once() -> None:
+def test_resignation_elects_a_successor_at_once() -> None:
     async def main() -> None:
         async with cluster(3) as made:
             old = await made.leader()
@@ -159,7 +159,7 @@ def test_resigning_hands_over_at_once() -> None:
     run_virtual(main())
 
 
-def test_a_disk_that_fails_stops_the_replica() -> None:
+def test_disk_failure_stops_the_replica() -> None:
     async def main() -> None:
         made = Cluster(1)
         driver = made.start(1)
@@ -176,7 +176,7 @@ def test_a_disk_that_fails_stops_the_replica() -> None:
     run_virtual(main())
 
 
-def test_a_node_far_behind_loads_the_snapshot() -> None:
+def test_node_below_the_log_start_loads_the_snapshot() -> None:
     async def main() -> None:
         async with cluster(3) as made:
             leader = await made.leader()

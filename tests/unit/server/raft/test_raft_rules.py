@@ -1,4 +1,4 @@
-"""The rules of the protocol, one test each, on a single machine that is told what others say."""
+"""The rules of the protocol, one test for each, on a single machine with scripted messages."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class One:
         return effects
 
     def ask(self, request: Any) -> Any:
-        """The reply, or None if it is parked."""
+        """The reply, or None if the fetch is delayed."""
         self.token += 1
         self.effects = self.step(Received(self.token, request))
         return next((reply.response for reply in self.effects.replies if reply.token == self.token), None)
@@ -101,7 +101,7 @@ class One:
         return self.ask(FetchRequest(key, self.machine.epoch, offset, last, **more))
 
     def lead(self) -> One:
-        """Elected by node 2; the first batch of the epoch is in the log, and not committed."""
+        """Elect this node with the vote of node 2. The first batch of the epoch is in the log and not committed."""
         self.step(Tick(), after_ms=2000)
         self.answer(2, VoteResponse(NONE, self.machine.epoch, granted=True))
         self.answer(2, VoteResponse(NONE, self.machine.epoch, granted=True))
@@ -127,13 +127,13 @@ def vote(epoch: int, candidate: ReplicaKey = OTHER, *, last: OffsetAndEpoch | No
 # ---- votes
 
 
-def test_a_vote_is_saved_in_the_step_that_gives_it() -> None:
+def test_vote_is_saved_in_the_step_that_grants_it() -> None:
     one = One()
     assert one.ask(vote(1)).granted
     assert one.effects.election == ElectionState(1, -1, OTHER)
 
 
-def test_one_vote_per_epoch_and_the_same_candidate_may_ask_again() -> None:
+def test_one_vote_per_epoch_and_a_repeated_request_is_granted() -> None:
     one = One()
     assert one.ask(vote(1)).granted
     assert not one.ask(vote(1, THIRD)).granted
@@ -141,13 +141,13 @@ def test_one_vote_per_epoch_and_the_same_candidate_may_ask_again() -> None:
     assert one.ask(vote(2, THIRD)).granted
 
 
-def test_a_vote_given_before_the_restart_still_binds() -> None:
+def test_vote_is_kept_over_a_restart() -> None:
     one = One(ElectionState(1, -1, OTHER))
     assert not one.ask(vote(1, THIRD)).granted
     assert one.ask(vote(1)).granted
 
 
-def test_no_vote_for_a_log_that_is_behind() -> None:
+def test_vote_for_a_log_that_is_behind_is_rejected() -> None:
     log = LogSummary(end_offset=5, epochs=((1, 0),))
     assert not One(ElectionState(1), log).ask(vote(2, last=OffsetAndEpoch(1, 4))).granted
     assert One(ElectionState(1), log).ask(vote(2, last=OffsetAndEpoch(1, 5))).granted
@@ -158,18 +158,18 @@ def test_no_vote_for_a_log_that_is_behind() -> None:
     )  # a later epoch wins over a longer log
 
 
-def test_a_vote_meant_for_the_disk_before_is_refused() -> None:
+def test_vote_request_for_another_directory_is_rejected() -> None:
     request = VoteRequest(1, OTHER, key_of(1, 7), OffsetAndEpoch(0, 0))
     assert One().ask(request).error == ErrorCode.INVALID_VOTER_KEY
 
 
-def test_an_earlier_epoch_is_fenced() -> None:
+def test_vote_request_of_an_earlier_epoch_is_fenced() -> None:
     one = One(ElectionState(3))
     assert one.ask(vote(2)).error == ErrorCode.FENCED_LEADER_EPOCH
     assert one.ask(BeginQuorumEpochRequest(2, 2, ME)).error == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_malformed_vote_is_refused() -> None:
+def test_malformed_vote_request_is_rejected() -> None:
     assert One().ask(vote(1, last=OffsetAndEpoch(1, 3))).error == ErrorCode.INVALID_REQUEST
     assert One().ask(vote(1, last=OffsetAndEpoch(1, 3), pre=True)).error == NONE
 
@@ -177,7 +177,7 @@ def test_a_malformed_vote_is_refused() -> None:
 # ---- pre-votes (KIP-996)
 
 
-def test_an_election_begins_with_a_pre_vote_in_the_epoch_of_before() -> None:
+def test_election_begins_with_a_pre_vote_in_the_same_epoch() -> None:
     one = One()
     effects = one.step(Tick(), after_ms=2000)
     assert isinstance(one.state, Prospective)
@@ -188,7 +188,7 @@ def test_an_election_begins_with_a_pre_vote_in_the_epoch_of_before() -> None:
     assert effects.election is None
 
 
-def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
+def test_refused_connection_ends_the_fetch_timeout() -> None:
     one = One().follow()
     fetch = one.sent[2].correlation_id
     one.state.has_fetched = True
@@ -202,7 +202,7 @@ def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
     assert isinstance(one.state, Prospective)
 
 
-def test_an_observer_asks_the_others_for_the_successor_of_a_leader_that_is_gone() -> None:
+def test_observer_asks_other_nodes_after_a_refused_connection() -> None:
     one = One()
     one.machine = RaftMachine(key_of(9), one.config, ElectionState(1, 2), LogSummary(), random.Random(1), 0)
     one.step(Tick())
@@ -216,28 +216,28 @@ def test_an_observer_asks_the_others_for_the_successor_of_a_leader_that_is_gone(
     assert one.sent[2] is before
 
 
-def test_one_that_only_did_not_answer_has_its_time() -> None:
+def test_unanswered_request_does_not_end_the_fetch_timeout() -> None:
     one = One().follow()
     one.step(SendFailed(2, one.sent[2].correlation_id))
     one.step(Tick(), after_ms=1999)
     assert isinstance(one.state, Follower)
 
 
-def test_a_pre_vote_changes_nothing_at_the_voter() -> None:
+def test_pre_vote_does_not_change_the_voter() -> None:
     one = One()
     assert one.ask(vote(0, pre=True)).granted
     assert one.ask(vote(0, THIRD, pre=True)).granted
     assert one.effects.election is None and one.machine.quorum.voted is None
 
 
-def test_a_follower_that_hears_its_leader_gives_no_pre_vote() -> None:
+def test_follower_with_a_leader_rejects_pre_votes() -> None:
     one = One().follow()
     assert one.ask(vote(1, THIRD, pre=True)).granted
     one.answer(2, FetchResponse(NONE, 1, 2, 0))
     assert not one.ask(vote(1, THIRD, pre=True)).granted
 
 
-def test_a_lost_pre_vote_leads_back_to_the_leader() -> None:
+def test_lost_pre_vote_follows_the_leader_again() -> None:
     one = One().follow()
     one.step(Tick(), after_ms=2500)
     assert isinstance(one.state, Prospective)
@@ -246,7 +246,7 @@ def test_a_lost_pre_vote_leads_back_to_the_leader() -> None:
     assert isinstance(one.state, Follower) and one.machine.epoch == 1
 
 
-def test_a_won_pre_vote_becomes_a_candidacy_that_is_saved() -> None:
+def test_won_pre_vote_starts_an_election_with_a_saved_vote() -> None:
     one = One()
     one.step(Tick(), after_ms=2000)
     effects = one.answer(3, VoteResponse(NONE, 0, granted=True))
@@ -255,7 +255,7 @@ def test_a_won_pre_vote_becomes_a_candidacy_that_is_saved() -> None:
     assert all(not send.request.pre_vote for send in effects.sends)  # type: ignore[union-attr]
 
 
-def test_answers_to_pre_votes_do_not_count_as_votes() -> None:
+def test_pre_vote_responses_do_not_count_as_votes() -> None:
     one = One()
     one.step(Tick(), after_ms=2000)
     late = one.sent[2]
@@ -303,7 +303,7 @@ def test_records_of_earlier_epochs_are_committed_only_with_one_of_this_epoch() -
     assert one.machine.high_watermark == 8
 
 
-def test_a_former_leader_restarts_resigned_and_votes_for_nobody_in_that_epoch() -> None:
+def test_restarted_leader_is_resigned_and_grants_no_vote_in_its_epoch() -> None:
     one = One(ElectionState(4, 1, ME))
     assert isinstance(one.state, Resigned)
     assert not one.ask(vote(4)).granted
@@ -327,7 +327,7 @@ def test_fetches_of_a_majority_keep_the_leader() -> None:
     assert one.machine.is_leader
 
 
-def test_a_leader_announces_itself_to_the_silent_only() -> None:
+def test_begin_quorum_epoch_is_sent_to_voters_that_do_not_fetch() -> None:
     one = One().lead_and_commit()
     one.answer(2, BeginQuorumEpochResponse(NONE, 1, 1))
     one.answer(3, BeginQuorumEpochResponse(NONE, 1, 1))
@@ -338,7 +338,7 @@ def test_a_leader_announces_itself_to_the_silent_only() -> None:
     assert [s.destination for s in effects.sends] == [3]
 
 
-def test_resigning_names_the_furthest_successor_first() -> None:
+def test_end_quorum_epoch_lists_the_furthest_voter_first() -> None:
     one = One().lead_and_commit()
     one.fetch(THIRD, 0, epoch=0)
     effects = one.step(Resign(one.machine.epoch))
@@ -346,14 +346,14 @@ def test_resigning_names_the_furthest_successor_first() -> None:
     assert {request.successors for request in requests} == {(OTHER, THIRD)}  # type: ignore[union-attr]
 
 
-def test_the_first_successor_stands_at_once() -> None:
+def test_first_successor_starts_an_election_at_once() -> None:
     one = One().follow()
     one.answer(2, FetchResponse(NONE, 1, 2, 0))
     one.ask(EndQuorumEpochRequest(1, 2, (ME, THIRD)))
     assert isinstance(one.state, Prospective)
 
 
-def test_proposals_are_for_the_leader() -> None:
+def test_proposal_to_a_follower_is_rejected() -> None:
     with pytest.raises(NotRaftLeaderError):
         One().follow().step(Propose(b"x", 1))
 
@@ -361,7 +361,7 @@ def test_proposals_are_for_the_leader() -> None:
 # ---- replication
 
 
-def test_a_fetch_parks_until_there_is_a_record() -> None:
+def test_fetch_is_delayed_until_there_is_a_record() -> None:
     one = One().lead_and_commit()
     assert one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=3) is None
     effects = one.step(Propose(b"x", 1))
@@ -369,21 +369,21 @@ def test_a_fetch_parks_until_there_is_a_record() -> None:
     assert reply.response.read_offset == 3  # type: ignore[union-attr]
 
 
-def test_a_fetch_returns_for_a_high_watermark_that_is_news() -> None:
+def test_fetch_returns_for_a_new_high_watermark() -> None:
     one = One().lead_and_commit()
     assert one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=-1).high_watermark == 3
     assert one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=3) is None
     assert len(one.step(Tick(), after_ms=500).replies) == 1
 
 
-def test_parked_fetches_are_refused_when_the_leader_goes() -> None:
+def test_delayed_fetches_are_rejected_when_leadership_is_lost() -> None:
     one = One().lead_and_commit()
     one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=3)
     effects = one.step(Resign(one.machine.epoch))
     assert [r.response.error for r in effects.replies] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_a_fetch_of_another_epoch_is_refused() -> None:
+def test_fetch_of_another_epoch_is_rejected() -> None:
     one = One(ElectionState(4)).lead_and_commit()
     epoch = one.machine.epoch
     assert one.ask(FetchRequest(OTHER, epoch - 1, 0, 0)).error == ErrorCode.FENCED_LEADER_EPOCH
@@ -391,21 +391,21 @@ def test_a_fetch_of_another_epoch_is_refused() -> None:
     assert One().follow().ask(FetchRequest(OTHER, 1, 0, 0)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_diverging_follower_is_told_where_the_logs_part() -> None:
+def test_fetch_of_a_diverging_follower_returns_the_divergence() -> None:
     one = One(ElectionState(4), LogSummary(end_offset=9, epochs=((1, 0), (3, 4)))).lead()
     assert one.fetch(OTHER, 7, epoch=2).diverging == OffsetAndEpoch(1, 4)
     assert one.fetch(OTHER, 20, epoch=3).diverging == OffsetAndEpoch(3, 9)
     assert one.fetch(OTHER, 7, epoch=3).diverging is None
 
 
-def test_a_follower_truncates_to_where_the_logs_part() -> None:
+def test_follower_truncates_to_the_divergence() -> None:
     one = One(ElectionState(2), LogSummary(end_offset=9, epochs=((1, 0), (2, 6)))).follow(3)
     effects = one.answer(2, FetchResponse(NONE, 3, 2, diverging=OffsetAndEpoch(1, 4)))
     assert effects.log_ops == [Truncate(4)]
     assert one.machine.quorum.log.end == OffsetAndEpoch(1, 4)
 
 
-def test_a_follower_never_truncates_what_is_committed() -> None:
+def test_truncation_below_the_high_watermark_stops_the_node() -> None:
     one = One().follow()
     one.answer(2, FetchResponse(NONE, 1, 2, 3, batches=(RaftBatch(0, 3, 1, b"abc"),)))
     one.sync()
@@ -413,7 +413,7 @@ def test_a_follower_never_truncates_what_is_committed() -> None:
         one.answer(2, FetchResponse(NONE, 1, 2, 3, diverging=OffsetAndEpoch(1, 2)))
 
 
-def test_a_follower_fetches_on_only_when_synced() -> None:
+def test_follower_fetches_only_when_synced() -> None:
     one = One().follow()
     effects = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(RaftBatch(0, 3, 1, b"abc"),)))
     assert effects.sends == [] and effects.sync_ticket is not None
@@ -421,7 +421,7 @@ def test_a_follower_fetches_on_only_when_synced() -> None:
     assert send.request.fetch_offset == 3  # type: ignore[union-attr]
 
 
-def test_a_sync_from_before_a_truncation_proves_nothing_after_it() -> None:
+def test_sync_before_a_truncation_does_not_count_after_it() -> None:
     one = One().follow()
     first = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(RaftBatch(0, 5, 1),))).sync_ticket
     assert first is not None
@@ -433,14 +433,14 @@ def test_a_sync_from_before_a_truncation_proves_nothing_after_it() -> None:
     assert (log.synced_offset, log.end_offset, log.is_synced) == (2, 8, False)
 
 
-def test_a_follower_takes_only_batches_that_follow() -> None:
+def test_follower_appends_only_batches_that_continue_its_log() -> None:
     one = One().follow()
     batches = (RaftBatch(0, 1, 1), RaftBatch(5, 1, 1))
     one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=batches))
     assert one.machine.quorum.log.end_offset == 1
 
 
-def test_the_high_watermark_of_a_follower_ends_with_its_log() -> None:
+def test_high_watermark_of_a_follower_is_limited_by_its_log() -> None:
     one = One().follow()
     effects = one.answer(2, FetchResponse(NONE, 1, 2, 99, batches=(RaftBatch(0, 2, 1),)))
     assert effects.high_watermark == 2
@@ -452,7 +452,7 @@ def test_two_leaders_in_one_epoch_stop_the_node() -> None:
         one.ask(BeginQuorumEpochRequest(1, 3, ME))
 
 
-def test_a_node_that_forgot_its_leadership_does_not_vote_in_that_epoch() -> None:
+def test_leader_with_a_lost_quorum_state_grants_no_vote_in_its_epoch() -> None:
     one = One()
     one.step(Tick(), after_ms=2000)
     one.answer(2, VoteResponse(NONE, 7, 1))
@@ -462,7 +462,7 @@ def test_a_node_that_forgot_its_leadership_does_not_vote_in_that_epoch() -> None
 # ---- snapshots
 
 
-def test_a_follower_below_the_log_start_is_sent_to_the_snapshot() -> None:
+def test_fetch_below_the_log_start_returns_the_snapshot_id() -> None:
     at = OffsetAndEpoch(1, 4)
     one = One(ElectionState(1), LogSummary(at, 9, ((1, 4),), (at,))).lead()
     assert one.fetch(OTHER, 2, epoch=1).snapshot_id == at
@@ -470,7 +470,7 @@ def test_a_follower_below_the_log_start_is_sent_to_the_snapshot() -> None:
     assert one.fetch(OTHER, 4, epoch=1).snapshot_id is None
 
 
-def test_only_known_snapshots_are_served() -> None:
+def test_fetch_of_an_unknown_snapshot_is_rejected() -> None:
     at = OffsetAndEpoch(1, 4)
     one = One(ElectionState(1), LogSummary(at, 9, ((1, 4),), (at,))).lead()
     epoch = one.machine.epoch
@@ -480,13 +480,13 @@ def test_only_known_snapshots_are_served() -> None:
     assert one.ask(FetchSnapshotRequest(OTHER, epoch, at, -1)).error == ErrorCode.POSITION_OUT_OF_RANGE
 
 
-def test_a_snapshot_of_what_is_not_committed_stops_the_node() -> None:
+def test_snapshot_of_uncommitted_records_stops_the_node() -> None:
     one = One().lead()
     with pytest.raises(IllegalRaftStateError, match="uncommitted records"):
         one.step(SnapshotTaken(OffsetAndEpoch(1, 3)))
 
 
-def test_a_snapshot_carries_the_voters_of_its_place() -> None:
+def test_snapshot_contains_the_voters_at_its_end_offset() -> None:
     one = One().lead_and_commit()
     assert one.machine.snapshot_controls(3) == (1, one.config.voters)
     assert One(kraft=0).lead_and_commit().machine.snapshot_controls(1) == (0, None)
@@ -496,14 +496,14 @@ def test_a_snapshot_carries_the_voters_of_its_place() -> None:
 
 
 def added(one: One, key: ReplicaKey) -> Effects:
-    """Node `key` has caught up and is asked to be added."""
+    """Node `key` has caught up, and AddVoter is received for it."""
     one.fetch(key, one.machine.quorum.log.end_offset)
     assert one.ask(AddVoterRequest(key, voter_of(key).endpoints)) is None
     assert isinstance(one.sent[key.id].request, VersionsRequest)
     return one.answer(key.id, VersionsResponse(NONE, 0, 1))
 
 
-def test_a_new_voter_counts_as_soon_as_it_is_in_the_log() -> None:
+def test_new_voter_counts_once_its_record_is_in_the_log() -> None:
     one = One().lead_and_commit()
     effects = added(one, key_of(4))
     assert effects.replies == [] and one.machine.voters.ids == (1, 2, 3, 4)
@@ -515,7 +515,7 @@ def test_a_new_voter_counts_as_soon_as_it_is_in_the_log() -> None:
     assert [r.response.error for r in one.effects.replies if r.token != one.token] == [NONE]
 
 
-def test_one_change_at_a_time() -> None:
+def test_second_change_of_voters_is_rejected() -> None:
     one = One().lead_and_commit()
     added(one, key_of(4))
     assert one.ask(RemoveVoterRequest(THIRD)).error == ErrorCode.REQUEST_TIMED_OUT
@@ -525,11 +525,11 @@ def test_no_change_before_the_leader_has_committed_in_its_epoch() -> None:
     assert One().lead().ask(RemoveVoterRequest(THIRD)).error == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_voters_of_kraft_version_0_do_not_change() -> None:
+def test_change_of_voters_needs_kraft_version_1() -> None:
     assert One(kraft=0).lead_and_commit().ask(RemoveVoterRequest(THIRD)).error == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_node_that_is_behind_is_not_added() -> None:
+def test_adding_a_voter_that_is_behind_is_rejected() -> None:
     one = One().lead_and_commit()
     one.fetch(key_of(4), 0, epoch=0)
     one.ask(AddVoterRequest(key_of(4), voter_of(key_of(4)).endpoints))
@@ -537,7 +537,7 @@ def test_a_node_that_is_behind_is_not_added() -> None:
     assert reply.response.error == ErrorCode.REQUEST_TIMED_OUT and "caught up" in reply.response.message  # type: ignore[union-attr]
 
 
-def test_duplicate_and_unknown_voters_are_refused() -> None:
+def test_duplicate_and_unknown_voters_are_rejected() -> None:
     one = One().lead_and_commit()
     again = AddVoterRequest(key_of(3, 5), voter_of(THIRD).endpoints)
     assert one.ask(again).error == ErrorCode.DUPLICATE_VOTER
@@ -572,7 +572,7 @@ def test_truncated_voters_do_not_count() -> None:
     assert one.machine.voters.ids == (1, 2, 3)
 
 
-def test_kraft_version_is_upgraded_once_all_voters_told_their_directory() -> None:
+def test_kraft_version_upgrade_needs_the_directory_ids_of_all_voters() -> None:
     one = One(kraft=0).lead_and_commit()
     with pytest.raises(NotRaftLeaderError, match=r"\[2, 3\]"):
         one.step(UpgradeKRaftVersion())
@@ -591,7 +591,7 @@ def test_describe_shows_voters_and_observers() -> None:
     assert [replica.key.id for replica in view.observers] == [8]
 
 
-def test_a_single_voter_elects_itself_and_commits_when_synced() -> None:
+def test_single_voter_elects_itself_and_commits_when_synced() -> None:
     one = One(voters=1)
     effects = one.step(Tick(), after_ms=2000)
     assert one.machine.is_leader and effects.election == ElectionState(1, 1, ME)

@@ -1,4 +1,4 @@
-"""What the storage tests share: batches, and a log on a disk of its own."""
+"""Helpers of the storage tests: batches, and a log on a disk in memory."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LogHarness:
         self.disk.sync_dir(self.path)
 
     def kill(self, *, recovery_point: int = 0, log_start_offset: int = 0, cleaned_offset: int = 0) -> Log:
-        """kill -9 and start again."""
+        """Simulate kill -9, and open the log again."""
         assert isinstance(self.disk, MemoryDisk)
         self.disk.crash()
         return self.open(
@@ -98,7 +98,7 @@ class LogHarness:
         )
 
     def restart(self) -> Log:
-        """A clean shutdown and start."""
+        """Close the log cleanly, and open it again."""
         start = self.log.log_start_offset
         self.log.close()
         return self.open(clean=True, recovery_point=self.log.recovery_point, log_start_offset=start)

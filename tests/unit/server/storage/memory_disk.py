@@ -1,4 +1,4 @@
-"""The simulated disk, under the name that the tests of storage use."""
+"""The simulator's disk, under the name that the storage tests use."""
 
 from barnabas.testing.sim.disk import MemoryDisk, MemoryFile
 from barnabas.testing.sim.platter import Inode

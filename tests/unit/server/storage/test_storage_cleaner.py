@@ -1,4 +1,4 @@
-"""Compaction, piece by piece: the key map, grouping, the throttle, transactions, what is due, and being called off."""
+"""Compaction: the offset map, grouping, the throttle, transactions, verdicts, passes, and aborted passes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENGINES: list[EngineFactory] = [PlainKeys, ColumnarKeys]
 
 
 def keyed(logs: LogHarness, *keys: str, alive: bool = True, codec: Codec = Codec.NONE, **fields: int) -> None:
-    """One batch; each value names its offset."""
+    """One batch, in which each value contains the record's offset."""
     start = logs.log.log_end_offset
     records = [
         SimpleRecord(key.encode(), b"%d" % (start + i) if alive else None, logs.now_ms) for i, key in enumerate(keys)
@@ -77,7 +77,7 @@ class TestOffsetMap:
         assert {key: offset_map.get(*key) for key in keys} == {key: newest.get(key, -1) for key in keys}
         assert offset_map.used == len(newest)
 
-    def test_full(self) -> None:
+    def test_put_returns_false_when_the_map_is_full(self) -> None:
         offset_map = OffsetMap(24 * 10, 0.5)
         assert (offset_map.slots, offset_map.capacity) == (7, 3)
         assert [offset_map.put(i, i, i) for i in range(5)] == [True, True, True, False, False]
@@ -90,11 +90,11 @@ class TestOffsetMap:
         offset_map.put(1, 1, 3)
         assert offset_map.get(1, 1) == 5
 
-    def test_too_small(self) -> None:
+    def test_map_without_capacity_is_rejected(self) -> None:
         with pytest.raises(CleaningError, match=r"dedupe\.buffer\.size"):
             OffsetMap(24, 0.9)
 
-    def test_primes(self) -> None:
+    def test_largest_prime(self) -> None:
         assert [largest_prime(n) for n in (2, 3, 4, 10, 100, 5_592_405)] == [0, 3, 3, 7, 97, 5_592_373]
 
 
@@ -121,7 +121,7 @@ class TestThrottle:
             now += throttle.delay(200, now)
         assert now == pytest.approx(20, rel=0.05)
 
-    def test_infinity_never_waits(self) -> None:
+    def test_infinite_rate_has_no_delay(self) -> None:
         throttle = Throttle(float("inf"), 0.0)
         assert [throttle.delay(1 << 40, t / 10) for t in range(10)] == [0.0] * 10
 
@@ -175,7 +175,7 @@ class TestAssess:
         found = assess(logs.log, logs.log.log_end_offset, logs.now_ms)
         return found.verdict, found.first_dirty_offset, found.upper_offset
 
-    def test_every_answer(self) -> None:
+    def test_verdict_for_each_reason(self) -> None:
         logs = LogHarness(config=CONFIG)
         assert self.assess(logs)[0] is CleaningVerdict.EMPTY
         keyed(logs, "a")
@@ -225,7 +225,7 @@ class TestAssess:
 
 @pytest.mark.parametrize("engine", ENGINES)
 class TestPass:
-    def test_the_latest_of_each_key_stays_at_its_offset(self, engine: EngineFactory) -> None:
+    def test_latest_record_of_each_key_keeps_its_offset(self, engine: EngineFactory) -> None:
         logs = LogHarness(config=CONFIG)
         for i in range(40):
             keyed(logs, f"k{i % 3}", f"k{i % 5}", codec=(Codec.NONE, Codec.LZ4, Codec.ZSTD)[i % 3])
@@ -243,7 +243,7 @@ class TestPass:
         logs.kill()
         assert [n for n in logs.disk.listdir(PATH) if n.endswith(".log")] == [n for n in names if n.endswith(".log")]
 
-    def test_a_small_map_takes_passes(self, engine: EngineFactory) -> None:
+    def test_small_map_needs_several_passes(self, engine: EngineFactory) -> None:
         logs = LogHarness(config=CONFIG)
         for i in range(30):
             keyed(logs, *(f"k{(i + j) % 20}" for j in range(5)))
@@ -256,7 +256,7 @@ class TestPass:
         below = [k for o, k in content(logs) if o < active]
         assert sorted(below) == sorted({f"k{i}" for i in range(20)})
 
-    def test_nothing_to_remove_rewrites_nothing(self, engine: EngineFactory) -> None:
+    def test_pass_without_superseded_records_leaves_segments_unchanged(self, engine: EngineFactory) -> None:
         logs = LogHarness(config=replace(CONFIG, internal_segment_bytes=1000))
         for i in range(60):
             keyed(logs, f"k{i}")
@@ -267,7 +267,7 @@ class TestPass:
         assert not [n for n in logs.disk.listdir(PATH) if n.endswith(".cleaned")]
         assert [k for _, k in content(logs)] == [f"k{i}" for i in range(60)]
 
-    def test_keyless_records_of_a_former_life_go(self, engine: EngineFactory) -> None:
+    def test_records_without_key_are_removed(self, engine: EngineFactory) -> None:
         logs = LogHarness(config=replace(CONFIG, cleanup_policy=("delete",)))
         for _ in range(20):
             logs.append(build_batch([SimpleRecord(None, b"v", 1), SimpleRecord(b"k", b"v", 1)]))
@@ -276,7 +276,7 @@ class TestPass:
         run(logs, engine)
         assert [k for o, k in content(logs) if o < active] == ["k"]
 
-    def test_a_damaged_batch_stops_the_pass_and_nothing_else(self, engine: EngineFactory) -> None:
+    def test_corrupt_batch_stops_the_pass_and_leaves_the_log_online(self, engine: EngineFactory) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk, config=CONFIG)
         for i in range(30):
@@ -302,7 +302,7 @@ class TestPass:
 
 
 class TestEmptied:
-    def test_keeps_what_a_replay_needs(self) -> None:
+    def test_pass_retains_batches_that_a_replay_needs(self) -> None:
         batch = build_batch(
             [SimpleRecord(b"k", b"v", 77), SimpleRecord(b"k", b"w", 78)],
             base_offset=9, codec=Codec.LZ4, producer_id=1, producer_epoch=2, base_sequence=3, leader_epoch=4,
@@ -328,8 +328,8 @@ class TestCalledOff:
         assert [n for n in logs.disk.listdir(PATH) if n.endswith(".log.swap")]
         return logs
 
-    def test_a_truncation_takes_staged_files_away(self) -> None:
-        """A crash after it must not bring the truncated records back."""
+    def test_truncation_deletes_staged_files(self) -> None:
+        """A crash after the truncation must not restore the truncated records."""
         logs = self.staged()
         logs.log.truncate_to(5)
         assert not [n for n in logs.disk.listdir(PATH) if n.endswith((".swap", ".cleaned"))]

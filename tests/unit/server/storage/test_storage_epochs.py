@@ -1,4 +1,4 @@
-"""Leader epochs: KIP-101, KIP-279, and what truncation leaves."""
+"""Leader epochs (KIP-101, KIP-279) and their truncation."""
 
 from __future__ import annotations
 

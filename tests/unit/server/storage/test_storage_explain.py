@@ -1,4 +1,4 @@
-"""The facts behind a stuck last stable offset, and behind a segment that stays."""
+"""`explain_log` and `explain_retention`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fill(logs: LogHarness, *timestamps: int) -> None:
         logs.append(batch(timestamp=timestamp, value=b"x" * 100))
 
 
-def test_what_retention_says_is_what_it_does() -> None:
+def test_explain_retention_agrees_with_delete_old_segments() -> None:
     logs = LogHarness(config=SMALL)
     fill(logs, 9_000, 9_500, 9_900)
     assert len(logs.log.segments) == 3

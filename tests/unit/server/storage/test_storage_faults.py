@@ -1,4 +1,4 @@
-"""A disk that fills up, fails, or lies: reported, survived where that is honest, never papered over."""
+"""Full disks, I/O errors and failed syncs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def offsets(logs: LogHarness) -> list[int]:
 
 class TestDiskFull:
     @pytest.mark.parametrize("room", [0, 1, 60, SIZE - 1])
-    def test_a_half_written_batch_is_removed(self, room: int) -> None:
+    def test_partially_written_batch_is_removed(self, room: int) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
         logs.fill(3)
@@ -65,7 +65,7 @@ class TestDiskFull:
         logs.restart()
         assert offsets(logs) == list(range(end))
 
-    def test_the_epoch_file_waits_for_space(self) -> None:
+    def test_epoch_checkpoint_is_written_once_there_is_space(self) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
         logs.append(batch(), epoch=0)
@@ -78,7 +78,7 @@ class TestDiskFull:
 
 
 class TestIoErrors:
-    def test_a_failing_write_ends_the_log(self) -> None:
+    def test_failed_write_takes_the_log_offline(self) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
         logs.fill(2)
@@ -98,7 +98,7 @@ class TestIoErrors:
         logs.kill()
         assert offsets(logs) == [0, 1]
 
-    def test_a_batch_that_cannot_be_removed_ends_the_log(self) -> None:
+    def test_failed_removal_of_a_partial_batch_takes_the_log_offline(self) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
         logs.fill(2)
@@ -108,7 +108,7 @@ class TestIoErrors:
             logs.append(batch())
         assert logs.log.failed
 
-    def test_a_failing_read_ends_the_log(self) -> None:
+    def test_failed_read_takes_the_log_offline(self) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
         logs.fill(2)
@@ -117,7 +117,7 @@ class TestIoErrors:
             logs.log.read(0, 100)
         assert len(logs.failures) == 1
 
-    def test_a_failing_sync_is_never_retried(self) -> None:
+    def test_failed_sync_is_not_retried(self) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
         logs.fill(2)
@@ -134,7 +134,7 @@ class TestIoErrors:
         with pytest.raises(LogFailedError):
             logs.log.flush()
 
-    def test_a_failed_log_closes_without_a_word(self) -> None:
+    def test_close_of_an_offline_log_raises_nothing(self) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
         logs.fill(2)
@@ -146,7 +146,7 @@ class TestIoErrors:
 
 
 def test_a_segment_flushed_to_its_end_and_then_rolled_keeps_its_indexes() -> None:
-    """Found by the cleaner's properties: the aborted transaction was read as committed after a power cut."""
+    """A regression: after a power failure, records of an aborted transaction were read as committed."""
     disk = MemoryDisk()
     logs = LogHarness(disk=disk, config=log_config(internal_segment_bytes=4 * SIZE, index_interval_bytes=0))
     logs.append(batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))

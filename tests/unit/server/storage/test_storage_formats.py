@@ -1,4 +1,4 @@
-"""Byte vectors of every file format: what Kafka writes, what we write, and what is refused."""
+"""Byte vectors of each file format: Kafka's files, our files, and corrupt files."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class TestTxnIndex:
         assert index.encode() == data
         assert TxnIndex.decode(0, data).txns == index.txns
 
-    def test_collect_stops_where_no_later_entry_can_matter(self) -> None:
+    def test_collect_stops_at_the_last_stable_offset(self) -> None:
         index = TxnIndex(0)
         first, second = AbortedTxn(1, 0, 5, 4), AbortedTxn(2, 4, 9, 10)
         index.append(first)
@@ -134,7 +134,7 @@ class TestProducerSnapshot:
         assert (entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.txn_first_offset) == (4000, 2, 5, 77)
         assert entry.batches == [KnownBatch(9, 79, 4, 1234)]
 
-    def test_the_batches_before_the_newest_follow_what_is_kafkas(self) -> None:
+    def test_earlier_batches_follow_kafkas_part_of_the_snapshot(self) -> None:
         window = [KnownBatch(n, 70 + n, 0, 1100 + n) for n in range(5, 10)]
         busy = ProducerEntry(4000, 2, 5, 1109, 77, window)
         data = encode_snapshot([ProducerEntry(1, 0, 3, 50), self.ENTRY, busy])
@@ -158,19 +158,19 @@ class TestProducerSnapshot:
         assert len(encode_snapshot([])) == 10
         assert decode_snapshot(encode_snapshot([]), "x") == []
 
-    def test_a_producer_that_only_got_a_marker_has_no_batch(self) -> None:
+    def test_producer_with_only_a_marker_has_no_batches(self) -> None:
         (entry,) = decode_snapshot(encode_snapshot([ProducerEntry(1, 0, 3, 50)]), "x")
         assert entry.batches == []
 
     @pytest.mark.parametrize("at", [0, 1, 3, 9, 20, 40])
-    def test_any_flipped_byte_is_noticed(self, at: int) -> None:
+    def test_flipped_byte_is_detected(self, at: int) -> None:
         data = bytearray(encode_snapshot([self.ENTRY]))
         data[at] ^= 0x40
         with pytest.raises(CorruptSnapshotError):
             decode_snapshot(bytes(data), "x")
 
     @pytest.mark.parametrize("length", [0, 9, 30])
-    def test_torn(self, length: int) -> None:
+    def test_truncated_snapshot_is_corrupt(self, length: int) -> None:
         with pytest.raises(CorruptSnapshotError):
             decode_snapshot(encode_snapshot([self.ENTRY])[:length], "x")
 
@@ -208,7 +208,8 @@ class TestCheckpoints:
         assert not epochs.changed
 
     def test_leader_epochs_torn_in_the_last_number(self) -> None:
-        """A power cut left "4 155" as "4 15": the epoch would begin too early, and take those before it along."""
+        """A power failure left "4 155" as "4 15". With that offset the epoch would begin too early and remove earlier
+        epochs."""
         with pytest.raises(CorruptFileError, match="incomplete last line"):
             LeaderEpochs.decode(b"0\n3\n0 0\n2 137\n4 15", "x")
 
@@ -244,7 +245,7 @@ class TestIdentity:
         disk.put("/d/t-0/partition.metadata", b"")
         assert read_topic_id(disk, "/d/t-0") is None
 
-    def test_clean_shutdown_mark_is_used_up(self) -> None:
+    def test_clean_shutdown_marker_is_deleted_when_read(self) -> None:
         disk = MemoryDisk()
         disk.mkdir("/d")
         assert take_clean_shutdown(disk, "/d") == (False, -1)

@@ -1,4 +1,4 @@
-"""The real file system, through the port."""
+"""The operating system's file system."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_write_and_read(tmp_path: Path) -> None:
     assert FS.open(path, Access.REPLACE).size() == 0
 
 
-def test_more_buffers_than_the_kernel_takes_at_once(tmp_path: Path) -> None:
+def test_write_of_more_buffers_than_iov_max(tmp_path: Path) -> None:
     file = FS.open(str(tmp_path / "f"), Access.WRITE)
     parts = [bytes([i % 256]) * (i % 5) for i in range(5000)]
     file.write_at(3, parts)
@@ -64,7 +64,7 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (errno.EROFS, DiskIoError),
     ],
 )
-def test_errors_are_told_apart(
+def test_os_errors_map_to_storage_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[Exception]
 ) -> None:
     file = FS.open(str(tmp_path / "f"), Access.WRITE)
@@ -119,7 +119,7 @@ def test_lock_excludes_this_process_and_others(tmp_path: Path) -> None:
     FS.lock(path).release()
 
 
-def test_a_dropped_handle_closes_itself(tmp_path: Path) -> None:
+def test_unreferenced_file_is_closed(tmp_path: Path) -> None:
     before = open_descriptors()
     for _ in range(50):
         FS.open(str(tmp_path / "f"), Access.WRITE)

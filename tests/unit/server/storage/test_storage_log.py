@@ -1,4 +1,4 @@
-"""Appending, reading, rolling, looking up, retaining, truncating."""
+"""Appends, reads, rolls, look-ups, retention, truncation, flushes and config of a log."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class TestRead:
                 assert len(result.data) == header.size
             logs.restart()
 
-    def test_a_bounded_memory_of_the_tail(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_recent_batches_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("barnabas.server.storage.segments.recent_batches._BATCHES_MAX", 4)
         logs = LogHarness(config=log_config(index_interval_bytes=2 * SIZE))
         for i in range(30):
@@ -195,7 +195,7 @@ class TestRead:
         logs.log.delete_pending_files(1)
         assert plan.run().first_offset == 1
 
-    def test_try_run_gives_up_when_it_would_wait(self) -> None:
+    def test_try_run_returns_none_if_it_would_wait(self) -> None:
         logs = LogHarness(config=SMALL)
         logs.fill(7)
         plan = logs.log.plan_read(6, 10)
@@ -238,7 +238,7 @@ class TestLookup:
         assert logs.log.offset_for_timestamp(1004) == TimestampOffset(1004, 4, 0)
         assert logs.log.offset_of_max_timestamp() == TimestampOffset(1009, 9, 0)
 
-    def test_nothing_below_the_log_start(self) -> None:
+    def test_lookup_ignores_records_below_the_log_start(self) -> None:
         logs = LogHarness()
         logs.fill(5)
         logs.log.advance_log_start(3)
@@ -272,7 +272,7 @@ class TestRetention:
         assert (logs.log.log_start_offset, logs.log.log_end_offset) == (3, 3)
         assert logs.append(batch()).first_offset == 3
 
-    def test_nothing_above_the_high_watermark(self) -> None:
+    def test_retention_keeps_segments_above_the_high_watermark(self) -> None:
         logs = LogHarness(config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1))
         logs.fill(7)
         assert logs.log.enforce_retention(now_ms=10**9, high_watermark=5) == 1
@@ -283,7 +283,7 @@ class TestRetention:
         assert logs.log.enforce_retention(now_ms=0, high_watermark=10) == 1
         assert logs.log.size_bytes == 7 * SIZE
 
-    def test_compacted_topics_keep_everything_but_what_lies_below_the_start(self) -> None:
+    def test_compacted_topics_lose_only_segments_below_the_log_start(self) -> None:
         logs = LogHarness(
             config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1, cleanup_policy=("compact",))
         )
@@ -336,7 +336,7 @@ class TestTruncate:
         assert not logs.log.truncate_to(3)
         assert logs.log.log_end_offset == 3
 
-    def test_at_the_end_an_epoch_without_records_goes(self) -> None:
+    def test_truncation_at_the_end_removes_an_epoch_without_records(self) -> None:
         logs = LogHarness()
         logs.fill(3)
         latest = logs.log.latest_epoch
@@ -378,7 +378,7 @@ class TestEpochs:
         log.assign_epoch(8, 4)
         assert logs.kill().latest_epoch is not None
 
-    def test_log_start_cuts_the_oldest(self) -> None:
+    def test_log_start_truncates_the_oldest_epoch(self) -> None:
         logs = LogHarness()
         for epoch in (0, 0, 2, 5):
             logs.append(batch(), epoch=epoch)
@@ -387,7 +387,7 @@ class TestEpochs:
 
 
 class TestFlush:
-    def test_a_roll_is_due_and_the_active_segment_left_alone(self) -> None:
+    def test_flush_after_a_roll_omits_the_active_segment(self) -> None:
         logs = LogHarness(config=SMALL)
         assert not logs.log.flush_due(0)
         logs.fill(4)
@@ -411,7 +411,7 @@ class TestFlush:
         logs.log.flush()
         assert logs.log.unflushed_messages == 0
 
-    def test_a_truncation_under_way_limits_the_recovery_point(self) -> None:
+    def test_truncation_during_a_flush_limits_the_recovery_point(self) -> None:
         logs = LogHarness()
         logs.fill(5)
         job = logs.log.flush_job()
@@ -422,7 +422,7 @@ class TestFlush:
         job.finish()
         assert logs.log.recovery_point == 2
 
-    def test_a_cut_is_in_doubt_until_it_is_on_the_disk(self) -> None:
+    def test_truncation_is_unsynced_until_a_flush(self) -> None:
         """What was cut off, and lay on the disk, is back after a power failure: nobody may count on more than is
         below, however much was appended since."""
         logs = LogHarness()
@@ -448,8 +448,8 @@ class TestFlush:
         logs.disk.lose_power()
         assert logs.open().log_end_offset == 1
 
-    def test_a_roll_settles_a_cut_below_it(self) -> None:
-        """The segment with the cut is flushed when it has been rolled; until then a roll asks for nothing."""
+    def test_flush_after_a_roll_syncs_a_truncation_below(self) -> None:
+        """A flush after a roll covers a truncation only if it flushes the segment that was truncated."""
         logs = LogHarness(config=SMALL)
         logs.fill(2)
         logs.log.truncate_to(1)
@@ -462,7 +462,7 @@ class TestFlush:
         job.finish()
         assert logs.log.unsynced_truncation is None
 
-    def test_what_was_flushed_survives_a_power_failure(self) -> None:
+    def test_flushed_records_survive_a_power_failure(self) -> None:
         logs = LogHarness(config=SMALL)
         disk = logs.disk
         assert isinstance(disk, MemoryDisk)

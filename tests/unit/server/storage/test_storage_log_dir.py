@@ -45,7 +45,7 @@ def disk() -> MemoryDisk:
 
 
 class TestIdentity:
-    def test_a_new_directory_is_claimed(self, disk: MemoryDisk) -> None:
+    def test_new_directory_gets_meta_properties(self, disk: MemoryDisk) -> None:
         first = open_dir(disk)
         assert (first.cluster_id, first.directory_id, first.clean_shutdown) == ("cluster", NEW_ID, False)
         first.close()
@@ -58,7 +58,9 @@ class TestIdentity:
         open_dir(disk)  # the lock was released
 
     @pytest.mark.parametrize("change", [{"cluster_id": "other"}, {"node_id": 2}])
-    def test_a_stranger_is_turned_away(self, disk: MemoryDisk, change: dict[str, object]) -> None:
+    def test_directory_of_another_cluster_or_node_is_rejected(
+        self, disk: MemoryDisk, change: dict[str, object]
+    ) -> None:
         open_dir(disk).close()
         with pytest.raises(LogDirMismatchError):
             open_dir(disk, **change)
@@ -73,8 +75,8 @@ class TestIdentity:
 
 
 class TestLifeCycle:
-    def test_no_checkpoint_outlives_a_cut(self, disk: MemoryDisk) -> None:
-        """What it vouches for is gone, and a crash could bring it back."""
+    def test_truncation_lowers_the_recovery_point_checkpoint(self, disk: MemoryDisk) -> None:
+        """The checkpoint must not contain offsets of truncated records, which a crash could restore."""
         first = open_dir(disk)
         log = first.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
         append(first, A, 5)
@@ -141,8 +143,8 @@ class TestLifeCycle:
         assert (log.log_start_offset, log.log_end_offset, log.recovery.clean) == (1, 2, True)
 
     @pytest.mark.parametrize("scanned", [True, False])
-    def test_no_clean_mark_over_logs_that_were_never_recovered(self, disk: MemoryDisk, scanned: bool) -> None:
-        """Seed 255: stopped before it had heard of the cluster, so before it looked at what there is."""
+    def test_no_clean_shutdown_marker_if_logs_were_not_opened(self, disk: MemoryDisk, scanned: bool) -> None:
+        """Simulator seed 255: the process stopped before it had opened the logs."""
         first = open_dir(disk)
         first.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
         append(first, A, 2)
@@ -153,7 +155,7 @@ class TestLifeCycle:
         second.close()
         assert not open_dir(disk).clean_shutdown
 
-    def test_damaged_checkpoints_only_cost_time(self, disk: MemoryDisk) -> None:
+    def test_corrupt_checkpoints_cause_a_full_recovery(self, disk: MemoryDisk) -> None:
         first = open_dir(disk)
         first.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
         append(first, A, 2)
@@ -189,7 +191,7 @@ class TestDeletion:
         assert directory.scan() == []
         assert directory.delete_pending(0) == 1
 
-    def test_strays_are_kept_but_not_found_again(self, disk: MemoryDisk) -> None:
+    def test_stray_directories_are_kept_and_not_scanned(self, disk: MemoryDisk) -> None:
         directory = open_dir(disk)
         directory.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
         directory.close()
@@ -200,7 +202,7 @@ class TestDeletion:
         assert directory.scan() == []
         assert f"a-0.{UNIQUE.hex}-stray" in disk.listdir("/data")
 
-    def test_other_directories_are_left_alone(self, disk: MemoryDisk) -> None:
+    def test_other_directories_are_ignored(self, disk: MemoryDisk) -> None:
         for name in ("lost+found", "__cluster_metadata-0", f"c-1.{UNIQUE.hex}-future"):
             disk.mkdir(f"/data/{name}")
         directory = open_dir(disk)
@@ -208,7 +210,7 @@ class TestDeletion:
 
 
 class TestFailure:
-    def test_one_failing_log_takes_the_directory_offline_and_no_other(self, disk: MemoryDisk) -> None:
+    def test_failed_log_takes_only_its_directory_offline(self, disk: MemoryDisk) -> None:
         reported: list[tuple[LogDir, StorageError]] = []
         bad = open_dir(disk, "/bad", on_failure=lambda d, e: reported.append((d, e)))
         good = open_dir(disk, "/good")
@@ -230,7 +232,7 @@ class TestFailure:
         assert not disk.exists("/bad/.kafka_cleanshutdown")
         assert disk.exists("/good/.kafka_cleanshutdown")
 
-    def test_a_failing_sync_at_shutdown_leaves_no_clean_mark(self, disk: MemoryDisk) -> None:
+    def test_failed_sync_at_shutdown_writes_no_marker(self, disk: MemoryDisk) -> None:
         directory = open_dir(disk)
         directory.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
         append(directory, A)
@@ -241,7 +243,7 @@ class TestFailure:
         assert "/data/.lock" not in disk.locks
 
     def test_unused_partitions_cost_no_syncs_at_shutdown(self, disk: MemoryDisk) -> None:
-        """A topic of 1,000 partitions took 20 s to close."""
+        """A regression: closing a topic of 1,000 partitions took 20 s."""
         directory = open_dir(disk)
         for tp in (A, B):
             directory.create_log(tp, TOPIC_ID, CONFIG, now_ms=0)

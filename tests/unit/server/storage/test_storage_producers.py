@@ -1,4 +1,4 @@
-"""Idempotence and transactions, as one partition sees them."""
+"""Idempotence and transactions in the log of one partition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refused(logs: LogHarness, code: ErrorCode, sequence: int, **kwargs: int | bo
 
 
 class TestSequences:
-    def test_gap_is_refused(self, logs: LogHarness) -> None:
+    def test_sequence_gap_is_rejected(self, logs: LogHarness) -> None:
         send(logs, 0, count=3)
         refused(logs, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 4)
         assert send(logs, 3) == 3
@@ -120,7 +120,7 @@ class TestRestart:
         assert [send(logs, i) for i in range(15, 20)] == [15, 16, 17, 18, 19]
         assert logs.log.log_end_offset == 20
 
-    def test_a_corrupt_snapshot_costs_a_longer_replay_only(self) -> None:
+    def test_corrupt_snapshot_causes_a_longer_replay(self) -> None:
         logs = LogHarness(config=log_config(internal_segment_bytes=300))
         for i in range(20):
             send(logs, i)
@@ -131,7 +131,7 @@ class TestRestart:
         logs.kill()
         assert send(logs, 20) == 20
 
-    def test_truncation_takes_the_state_back(self, logs: LogHarness) -> None:
+    def test_truncation_restores_the_producer_state(self, logs: LogHarness) -> None:
         for i in range(10):
             send(logs, i)
         logs.log.truncate_to(4)
@@ -184,7 +184,7 @@ class TestTransactions:
         refused(logs, ErrorCode.INVALID_TXN_STATE, 1)
         send(logs, 1, txn=True)
 
-    def test_zombie_coordinator(self, logs: LogHarness) -> None:
+    def test_marker_of_an_old_coordinator_epoch_is_rejected(self, logs: LogHarness) -> None:
         send(logs, 0, txn=True)
         logs.marker(1, 0, commit=True, coordinator_epoch=5)
         with pytest.raises(KafkaError) as e:
@@ -219,7 +219,7 @@ class TestTransactions:
         send(logs, 0, txn=True)
         assert logs.log.expire_producers(now_ms=10**15) == 0
 
-    def test_truncation_drops_the_abort(self, logs: LogHarness) -> None:
+    def test_truncation_removes_the_aborted_transaction(self, logs: LogHarness) -> None:
         send(logs, 0, txn=True)
         logs.marker(1, 0, commit=False)
         logs.log.truncate_to(1)

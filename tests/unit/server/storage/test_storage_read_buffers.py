@@ -1,4 +1,4 @@
-"""Buffers of big reads: never handed out while somebody looks at them, and bounded in number and size."""
+"""Buffers of large reads: not reused while a view exists, and bounded in number and size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnabas.server.storage.fs import Access, OsFileSystem
 from barnabas.server.storage.read_buffers import SMALLEST, ReadBuffers
 
 
-def test_a_buffer_comes_back_when_its_last_view_is_gone() -> None:
+def test_buffer_is_reused_after_its_last_view() -> None:
     buffers = ReadBuffers()
     view = memoryview(buffers.take(SMALLEST))
     first = id(view.obj)
@@ -35,7 +35,7 @@ def test_sizes_are_rounded_up_so_that_similar_reads_share() -> None:
     assert id(buffers.take(SMALLEST)) == first
 
 
-def test_beyond_the_limits_nothing_is_kept() -> None:
+def test_buffers_beyond_the_limits_are_not_kept() -> None:
     buffers = ReadBuffers()
     held = [buffers.take(1 << 20) for _ in range(8)]
     extra = buffers.take(100_000)

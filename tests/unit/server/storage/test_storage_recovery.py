@@ -1,4 +1,4 @@
-"""Opening what crashes, and interrupted operations, have left behind."""
+"""Opening logs after a clean shutdown, a crash, or an interrupted operation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def offsets(logs: LogHarness) -> list[int]:
 
 
 class TestCleanStart:
-    def test_nothing_is_scanned(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_clean_start_scans_no_segment(self, logs: LogHarness, disk: MemoryDisk) -> None:
         logs.log.close()
         disk.opened.clear()
         logs.open(clean=True)
@@ -50,7 +50,7 @@ class TestCleanStart:
         logs.log.close()
         assert disk.syncs == []
 
-    def test_indexes_are_whole_and_exact(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_indexes_are_complete_after_a_clean_shutdown(self, logs: LogHarness, disk: MemoryDisk) -> None:
         logs.log.close()
         for name, data in disk.files(PATH).items():
             if name.endswith(".index"):
@@ -59,7 +59,7 @@ class TestCleanStart:
                 assert len(data) % 12 == 0
                 assert len(data) > 0
 
-    def test_appending_goes_on(self, logs: LogHarness) -> None:
+    def test_appends_continue_after_a_restart(self, logs: LogHarness) -> None:
         logs.restart()
         logs.fill(10)
         logs.restart()
@@ -96,7 +96,9 @@ class TestCleanStart:
         assert found.offset == 9
         assert not logs.log.failed
 
-    def test_a_torn_tail_despite_the_clean_mark(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_incomplete_last_batch_is_truncated_after_a_clean_shutdown(
+        self, logs: LogHarness, disk: MemoryDisk
+    ) -> None:
         logs.log.close()
         del disk.data(path(12, ".log"))[-5:]
         logs.open(clean=True)
@@ -114,20 +116,20 @@ class TestCleanStart:
 
 
 class TestAfterACrash:
-    def test_everything_written_is_there(self, logs: LogHarness) -> None:
+    def test_recovery_keeps_all_written_records(self, logs: LogHarness) -> None:
         logs.kill()
         assert offsets(logs) == list(range(14))
         assert logs.log.recovery == RecoveryReport(
             clean=False, segments_checked=4, bytes_checked=14 * SIZE, indexes_rebuilt=4
         )
 
-    def test_only_from_the_recovery_point(self, logs: LogHarness) -> None:
+    def test_recovery_checks_segments_from_the_recovery_point(self, logs: LogHarness) -> None:
         logs.kill(recovery_point=9)
         assert logs.log.recovery.segments_checked == 2
         assert logs.log.recovery_point == 9
         assert offsets(logs) == list(range(14))
 
-    def test_a_flipped_bit_ends_the_log(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_flipped_bit_truncates_the_log(self, logs: LogHarness, disk: MemoryDisk) -> None:
         disk.data(path(4, ".log"))[2 * SIZE + 70] ^= 1
         logs.kill()
         assert offsets(logs) == list(range(6))
@@ -136,18 +138,18 @@ class TestAfterACrash:
         assert logs.log.segments.bases == [0, 4]
         assert logs.append(batch()).first_offset == 6
 
-    def test_damage_below_the_recovery_point_is_not_looked_for(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_damage_below_the_recovery_point_is_not_detected(self, logs: LogHarness, disk: MemoryDisk) -> None:
         disk.data(path(0, ".log"))[70] ^= 1
         logs.kill(recovery_point=12)
         assert logs.log.log_end_offset == 14
 
-    def test_an_offset_that_runs_backwards_ends_the_log(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_decreasing_offset_truncates_the_log(self, logs: LogHarness, disk: MemoryDisk) -> None:
         disk.data(path(12, ".log"))[SIZE : SIZE + 8] = (3).to_bytes(8, "big")  # outside the CRC
         logs.kill()
         assert logs.log.log_end_offset == 13
 
-    def test_what_was_cut_does_not_come_back(self, disk: MemoryDisk) -> None:
-        """Power fails after a cut: of the log the disk has what stood there before, of the epochs what came after."""
+    def test_truncated_records_do_not_reappear(self, disk: MemoryDisk) -> None:
+        """The power fails after a truncation: the log file has the old batches, the epoch checkpoint the new epochs."""
         logs = LogHarness(disk=disk)
         for epoch in (0, 1, 1):
             logs.append(batch(), epoch=epoch)
@@ -159,7 +161,7 @@ class TestAfterACrash:
         assert (logs.log.log_end_offset, logs.log.recovery.bytes_truncated) == (1, 2 * SIZE)
         assert [(e.epoch, e.start_offset) for e in logs.log.epoch_entries] == [(0, 0)]
 
-    def test_epochs_come_back(self, disk: MemoryDisk) -> None:
+    def test_epochs_are_rebuilt_from_the_log(self, disk: MemoryDisk) -> None:
         logs = LogHarness(disk=disk, config=SMALL)
         for epoch in (0, 0, 3, 3, 3, 7):
             logs.append(batch(), epoch=epoch)
@@ -173,7 +175,7 @@ class TestAfterACrash:
         assert (logs.log.log_start_offset, logs.log.log_end_offset) == (50, 50)
         assert logs.append(batch()).first_offset == 50
 
-    def test_twice_in_a_row(self, logs: LogHarness) -> None:
+    def test_two_recoveries_in_a_row(self, logs: LogHarness) -> None:
         logs.kill()
         logs.kill()
         logs.fill(3)
@@ -194,24 +196,25 @@ class TestAfterACrash:
         assert offsets(logs) == [0, 1, 2, 3]
 
     @pytest.mark.parametrize("kept", [0, 2])
-    def test_segments_behind_a_gap_go(self, logs: LogHarness, disk: MemoryDisk, kept: int) -> None:
-        """A power cut took whole batches at the end of a segment, and left the next one: nothing there is torn."""
+    def test_segments_after_a_gap_are_removed(self, logs: LogHarness, disk: MemoryDisk, kept: int) -> None:
+        """A power failure removed whole batches at the end of a segment and left the next segment, without partial
+        batches."""
         del disk.data(path(4, ".log"))[kept * SIZE :]
         logs.kill()
         assert offsets(logs) == list(range(4 + kept))
         assert logs.log.log_end_offset == 4 + kept
 
     @pytest.mark.parametrize(("cleaned", "end"), [(8, 14), (7, 6)])
-    def test_where_the_cleaner_was_there_may_be_gaps(
+    def test_gap_below_the_cleaned_offset_is_kept(
         self, logs: LogHarness, disk: MemoryDisk, cleaned: int, end: int
     ) -> None:
-        """The log was compacted once, and is not any more."""
+        """The log was compacted before cleanup.policy changed."""
         del disk.data(path(4, ".log"))[2 * SIZE :]
         logs.kill(cleaned_offset=cleaned)
         assert logs.log.log_end_offset == end
 
-    def test_a_gap_that_a_follower_copied_is_no_loss(self, logs: LogHarness) -> None:
-        """Its leader's log was compacted once. A segment begins where the log ended, so nothing seems to be missing."""
+    def test_gap_copied_by_a_follower_is_kept(self, logs: LogHarness) -> None:
+        """The leader's log was compacted. The new segment begins at the log's end, so recovery finds no gap."""
         end = logs.log.log_end_offset
         logs.log.roll(0)
         assert logs.log.append_as_follower(batch(base_offset=end + 5, leader_epoch=0), now_ms=0) is not None
@@ -231,7 +234,7 @@ class TestAfterACrash:
 
 
 class TestLeftovers:
-    def test_deleted_and_temporary_files_go(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_deleted_and_temporary_files_are_removed(self, logs: LogHarness, disk: MemoryDisk) -> None:
         for name in ("00000000000000000000.log.deleted", "00000000000000000004.index.cleaned", "x.tmp"):
             disk.put(f"{PATH}/{name}", b"junk")
         disk.put(f"{PATH}/quorum-state", b"{}")
@@ -240,14 +243,15 @@ class TestLeftovers:
         assert disk.exists(f"{PATH}/quorum-state")
         assert offsets(logs) == list(range(14))
 
-    def test_an_orphaned_index_is_harmless(self, logs: LogHarness, disk: MemoryDisk) -> None:
+    def test_index_without_log_is_ignored(self, logs: LogHarness, disk: MemoryDisk) -> None:
         disk.put(path(8, ".index.deleted"), b"")
         disk.put(path(99, ".timeindex"), b"")
         logs.kill()
         assert offsets(logs) == list(range(14))
 
-    def test_replacement_killed_at_every_step(self) -> None:
-        """Compaction of segments 0 and 4 into one with offsets 0 and 7: before or after, never between, never torn."""
+    def test_replacement_survives_a_crash_at_each_step(self) -> None:
+        """Compaction of segments 0 and 4 into one with offsets 0 and 7. After a crash the log is the old or the new
+        one."""
         before, after = list(range(14)), [0, 7, *range(8, 14)]
         outcomes = []
         steps = 0
@@ -284,11 +288,11 @@ class TestLeftovers:
 
 
 class PowerCutError(Exception):
-    """Raised instead of carrying out the next rename."""
+    """Raised in place of a rename."""
 
 
 class StepDisk(MemoryDisk):
-    """Dies after so many renames."""
+    """A disk that fails after a number of renames."""
 
     def __init__(self) -> None:
         super().__init__()
