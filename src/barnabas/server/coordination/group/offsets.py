@@ -114,11 +114,11 @@ class Offsets:
         response = OffsetCommitResponse()
         for requested in request.topics:
             topic = resolve(topics, requested.name, requested.topic_id, ctx.api_version)
-            answer = OffsetCommitResponseTopic(name=requested.name, topic_id=requested.topic_id)
-            response.topics.append(answer)
+            topic_response = OffsetCommitResponseTopic(name=requested.name, topic_id=requested.topic_id)
+            response.topics.append(topic_response)
             for p in requested.partitions:
                 code = self._check_partition(topic, p.partition_index, p.committed_metadata)
-                answer.partitions.append(
+                topic_response.partitions.append(
                     OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
                 if code is ErrorCode.NONE and not isinstance(topic, ErrorCode):
@@ -161,11 +161,11 @@ class Offsets:
         response = TxnOffsetCommitResponse()
         for requested in request.topics:
             topic = resolve(topics, requested.name, NO_TOPIC_ID, 0)
-            answer = TxnOffsetCommitResponseTopic(name=requested.name)
-            response.topics.append(answer)
+            topic_response = TxnOffsetCommitResponseTopic(name=requested.name)
+            response.topics.append(topic_response)
             for p in requested.partitions:
                 code = self._check_partition(topic, p.partition_index, p.committed_metadata)
-                answer.partitions.append(
+                topic_response.partitions.append(
                     TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
                 if code is ErrorCode.NONE and not isinstance(topic, ErrorCode):
@@ -216,18 +216,18 @@ class Offsets:
             return response
         for requested in request.topics:
             topic = self._find_topic(topics, requested.name, requested.topic_id, api_version)
-            answer = OffsetFetchResponseTopics(name=requested.name, topic_id=requested.topic_id)
-            response.topics.append(answer)
+            topic_response = OffsetFetchResponseTopics(name=requested.name, topic_id=requested.topic_id)
+            response.topics.append(topic_response)
             for p in requested.partition_indexes:
                 if topic is None:
-                    answer.partitions.append(_no_offset(p, ErrorCode.UNKNOWN_TOPIC_ID))
+                    topic_response.partitions.append(_no_offset(p, ErrorCode.UNKNOWN_TOPIC_ID))
                     continue
                 name, topic_id = topic
                 found = self._store.one(group_id, name, p, committed=not stable) if exists else None
                 if found is not None and NO_TOPIC_ID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
                     found = None  # the offset belongs to a deleted topic with the same name
                 unstable = stable and exists and self._store.is_unstable(group_id, name, p)
-                answer.partitions.append(_partition_response(p, found, unstable=unstable))
+                topic_response.partitions.append(_partition_response(p, found, unstable=unstable))
         return response
 
     def _find_topic(
@@ -243,19 +243,21 @@ class Offsets:
     def _fetch_all(
         self, topics: TopicCatalog, group_id: str, api_version: int, *, stable: bool
     ) -> list[OffsetFetchResponseTopics]:
-        answers: dict[str, OffsetFetchResponseTopics] = {}
+        topic_responses: dict[str, OffsetFetchResponseTopics] = {}
         offsets = self._store.view(group_id, committed=not stable)
         for topic, partition in sorted(offsets):
-            answer = answers.get(topic)
-            if answer is None:
+            topic_response = topic_responses.get(topic)
+            if topic_response is None:
                 view = topics.by_name(topic)
                 if view is None and api_version >= TOPIC_IDS_FROM:
                     continue  # a deleted topic has no id
                 topic_id = NO_TOPIC_ID if view is None else view.topic_id
-                answer = answers[topic] = OffsetFetchResponseTopics(name=topic, topic_id=topic_id)
+                topic_response = topic_responses[topic] = OffsetFetchResponseTopics(name=topic, topic_id=topic_id)
             unstable = stable and self._store.is_unstable(group_id, topic, partition)
-            answer.partitions.append(_partition_response(partition, offsets[(topic, partition)], unstable=unstable))
-        return list(answers.values())
+            topic_response.partitions.append(
+                _partition_response(partition, offsets[(topic, partition)], unstable=unstable)
+            )
+        return list(topic_responses.values())
 
     # -- delete and expire ---------------------------------------------------------------------------------------
 
@@ -265,8 +267,8 @@ class Offsets:
         groups.check_offset_delete(group)
         response = OffsetDeleteResponse()
         for requested in request.topics:
-            answer = OffsetDeleteResponseTopic(name=requested.name)
-            response.topics.append(answer)
+            topic_response = OffsetDeleteResponseTopic(name=requested.name)
+            response.topics.append(topic_response)
             subscribed = groups.is_subscribed_to(group, requested.name)
             view = topics.by_name(requested.name)
             for p in requested.partitions:
@@ -276,7 +278,7 @@ class Offsets:
                     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 elif not known and (view is None or not 0 <= p.partition_index < view.partitions):
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                answer.partitions.append(
+                topic_response.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
                 if known and not subscribed:

@@ -125,14 +125,14 @@ class ShareCoordinator:
         async def one(key: ShareKey, requested: initializing.PartitionData) -> initializing.PartitionResult:
             result = initializing.PartitionResult(partition=key.partition)
             epoch, start = requested.state_epoch, requested.start_offset
-            await self._into(result, key, lambda shard, op: shard.initialize(op, key, epoch, start))
+            await self._run_operation(result, key, lambda shard, op: shard.initialize(op, key, epoch, start))
             return result
 
         topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
         return initializing.InitializeShareGroupStateResponse(
             results=[
                 initializing.InitializeStateResult(topic_id=topic_id, partitions=results)
-                for topic_id, results in await _each(request.group_id, topics, one)
+                for topic_id, results in await _for_each_partition(request.group_id, topics, one)
             ]
         )
 
@@ -142,7 +142,7 @@ class ShareCoordinator:
         async def one(key: ShareKey, requested: reading.PartitionData) -> reading.PartitionResult:
             result = reading.PartitionResult(partition=key.partition)
             epoch = requested.leader_epoch
-            state = await self._into(result, key, lambda shard, op: shard.read(op, key, epoch))
+            state = await self._run_operation(result, key, lambda shard, op: shard.read(op, key, epoch))
             if state is not None:
                 result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
                 result.state_batches = [
@@ -157,7 +157,7 @@ class ShareCoordinator:
         return reading.ReadShareGroupStateResponse(
             results=[
                 reading.ReadStateResult(topic_id=topic_id, partitions=results)
-                for topic_id, results in await _each(request.group_id, topics, one)
+                for topic_id, results in await _for_each_partition(request.group_id, topics, one)
             ]
         )
 
@@ -176,14 +176,14 @@ class ShareCoordinator:
                     for b in requested.state_batches
                 ),
             )
-            await self._into(result, key, lambda shard, op: shard.write(op, key, update))
+            await self._run_operation(result, key, lambda shard, op: shard.write(op, key, update))
             return result
 
         topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
         return writing.WriteShareGroupStateResponse(
             results=[
                 writing.WriteStateResult(topic_id=topic_id, partitions=results)
-                for topic_id, results in await _each(request.group_id, topics, one)
+                for topic_id, results in await _for_each_partition(request.group_id, topics, one)
             ]
         )
 
@@ -192,14 +192,14 @@ class ShareCoordinator:
     ) -> deleting.DeleteShareGroupStateResponse:
         async def one(key: ShareKey, requested: deleting.PartitionData) -> deleting.PartitionResult:
             result = deleting.PartitionResult(partition=key.partition)
-            await self._into(result, key, lambda shard, op: shard.delete(op, key))
+            await self._run_operation(result, key, lambda shard, op: shard.delete(op, key))
             return result
 
         topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
         return deleting.DeleteShareGroupStateResponse(
             results=[
                 deleting.DeleteStateResult(topic_id=topic_id, partitions=results)
-                for topic_id, results in await _each(request.group_id, topics, one)
+                for topic_id, results in await _for_each_partition(request.group_id, topics, one)
             ]
         )
 
@@ -208,7 +208,7 @@ class ShareCoordinator:
     ) -> summing.ReadShareGroupStateSummaryResponse:
         async def one(key: ShareKey, requested: summing.PartitionData) -> summing.PartitionResult:
             result = summing.PartitionResult(partition=key.partition)
-            state: ShareState | None = await self._into(result, key, partial(_summary, key))
+            state: ShareState | None = await self._run_operation(result, key, partial(_summary, key))
             if state is not None:
                 result.state_epoch, result.leader_epoch = state.state_epoch, state.leader_epoch
                 result.start_offset, result.delivery_complete_count = state.start_offset, state.complete_count
@@ -218,11 +218,11 @@ class ShareCoordinator:
         return summing.ReadShareGroupStateSummaryResponse(
             results=[
                 summing.ReadStateSummaryResult(topic_id=topic_id, partitions=results)
-                for topic_id, results in await _each(request.group_id, topics, one)
+                for topic_id, results in await _for_each_partition(request.group_id, topics, one)
             ]
         )
 
-    async def _into(
+    async def _run_operation(
         self,
         result: (
             initializing.PartitionResult
@@ -248,7 +248,7 @@ def _summary(key: ShareKey, shard: ShareShard, op: WriteOperation) -> ShareState
     return shard.summary(op, key)
 
 
-async def _each(
+async def _for_each_partition(
     group_id: str, topics: Iterable[tuple[TopicId, Iterable[V]]], one: Callable[[ShareKey, V], Awaitable[R]]
 ) -> list[tuple[TopicId, list[R]]]:
     """Handle every share partition of a request. The operations start in order, and wait for their commits together."""

@@ -217,14 +217,14 @@ class MarkerSender:
                         "transaction markers are dropped because another coordinator has taken over",
                         transactional_id=pending.job.transactional_id,
                     )
-                    self._forget(pending)
+                    self._drop_job(pending)
                 else:
                     failed[pending] = None
         return failed
 
     # -- completion ------------------------------------------------------------------------------------------------
 
-    def _forget(self, pending: _PendingJob) -> None:
+    def _drop_job(self, pending: _PendingJob) -> None:
         pending.dropped = True
         key = (pending.job.state_partition, pending.job.transactional_id)
         if self._jobs.get(key) is pending:
@@ -238,11 +238,11 @@ class MarkerSender:
             self._done(pending.job)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_COORDINATOR:
-                self._forget(pending)
+                self._drop_job(pending)
             else:
                 self._schedule_retry(pending)
             return
-        self._forget(pending)
+        self._drop_job(pending)
 
 
 def _marker(job: MarkerJob, partitions: list[TopicPartition], coordinator_epoch: int) -> WritableTxnMarker:

@@ -172,8 +172,8 @@ class ClassicGroup(Struct):
         return max(votes, key=lambda name: votes[name])  # in a tie, the protocol with the earliest vote
 
     def _candidates(self) -> list[str]:
-        everyone = len(self.members)
-        return [name for name, count in self.supported.items() if count == everyone]
+        member_count = len(self.members)
+        return [name for name, count in self.supported.items() if count == member_count]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
         """The member of a request. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the

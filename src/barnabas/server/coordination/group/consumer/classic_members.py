@@ -108,12 +108,12 @@ def _subscribe(
 ) -> ConsumerGroupMember:
     if instance_id is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
-    holder = group.static_member(instance_id)
+    owner = group.static_member(instance_id)
     if known:
-        return check_static(group, holder, member_id, instance_id)
-    if holder is None:
+        return check_static(group, owner, member_id, instance_id)
+    if owner is None:
         return manager.subscribe(op, group, member_id, JOINING_EPOCH, instance_id, None)
-    return manager.replace_member(op, group, holder, member_id)
+    return manager.replace_member(op, group, owner, member_id)
 
 
 def sync(
@@ -176,10 +176,10 @@ def leave(
 
 def _find_leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
     if identity.group_instance_id is not None and not identity.member_id:
-        holder = group.static_member(identity.group_instance_id)
-        if holder is None:
+        owner = group.static_member(identity.group_instance_id)
+        if owner is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        identity = MemberIdentity(member_id=holder.member_id, group_instance_id=identity.group_instance_id)
+        identity = MemberIdentity(member_id=owner.member_id, group_instance_id=identity.group_instance_id)
     return _find(group, identity.member_id, identity.group_instance_id)[0]
 
 

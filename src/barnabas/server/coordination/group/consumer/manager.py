@@ -173,31 +173,31 @@ class ConsumerGroupManager:
             member = group.find_member(member_id)
             check_epoch(member, epoch, owned)
             return member
-        holder = group.static_member(instance_id)
+        owner = group.static_member(instance_id)
         if epoch != JOINING_EPOCH:
-            member = check_static(group, holder, member_id, instance_id)
+            member = check_static(group, owner, member_id, instance_id)
             check_epoch(member, epoch, owned)
             return member
-        if holder is None or holder.member_id == member_id:
-            return holder or ConsumerGroupMember(member_id)
-        if holder.classic is None and holder.member_epoch != STATIC_LEAVING_EPOCH:
+        if owner is None or owner.member_id == member_id:
+            return owner or ConsumerGroupMember(member_id)
+        if owner.classic is None and owner.member_epoch != STATIC_LEAVING_EPOCH:
             raise KafkaError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group "
-                f"because the instance id is owned by {holder.member_id} member.",
+                f"because the instance id is owned by {owner.member_id} member.",
             )
-        return self.replace_member(op, group, holder, member_id)
+        return self.replace_member(op, group, owner, member_id)
 
     def replace_member(
-        self, op: WriteOperation, group: ConsumerGroup, holder: ConsumerGroupMember, member_id: str
+        self, op: WriteOperation, group: ConsumerGroup, owner: ConsumerGroupMember, member_id: str
     ) -> ConsumerGroupMember:
         """A static member has restarted with a new member id. The new id gets the target assignment of the old one."""
-        target = group.target_of(holder.member_id)
-        member = replace(holder, member_id=member_id, member_epoch=0, previous_epoch=0)
-        self.apply_and_write(op, *group.member_tombstones(holder.member_id))
+        target = group.target_of(owner.member_id)
+        member = replace(owner, member_id=member_id, member_epoch=0, previous_epoch=0)
+        self.apply_and_write(op, *group.member_tombstones(owner.member_id))
         self.apply_and_write(op, member.metadata_record(group.group_id), group.target_record(member_id, target))
         self.apply_and_write(op, member.assignment_record(group.group_id))
-        self.cancel_timers(op, group.group_id, holder.member_id)
+        self.cancel_timers(op, group.group_id, owner.member_id)
         return group.members[member_id]
 
     def update_member(
@@ -302,8 +302,8 @@ class ConsumerGroupManager:
         member = check_static(group, group.static_member(request.instance_id), request.member_id, request.instance_id)
         if request.member_epoch != STATIC_LEAVING_EPOCH:
             return member, response
-        away = replace(member, member_epoch=STATIC_LEAVING_EPOCH, revoking=NO_PARTITIONS)
-        self.apply_and_write(op, away.assignment_record(group.group_id))
+        absent = replace(member, member_epoch=STATIC_LEAVING_EPOCH, revoking=NO_PARTITIONS)
+        self.apply_and_write(op, absent.assignment_record(group.group_id))
         op.cancel(("consumer-rebalance", group.group_id, member.member_id))
         return None, response
 
@@ -367,20 +367,20 @@ class ConsumerGroupManager:
                 return group
             if not group.is_simple:
                 self.apply_and_write(op, *group.tombstones())
-        fresh = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
-        return fresh
+        new_group = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
+        return new_group
 
 
 def check_static(
-    group: ConsumerGroup, holder: ConsumerGroupMember | None, member_id: str, instance_id: str
+    group: ConsumerGroup, owner: ConsumerGroupMember | None, member_id: str, instance_id: str
 ) -> ConsumerGroupMember:
     """The member `holder` of the instance id. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if `holder`
     has another member id."""
-    if holder is None:
+    if owner is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if holder.member_id != member_id:
+    if owner.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {owner.member_id}.",
         )
-    return holder
+    return owner

@@ -70,7 +70,7 @@ class StateTable(Struct, frozen=True):
         topics = [found for found in (self.initialized.get(topic_id), self.initializing.get(topic_id)) if found]
         return frozenset(p for topic in topics for p in topic.partitions)
 
-    def begin(self, topics: StateTopics) -> StateTable:
+    def mark_initializing(self, topics: StateTopics) -> StateTable:
         """The table with these share partitions as initializing, also if they were initialized or deleting."""
         return StateTable(
             _union(self.initializing, topics),
@@ -78,15 +78,15 @@ class StateTable(Struct, frozen=True):
             {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topics},
         )
 
-    def finish(self, topics: StateTopics) -> StateTable:
+    def mark_initialized(self, topics: StateTopics) -> StateTable:
         """The table with these share partitions as initialized."""
         return StateTable(_without(self.initializing, topics), _union(self.initialized, topics), self.deleting)
 
-    def give_up(self, topics: StateTopics) -> StateTable:
+    def remove_initializing(self, topics: StateTopics) -> StateTable:
         """The table without these initializing share partitions, whose initialization failed."""
         return replace(self, initializing=_without(self.initializing, topics))
 
-    def delete(self, topic_ids: Iterable[TopicId]) -> StateTable:
+    def mark_deleting(self, topic_ids: Iterable[TopicId]) -> StateTable:
         """The table with these topics as deleting."""
         names = {t: topic.name for topics in (self.initializing, self.initialized) for t, topic in topics.items()}
         chosen = {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
@@ -96,7 +96,7 @@ class StateTable(Struct, frozen=True):
             {**self.deleting, **chosen},
         )
 
-    def deleted(self, topic_ids: Iterable[TopicId]) -> StateTable:
+    def remove_deleting(self, topic_ids: Iterable[TopicId]) -> StateTable:
         """The table without these deleting topics."""
         gone = set(topic_ids)
         return replace(self, deleting={t: name for t, name in self.deleting.items() if t not in gone})

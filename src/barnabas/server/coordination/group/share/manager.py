@@ -117,8 +117,8 @@ class ShareGroupManager:
         if group is not None or request.member_epoch != JOINING_EPOCH:
             what = "not found" if group is None else "is not a share group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        fresh = self.table.by_id[group_id] = ShareGroup(group_id, self.table.timeline)
-        return fresh
+        new_group = self.table.by_id[group_id] = ShareGroup(group_id, self.table.timeline)
+        return new_group
 
     def _check_group_size(self, group: ShareGroup, member_id: str) -> None:
         limit = self.config.group_share_max_size
@@ -238,7 +238,7 @@ class ShareGroupManager:
             if missing:
                 needed[view.topic_id] = StateTopic(name, missing)
                 group.requested_at_ms.update(((view.topic_id, p), op.now_ms) for p in missing)
-        begun = states.begin(needed) if needed else states
+        begun = states.mark_initializing(needed) if needed else states
         if begun != states:
             self.apply_and_write(op, group.states_record(begun))
         return needed
@@ -253,7 +253,7 @@ class ShareGroupManager:
             for p in topic.partitions:
                 group.requested_at_ms.pop((topic_id, p), None)
         before = group.states.value
-        after = before.finish(made).give_up(failed)
+        after = before.mark_initialized(made).remove_initializing(failed)
         if after == before:
             return
         self.apply_and_write(op, group.states_record(after))
@@ -286,7 +286,7 @@ class ShareGroupManager:
         for group_id in sorted(self.table.by_id):
             group = self.table.share(group_id)
             if group is not None:
-                after = group.states.value.delete(topics).deleted(topics)
+                after = group.states.value.mark_deleting(topics).remove_deleting(topics)
                 if after != group.states.value:
                     op.write(group.states_record(after))
 

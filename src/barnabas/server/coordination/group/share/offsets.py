@@ -45,7 +45,7 @@ class ShareGroupOffsets:
             topics[topic_id] = StateTopic(view.name, frozenset(offsets))
         if topics:
             self._groups.raise_epoch(op, group, always=True)
-            self._groups.apply_and_write(op, group.states_record(group.states.value.begin(topics)))
+            self._groups.apply_and_write(op, group.states_record(group.states.value.mark_initializing(topics)))
         return group.epoch.value
 
     def begin_delete(
@@ -59,7 +59,7 @@ class ShareGroupOffsets:
         chosen = known if topic_ids is None else known & set(topic_ids)
         partitions = {topic_id: states.known(topic_id) for topic_id in sorted(chosen)}
         if partitions:
-            self._groups.apply_and_write(op, group.states_record(states.delete(partitions)))
+            self._groups.apply_and_write(op, group.states_record(states.mark_deleting(partitions)))
         else:
             op.wait_for_pending = True
         return partitions
@@ -68,6 +68,6 @@ class ShareGroupOffsets:
         """The share coordinator has deleted the state of these topics."""
         group = self._groups.table.share(group_id)
         if group is not None:
-            after = group.states.value.deleted(topic_ids)
+            after = group.states.value.remove_deleting(topic_ids)
             if after != group.states.value:
                 self._groups.apply_and_write(op, group.states_record(after))

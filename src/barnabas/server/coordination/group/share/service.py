@@ -95,8 +95,8 @@ class ShareGroupService:
         """Initialize share partitions at the share coordinators, and write the results. Raises KafkaError if the
         results cannot be written."""
         found = await self._states.initialize(group_id, epoch, starts)
-        made = _where(topics, lambda key: found[key] is None)
-        failed = _where(topics, lambda key: found[key] is not None)
+        made = _select_partitions(topics, lambda key: found[key] is None)
+        failed = _select_partitions(topics, lambda key: found[key] is not None)
 
         def finish(shard: GroupShard, op: WriteOperation) -> None:
             shard.share_groups.finish_initialization(op, group_id, made, failed)
@@ -150,14 +150,14 @@ class ShareGroupService:
         }
         summaries = await self._states.summaries(group_id, to_read)
         ends = await self._ends.ends(TopicPartition(name, p) for name, partitions in wanted for p in partitions)
-        answers = []
+        topic_responses = []
         for name, partitions in wanted:
             view = views[name]
-            answer = describe.DescribeShareGroupOffsetsResponseTopic(topic_name=name)
+            topic_response = describe.DescribeShareGroupOffsetsResponseTopic(topic_name=name)
             if view is not None:
-                answer.topic_id = view.topic_id
+                topic_response.topic_id = view.topic_id
             unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            answer.partitions = [
+            topic_response.partitions = [
                 _offsets(
                     p,
                     unknown if view is None else summaries.get((view.topic_id, p), unknown),
@@ -165,8 +165,8 @@ class ShareGroupService:
                 )
                 for p in partitions
             ]
-            answers.append(answer)
-        return answers
+            topic_responses.append(topic_response)
+        return topic_responses
 
     async def alter_share_group_offsets(
         self, ctx: GroupRequestContext, request: alter.AlterShareGroupOffsetsRequest
@@ -195,15 +195,15 @@ class ShareGroupService:
         response = alter.AlterShareGroupOffsetsResponse()
         for topic in request.topics:
             view = self._groups.topics.by_name(topic.topic_name)
-            answer = alter.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
-            response.responses.append(answer)
+            topic_response = alter.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
+            response.responses.append(topic_response)
             if view is not None:
-                answer.topic_id = view.topic_id
+                topic_response.topic_id = view.topic_id
             for p in topic.partitions:
                 failure: KafkaError | None = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if view is not None and (view.topic_id, p.partition_index) in found:
                     failure = found[view.topic_id, p.partition_index]
-                answer.partitions.append(
+                topic_response.partitions.append(
                     alter.AlterShareGroupOffsetsResponsePartition(
                         partition_index=p.partition_index,
                         error_code=0 if failure is None else failure.code,
@@ -222,13 +222,13 @@ class ShareGroupService:
             return delete.DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
         response = delete.DeleteShareGroupOffsetsResponse()
         for name, view in views.items():
-            answer = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=name)
-            response.responses.append(answer)
+            topic_response = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=name)
+            response.responses.append(topic_response)
             failure = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if view is None else found.get(view.topic_id)
             if view is not None:
-                answer.topic_id = view.topic_id
+                topic_response.topic_id = view.topic_id
             if failure is not None:
-                answer.error_code, answer.error_message = failure.code, str(failure)
+                topic_response.error_code, topic_response.error_message = failure.code, str(failure)
         return response
 
     async def delete_states(self, group_ids: Iterable[str]) -> None:
@@ -262,7 +262,7 @@ def _describe_share_group(group_id: str, shard: GroupShard) -> described_groups.
     return shard.admin.describe_share_group(group_id)
 
 
-def _where(topics: StateTopics, wanted: Callable[[tuple[TopicId, int]], bool]) -> dict[TopicId, StateTopic]:
+def _select_partitions(topics: StateTopics, wanted: Callable[[tuple[TopicId, int]], bool]) -> dict[TopicId, StateTopic]:
     chosen = {}
     for topic_id, topic in topics.items():
         partitions = frozenset(p for p in topic.partitions if wanted((topic_id, p)))
@@ -274,12 +274,12 @@ def _where(topics: StateTopics, wanted: Callable[[tuple[TopicId, int]], bool]) -
 def _offsets(
     partition: int, state: ShareState | KafkaError, end: int | None
 ) -> describe.DescribeShareGroupOffsetsResponsePartition:
-    answer = describe.DescribeShareGroupOffsetsResponsePartition(partition_index=partition, lag=NO_LAG)
+    partition_response = describe.DescribeShareGroupOffsetsResponsePartition(partition_index=partition, lag=NO_LAG)
     if isinstance(state, KafkaError):
-        answer.error_code, answer.error_message = state.code, str(state)
-        answer.start_offset = UNINITIALIZED_START_OFFSET
-        return answer
-    answer.start_offset, answer.leader_epoch = state.start_offset, state.leader_epoch
+        partition_response.error_code, partition_response.error_message = state.code, str(state)
+        partition_response.start_offset = UNINITIALIZED_START_OFFSET
+        return partition_response
+    partition_response.start_offset, partition_response.leader_epoch = state.start_offset, state.leader_epoch
     if end is not None and state.start_offset >= 0 and state.complete_count >= 0:
-        answer.lag = max(end - state.start_offset - state.complete_count, 0)
-    return answer
+        partition_response.lag = max(end - state.start_offset - state.complete_count, 0)
+    return partition_response
