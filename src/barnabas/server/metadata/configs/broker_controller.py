@@ -1,6 +1,6 @@
 """Table: broker configs of the node, the controller and the metadata log.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.server.metadata.configs.rows import (
 
 CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_("broker.heartbeat.interval.ms", 2000, "How often a broker sends a heartbeat to the controller."),
-    int_("broker.id", -1, "The old name of node.id; when both are set they must agree.", importance=HIGH),
+    int_("broker.id", -1, "The old name of node.id; if both are set, they must be equal.", importance=HIGH),
     string(
         "broker.rack",
         None,
@@ -33,7 +33,7 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "config.providers",
         (),
-        "Names of providers from which config values may be read by reference.",
+        "The names of providers that resolve references in config values.",
         ListOf(),
         importance=LOW,
         update_mode=CLUSTER,
@@ -41,7 +41,7 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "controller.listener.names",
         REQUIRED,
-        "The names of the listeners that controllers use; brokers call the first one.",
+        "The names of the listeners of controllers; brokers connect to the first one.",
         ListOf(empty_allowed=False),
         importance=HIGH,
     ),
@@ -62,25 +62,25 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "controller.quorum.append.linger.ms",
         25,
-        "How long the metadata leader gathers records before it writes a batch.",
+        "How long the leader of the metadata log collects records before it writes a batch.",
         InRange(0),
     ),
     boolean(
         "controller.quorum.auto.join.enable",
         False,
-        "Whether a new controller joins the voters by itself.",
+        "Whether a new controller joins the voters automatically.",
         importance=LOW,
     ),
     list_(
         "controller.quorum.bootstrap.servers",
         (),
-        "Addresses at which a node looks for the controllers, as host:port.",
+        "The addresses at which a node finds the controllers, as host:port.",
         importance=HIGH,
     ),
     int_(
         "controller.quorum.election.backoff.max.ms",
         1000,
-        "The longest pause before another election after one that nobody won.",
+        "The maximum pause before a new election after an election without a winner.",
         InRange(0),
         importance=HIGH,
     ),
@@ -94,62 +94,62 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "controller.quorum.fetch.max.bytes",
         1_048_576,
-        "How many bytes a node fetches of the metadata log at a time; one batch is given whole even if it is larger.",
+        "The maximum bytes of the metadata log in one fetch response; the first batch is always complete.",
         InRange(1),
         importance=LOW,
     ),
     int_(
         "controller.quorum.fetch.snapshot.max.bytes",
         1_048_576,
-        "How many bytes a node fetches of a metadata snapshot at a time.",
+        "The maximum bytes of a metadata snapshot in one response.",
         InRange(1),
         importance=LOW,
     ),
     int_(
         "controller.quorum.fetch.timeout.ms",
         2000,
-        "How long a voter goes without its leader before it calls an election, and a leader without a majority.",
+        "The time without contact after which a voter starts an election, or a leader without a majority resigns.",
         InRange(0),
         importance=HIGH,
     ),
     int_(
         "controller.quorum.request.timeout.ms",
         2000,
-        "How long a controller waits for the answer to a request to another.",
+        "How long a controller waits for the response of another controller.",
         InRange(0),
     ),
     int_(
         "controller.quorum.retry.backoff.ms",
         20,
-        "How long a controller waits before it repeats a failed request.",
+        "The pause before a controller retries a failed request.",
         InRange(0),
         importance=LOW,
     ),
     list_(
         "controller.quorum.voters",
         (),
-        "A fixed set of voters as id@host:port; leave it empty to have the set kept in the metadata log.",
+        "The static set of voters as id@host:port; if empty, the metadata log has the voters.",
         importance=HIGH,
     ),
     int_(
         "controller.quota.window.num",
         11,
-        "How many samples are kept to measure controller mutations.",
+        "The number of samples kept to measure controller mutations.",
         InRange(1),
         importance=LOW,
     ),
     int_(
         "controller.quota.window.size.seconds",
         1,
-        "The length of one sample in measuring controller mutations.",
+        "The time span of each sample that measures controller mutations.",
         InRange(1),
         importance=LOW,
     ),
-    int_("controller.socket.timeout.ms", 30_000, "How long a broker waits for the controller's answer."),
+    int_("controller.socket.timeout.ms", 30_000, "How long a broker waits for the controller's response."),
     int_(
         "initial.broker.registration.timeout.ms",
         60_000,
-        "How long a starting broker tries to register with the controller before it gives up.",
+        "How long a starting broker tries to register with the controller before its start fails.",
     ),
     long(
         "internal.metadata.delete.delay.millis",
@@ -175,67 +175,67 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
     string(
         "metadata.log.dir",
         None,
-        "The directory of the metadata log; when unset, the first data directory.",
+        "The directory of the metadata log; if unset, the first data directory.",
         importance=HIGH,
     ),
     long(
         "metadata.log.max.record.bytes.between.snapshots",
         20_971_520,
-        "How many bytes of new metadata records lead to a snapshot.",
+        "The number of bytes of new metadata records after which a snapshot is written.",
         InRange(1),
         importance=HIGH,
     ),
     long(
         "metadata.log.max.snapshot.interval.ms",
         3_600_000,
-        "How long new metadata records may wait for a snapshot; 0 does not limit it.",
+        "The maximum time until new metadata records are in a snapshot; 0 means unlimited.",
         InRange(0),
         importance=HIGH,
     ),
     int_(
         "metadata.log.segment.bytes",
         1_073_741_824,
-        "The size at which a segment of the metadata log is closed.",
+        "The size at which a segment of the metadata log is rolled.",
         InRange(8_388_608),
         importance=HIGH,
     ),
     long(
         "metadata.log.segment.ms",
         604_800_000,
-        "The age at which a segment of the metadata log is closed.",
+        "The age at which a segment of the metadata log is rolled.",
         importance=HIGH,
     ),
     int_(
         "metadata.max.idle.interval.ms",
         500,
-        "How often an idle controller writes a record that says only that it lives; 0 never.",
+        "How often an idle active controller writes a no-op record; 0 means never.",
         InRange(0),
         importance=LOW,
     ),
     long(
         "metadata.max.retention.bytes",
         104_857_600,
-        "How many bytes of metadata log and snapshots are kept; the newest snapshot always stays.",
+        "The maximum bytes of metadata log and snapshots that are kept; the newest snapshot is always kept.",
         importance=HIGH,
     ),
     long(
         "metadata.max.retention.ms",
         604_800_000,
-        "How long metadata log segments and snapshots are kept; the newest snapshot always stays.",
+        "How long metadata log segments and snapshots are kept; the newest snapshot is always kept.",
         importance=HIGH,
     ),
     int_("node.id", REQUIRED, "The id of this node; unique in the cluster.", InRange(0), importance=HIGH),
     list_(
         "process.roles",
         REQUIRED,
-        "What this node is: broker, controller, or both.",
+        "The roles of this node: broker, controller, or both.",
         ListOf(("broker", "controller"), empty_allowed=False),
         importance=HIGH,
     ),
     long(
         "server.max.startup.time.ms",
         LONG_MAX,
-        "How long start-up may take before it is given up; for tests.",
+        "The maximum duration of the start, after which it fails. For tests.",
         InRange(0),
         internal=True,
     ),

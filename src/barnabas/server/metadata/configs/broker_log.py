@@ -1,6 +1,6 @@
 """Table: broker configs of logs, retention, compaction and data directories.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "alter.log.dirs.replication.quota.window.num",
         11,
-        "How many samples are kept to measure moves between data directories.",
+        "The number of samples kept to measure moves between data directories.",
         InRange(1),
         importance=LOW,
     ),
     int_(
         "alter.log.dirs.replication.quota.window.size.seconds",
         1,
-        "The length of one sample in measuring moves between data directories.",
+        "The time span of each sample that measures moves between data directories.",
         InRange(1),
         importance=LOW,
     ),
@@ -72,7 +72,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "cordoned.log.dirs",
         (),
-        "Data directories that get no new partitions; * cordons all.",
+        "The data directories that receive no new partitions; * means all.",
         ListOf(nullable=True),
         update_mode=BROKER,
     ),
@@ -96,11 +96,13 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         InRange(0),
         update_mode=CLUSTER,
     ),
-    boolean("log.cleaner.enable", True, "Whether the log cleaner runs; without it compacted topics grow for ever."),
+    boolean(
+        "log.cleaner.enable", True, "Whether the log cleaner runs; without it, compacted topics grow without a limit."
+    ),
     double(
         "log.cleaner.io.buffer.load.factor",
         0.9,
-        "How full the cleaner's key map may get before a pass ends.",
+        "The maximum fill ratio of the cleaner's key map; a pass ends when the map reaches it.",
         update_mode=CLUSTER,
     ),
     int_(
@@ -113,7 +115,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     double(
         "log.cleaner.io.max.bytes.per.second",
         DOUBLE_MAX,
-        "The most bytes per second the cleaner reads and writes.",
+        "The maximum bytes per second that the cleaner reads and writes.",
         update_mode=CLUSTER,
     ),
     long(
@@ -137,7 +139,13 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         InRange(0),
         update_mode=CLUSTER,
     ),
-    int_("log.cleaner.threads", 1, "How many logs are cleaned at the same time.", InRange(0), update_mode=CLUSTER),
+    int_(
+        "log.cleaner.threads",
+        1,
+        "The number of logs that are cleaned at the same time.",
+        InRange(0),
+        update_mode=CLUSTER,
+    ),
     list_(
         "log.cleanup.policy",
         ("delete",),
@@ -148,21 +156,21 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "log.dir",
         ("/tmp/kafka-logs",),
-        "The data directory, or a list of them; log.dirs is used instead where it is set.",
+        "The data directory, or a list of directories. Ignored if log.dirs is set.",
         ListOf(empty_allowed=False),
         importance=HIGH,
     ),
     long(
         "log.dir.failure.timeout.ms",
         30_000,
-        "How long the broker tries to tell the controller of a failed data directory before it shuts down.",
+        "How long the broker tries to report a failed data directory to the controller before it shuts down.",
         InRange(1),
         importance=LOW,
     ),
     list_(
         "log.dirs",
         None,
-        "The data directories, separated by commas; when unset, log.dir is used.",
+        "The data directories, separated by commas; if unset, log.dir is used.",
         ListOf(empty_allowed=False, nullable=True),
         importance=HIGH,
     ),
@@ -177,7 +185,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "log.flush.interval.ms",
         None,
-        "Broker default of flush.ms; when unset, log.flush.scheduler.interval.ms is used.",
+        "Broker default of flush.ms; if unset, log.flush.scheduler.interval.ms is used.",
         importance=HIGH,
         update_mode=CLUSTER,
     ),
@@ -191,7 +199,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "log.flush.scheduler.interval.ms",
         LONG_MAX,
-        "How often logs are looked at for data that is due to be forced to disk.",
+        "How often logs are checked for data that must be flushed to disk.",
         importance=HIGH,
     ),
     int_(
@@ -212,7 +220,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "log.initial.task.delay.ms",
         30_000,
-        "How long after start the first background pass over the logs waits.",
+        "The delay of the first background tasks on logs after the start.",
         InRange(0),
         importance=LOW,
         internal=True,
@@ -245,7 +253,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "log.retention.check.interval.ms",
         300_000,
-        "How often logs are looked at for segments that retention allows to delete.",
+        "How often logs are checked for segments to delete by retention.",
         InRange(1),
     ),
     int_(
@@ -260,7 +268,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "log.retention.ms",
         None,
-        "Broker default of retention.ms; when unset, log.retention.minutes and then log.retention.hours are used.",
+        "Broker default of retention.ms; if unset, log.retention.minutes and then log.retention.hours are used.",
         importance=HIGH,
         update_mode=CLUSTER,
     ),
@@ -281,14 +289,14 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "log.roll.jitter.ms",
         None,
-        "Broker default of segment.jitter.ms; when unset, log.roll.jitter.hours is used.",
+        "Broker default of segment.jitter.ms; if unset, log.roll.jitter.hours is used.",
         importance=HIGH,
         update_mode=CLUSTER,
     ),
     long(
         "log.roll.ms",
         None,
-        "Broker default of segment.ms; when unset, log.roll.hours is used.",
+        "Broker default of segment.ms; if unset, log.roll.hours is used.",
         importance=HIGH,
         update_mode=CLUSTER,
     ),
@@ -327,13 +335,13 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "num.replica.alter.log.dirs.threads",
         None,
-        "How many replicas move between data directories at the same time; when unset, one per directory.",
+        "How many replicas move between data directories at the same time; if unset, one per directory.",
         importance=HIGH,
     ),
     int_(
         "producer.id.expiration.check.interval.ms",
         600_000,
-        "How often partitions look for producers to forget.",
+        "How often partitions are checked for expired producer ids.",
         InRange(1),
         importance=LOW,
         internal=True,
@@ -341,7 +349,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "producer.id.expiration.ms",
         86_400_000,
-        "How long a partition remembers an idle producer's sequence numbers.",
+        "How long a partition keeps the state of an idle producer id.",
         InRange(1),
         importance=LOW,
         update_mode=CLUSTER,

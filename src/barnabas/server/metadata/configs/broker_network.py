@@ -1,6 +1,6 @@
 """Table: broker configs of listeners, connections, quotas and metrics.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "advertised.listeners",
         None,
-        "The addresses given to clients and other brokers, where they differ from listeners.",
+        "The addresses that clients and other brokers use to connect, if different from listeners.",
         ListOf(empty_allowed=False, nullable=True),
         importance=HIGH,
     ),
@@ -26,11 +26,11 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=HIGH,
         update_mode=CLUSTER,
     ),
-    class_("client.quota.callback.class", None, "Class that decides the quota of a client.", importance=LOW),
+    class_("client.quota.callback.class", None, "The class that computes the quota of a client.", importance=LOW),
     int_(
         "connection.failed.authentication.delay.ms",
         100,
-        "How long the close of a connection that failed to authenticate is held back.",
+        "The delay before a connection that failed to authenticate is closed.",
         InRange(0),
         importance=LOW,
     ),
@@ -38,7 +38,7 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "connections.max.reauth.ms",
         0,
-        "How long a SASL session lasts before the client must authenticate again; 0 is without limit.",
+        "The maximum time until the client of a SASL session must authenticate again; 0 means unlimited.",
     ),
     list_(
         "early.start.listeners",
@@ -50,16 +50,18 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
     string(
         "inter.broker.listener.name",
         None,
-        "The listener brokers use among themselves; when unset, security.inter.broker.protocol decides.",
+        "The listener for requests between brokers; if unset, security.inter.broker.protocol is used.",
     ),
     int_(
         "kafka.metrics.polling.interval.secs",
         10,
-        "How often custom reporters are told of metrics.",
+        "How often metrics are passed to custom reporters.",
         InRange(1),
         importance=LOW,
     ),
-    list_("kafka.metrics.reporters", (), "Classes of custom reporters of server metrics.", ListOf(), importance=LOW),
+    list_(
+        "kafka.metrics.reporters", (), "The classes of custom reporters of server metrics.", ListOf(), importance=LOW
+    ),
     string(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -70,7 +72,7 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "listeners",
         ("PLAINTEXT://:9092",),
-        "Where the broker listens, as NAME://host:port entries separated by commas.",
+        "The listeners of the broker, as NAME://host:port entries separated by commas.",
         ListOf(empty_allowed=False),
         importance=HIGH,
         update_mode=BROKER,
@@ -78,28 +80,34 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "max.connection.creation.rate",
         INT_MAX,
-        "How many connections per second the broker accepts.",
+        "The maximum number of connections per second that the broker accepts.",
         InRange(0),
         update_mode=CLUSTER,
     ),
-    int_("max.connections", INT_MAX, "How many connections the broker keeps open.", InRange(0), update_mode=CLUSTER),
+    int_(
+        "max.connections",
+        INT_MAX,
+        "The maximum number of open connections of the broker.",
+        InRange(0),
+        update_mode=CLUSTER,
+    ),
     int_(
         "max.connections.per.ip",
         INT_MAX,
-        "How many connections one address may have open.",
+        "The maximum number of open connections of one address.",
         InRange(0),
         update_mode=CLUSTER,
     ),
     string(
         "max.connections.per.ip.overrides",
         "",
-        "Exceptions from max.connections.per.ip, as host:count pairs.",
+        "Limits that replace max.connections.per.ip for single hosts, as host:count pairs.",
         update_mode=CLUSTER,
     ),
     list_(
         "metric.reporters",
         ("org.apache.kafka.common.metrics.JmxReporter",),
-        "Classes that are told of metrics.",
+        "The classes of metrics reporters.",
         ListOf(),
         importance=LOW,
         update_mode=CLUSTER,
@@ -112,11 +120,18 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=LOW,
     ),
     long("metrics.sample.window.ms", 30_000, "The time span of one sample of a metric.", InRange(1), importance=LOW),
-    int_("num.io.threads", 8, "How many threads work on requests.", InRange(1), importance=HIGH, update_mode=CLUSTER),
+    int_(
+        "num.io.threads",
+        8,
+        "The number of threads that handle requests.",
+        InRange(1),
+        importance=HIGH,
+        update_mode=CLUSTER,
+    ),
     int_(
         "num.network.threads",
         3,
-        "How many threads of each listener move bytes between sockets and the request queue.",
+        "The number of threads of each listener that read requests and write responses.",
         InRange(1),
         importance=HIGH,
         update_mode=CLUSTER,
@@ -124,16 +139,16 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "queued.max.request.bytes",
         -1,
-        "How many bytes of requests may wait before the network stops reading more; -1 does not limit it.",
+        "The maximum bytes of queued requests, above which no further requests are read; -1 means unlimited.",
     ),
     int_(
         "queued.max.requests",
         500,
-        "How many requests may wait before the network stops reading more.",
+        "The maximum number of queued requests, above which no further requests are read.",
         InRange(1),
         importance=HIGH,
     ),
-    int_("quota.window.num", 11, "How many samples are kept to measure client quotas.", InRange(1), importance=LOW),
+    int_("quota.window.num", 11, "The number of samples kept to measure client quotas.", InRange(1), importance=LOW),
     int_(
         "quota.window.size.seconds",
         1,
@@ -142,48 +157,51 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=LOW,
     ),
     int_(
-        "request.timeout.ms", 30_000, "How long a node waits for the answer to a request of its own.", importance=HIGH
+        "request.timeout.ms",
+        30_000,
+        "How long a node waits for the response to a request that it sent.",
+        importance=HIGH,
     ),
     string(
         "security.inter.broker.protocol",
         "PLAINTEXT",
-        "The security protocol brokers use among themselves, unless inter.broker.listener.name is set.",
+        "The security protocol between brokers. Ignored if inter.broker.listener.name is set.",
         OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     ),
     long(
         "socket.connection.setup.timeout.max.ms",
         30_000,
-        "The longest a node waits for a connection of its own to be established.",
+        "The maximum time that a node waits for a connection that it opens.",
     ),
     long(
         "socket.connection.setup.timeout.ms",
         10_000,
-        "How long a node first waits for a connection of its own to be established.",
+        "The initial time that a node waits for a connection that it opens.",
     ),
     int_("socket.listen.backlog.size", 50, "How many connections may wait to be accepted.", InRange(1)),
     int_(
         "socket.receive.buffer.bytes",
         102_400,
-        "The receive buffer of server sockets; -1 leaves it to the operating system.",
+        "The receive buffer of server sockets; -1 means the default of the operating system.",
         importance=HIGH,
     ),
     int_(
         "socket.request.max.bytes",
         104_857_600,
-        "The largest request; a larger one closes its connection.",
+        "The maximum size of a request; the connection of a larger request is closed.",
         InRange(1),
         importance=HIGH,
     ),
     int_(
         "socket.send.buffer.bytes",
         102_400,
-        "The send buffer of server sockets; -1 leaves it to the operating system.",
+        "The send buffer of server sockets; -1 means the default of the operating system.",
         importance=HIGH,
     ),
     int_(
         "telemetry.max.bytes",
         1_048_576,
-        "The largest metrics push taken from a client, measured after compression.",
+        "The maximum size of a metrics push of a client, after compression.",
         InRange(1),
         importance=LOW,
     ),

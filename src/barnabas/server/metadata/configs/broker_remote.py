@@ -1,6 +1,6 @@
 """Table: broker configs of tiered storage (KIP-405).
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "remote.log.manager.copy.max.bytes.per.second",
         LONG_MAX,
-        "The most bytes per second copied to tiered storage.",
+        "The maximum bytes per second copied to tiered storage.",
         InRange(1),
         update_mode=CLUSTER,
     ),
     int_(
         "remote.log.manager.copy.quota.window.num",
         11,
-        "How many samples are kept to measure copying to tiered storage.",
+        "The number of samples kept to measure copying to tiered storage.",
         InRange(1),
     ),
     int_(
         "remote.log.manager.copy.quota.window.size.seconds",
         1,
-        "The length of one sample in measuring copying to tiered storage.",
+        "The time span of each sample that measures copying to tiered storage.",
         InRange(1),
     ),
     int_(
@@ -77,20 +77,20 @@ REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "remote.log.manager.fetch.max.bytes.per.second",
         LONG_MAX,
-        "The most bytes per second read from tiered storage.",
+        "The maximum bytes per second read from tiered storage.",
         InRange(1),
         update_mode=CLUSTER,
     ),
     int_(
         "remote.log.manager.fetch.quota.window.num",
         11,
-        "How many samples are kept to measure reading from tiered storage.",
+        "The number of samples kept to measure reading from tiered storage.",
         InRange(1),
     ),
     int_(
         "remote.log.manager.fetch.quota.window.size.seconds",
         1,
-        "The length of one sample in measuring reading from tiered storage.",
+        "The time span of each sample that measures reading from tiered storage.",
         InRange(1),
     ),
     int_(
@@ -110,7 +110,7 @@ REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "remote.log.manager.task.retry.backoff.max.ms",
         30_000,
-        "The longest pause before a failed tiered-storage task runs again.",
+        "The maximum pause before a failed tiered-storage task is retried.",
         InRange(1),
         importance=LOW,
         internal=True,
@@ -118,7 +118,7 @@ REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "remote.log.manager.task.retry.backoff.ms",
         500,
-        "The first pause before a failed tiered-storage task runs again.",
+        "The first pause before a failed tiered-storage task is retried.",
         InRange(1),
         importance=LOW,
         internal=True,
@@ -126,7 +126,7 @@ REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
     double(
         "remote.log.manager.task.retry.jitter",
         0.2,
-        "By how much the pauses before a failed task runs again are randomly spread.",
+        "The random variation of the pauses before a failed task is retried.",
         InRange(0, 0.5),
         importance=LOW,
         internal=True,
@@ -140,34 +140,36 @@ REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "remote.log.metadata.custom.metadata.max.bytes",
         128,
-        "How many bytes of its own a storage plug-in may attach to a remote segment.",
+        "The maximum bytes of custom metadata that a storage plug-in may attach to a remote segment.",
         InRange(0),
         importance=LOW,
     ),
     string(
         "remote.log.metadata.manager.class.name",
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        "Class that keeps the metadata of remote segments.",
+        "The class that stores the metadata of remote segments.",
         NonEmpty(),
     ),
     string(
         "remote.log.metadata.manager.class.path",
         None,
-        "Where the class that keeps the metadata of remote segments is loaded from.",
+        "The class path of the class that stores the metadata of remote segments.",
     ),
     string(
         "remote.log.metadata.manager.impl.prefix",
         "rlmm.config.",
-        "Configs with this prefix are handed to the class that keeps the metadata of remote segments.",
+        "The prefix of the configs that are passed to the class that stores the metadata of remote segments.",
         NonEmpty(),
     ),
     string(
         "remote.log.metadata.manager.listener.name",
         None,
-        "The listener by which the metadata of remote segments is read and written.",
+        "The listener through which the metadata of remote segments is read and written.",
         NonEmpty(),
     ),
-    int_("remote.log.reader.max.pending.tasks", 100, "How many reads of tiered storage may wait.", InRange(1)),
+    int_(
+        "remote.log.reader.max.pending.tasks", 100, "The maximum number of queued reads of tiered storage.", InRange(1)
+    ),
     int_(
         "remote.log.reader.threads",
         10,
@@ -175,15 +177,13 @@ REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
         InRange(1),
         update_mode=CLUSTER,
     ),
-    string("remote.log.storage.manager.class.name", None, "Class that stores remote segments.", NonEmpty()),
-    string(
-        "remote.log.storage.manager.class.path", None, "Where the class that stores remote segments is loaded from."
-    ),
+    string("remote.log.storage.manager.class.name", None, "The class that stores remote segments.", NonEmpty()),
+    string("remote.log.storage.manager.class.path", None, "The class path of the class that stores remote segments."),
     string(
         "remote.log.storage.manager.impl.prefix",
         "rsm.config.",
-        "Configs with this prefix are handed to the class that stores remote segments.",
+        "The prefix of the configs that are passed to the class that stores remote segments.",
         NonEmpty(),
     ),
-    boolean("remote.log.storage.system.enable", False, "Whether the broker can use tiered storage at all."),
+    boolean("remote.log.storage.system.enable", False, "Whether tiered storage is enabled on the broker."),
 )

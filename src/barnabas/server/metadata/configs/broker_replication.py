@@ -1,6 +1,6 @@
 """Table: broker configs of topics, replication and fetching.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from barnabas.server.metadata.configs.rows import CLUSTER, HIGH, LONG_MAX, LOW, 
 
 REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     class_(
-        "alter.config.policy.class.name", None, "Class of a policy that may refuse changes of configs.", importance=LOW
+        "alter.config.policy.class.name",
+        None,
+        "The class of a policy that can reject changes of configs.",
+        importance=LOW,
     ),
     boolean(
         "auto.create.topics.enable",
         True,
-        "Whether asking for a topic that does not exist may create it.",
+        "Whether a Metadata request for an unknown topic can create the topic.",
         importance=HIGH,
     ),
     boolean(
         "auto.leader.rebalance.enable",
         True,
-        "Whether leadership is moved back to preferred replicas by itself.",
+        "Whether the controller moves leaderships back to preferred replicas automatically.",
         importance=HIGH,
     ),
-    boolean("controlled.shutdown.enable", True, "Whether a broker hands over its leaderships before it stops."),
-    class_("create.topic.policy.class.name", None, "Class of a policy that may refuse new topics.", importance=LOW),
-    int_("default.replication.factor", 1, "The replication factor of a new topic whose creator did not say."),
+    boolean(
+        "controlled.shutdown.enable", True, "Whether a broker moves its leaderships to other brokers before it stops."
+    ),
+    class_("create.topic.policy.class.name", None, "The class of a policy that can reject new topics.", importance=LOW),
+    int_("default.replication.factor", 1, "The replication factor of a new topic if the request has none."),
     int_(
         "delete.records.purgatory.purge.interval.requests",
         1,
@@ -38,7 +43,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "fetch.max.bytes",
         57_671_680,
-        "The most bytes in one fetch response, whatever the client asks for.",
+        "The maximum bytes in one fetch response, even if the client requests more.",
         InRange(1024),
     ),
     int_(
@@ -49,13 +54,13 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     boolean(
         "follower.fetch.last.tiered.offset.enable",
         False,
-        "Whether an empty follower skips what is in tiered storage and starts after it.",
+        "Whether an empty follower starts after the records in tiered storage instead of copying them.",
         update_mode=CLUSTER,
     ),
     long(
         "follower.replication.throttled.rate",
         LONG_MAX,
-        "The most bytes per second this broker fetches for throttled replicas; can only be set dynamically.",
+        "The maximum bytes per second that this broker fetches for throttled replicas. Dynamic only.",
         InRange(0),
         update_mode=CLUSTER,
         internal=True,
@@ -63,14 +68,14 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "leader.imbalance.check.interval.seconds",
         300,
-        "How often the controller looks for leadership to move back to preferred replicas.",
+        "How often the controller checks whether to move leaderships back to preferred replicas.",
         InRange(1),
         importance=HIGH,
     ),
     long(
         "leader.replication.throttled.rate",
         LONG_MAX,
-        "The most bytes per second this broker serves for throttled replicas; can only be set dynamically.",
+        "The maximum bytes per second that this broker sends for throttled replicas. Dynamic only.",
         InRange(0),
         update_mode=CLUSTER,
         internal=True,
@@ -95,11 +100,11 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=HIGH,
         update_mode=CLUSTER,
     ),
-    int_("num.partitions", 1, "The number of partitions of a new topic whose creator did not say.", InRange(1)),
+    int_("num.partitions", 1, "The number of partitions of a new topic if the request has none.", InRange(1)),
     int_(
         "num.replica.fetchers",
         1,
-        "How many fetchers copy from one source broker at the same time.",
+        "The number of fetchers for each source broker.",
         InRange(1),
         importance=HIGH,
         update_mode=CLUSTER,
@@ -112,7 +117,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
-        "The most bytes per second spent on moving replicas between data directories; can only be set dynamically.",
+        "The maximum bytes per second for moves of replicas between data directories. Dynamic only.",
         InRange(0),
         update_mode=CLUSTER,
         internal=True,
@@ -121,25 +126,25 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "replica.fetch.max.bytes",
         1_048_576,
-        "How many bytes of one partition a follower asks for; the first batch is given whole even if it is larger.",
+        "The maximum bytes of one partition in a follower's fetch; the first batch is complete even if it is larger.",
         InRange(0),
     ),
     int_(
         "replica.fetch.min.bytes",
         1,
-        "How many bytes must be there before the leader answers a follower's fetch early.",
+        "The minimum bytes that the leader collects for a follower's fetch before replica.fetch.wait.max.ms.",
         importance=HIGH,
     ),
     int_(
         "replica.fetch.response.max.bytes",
         10_485_760,
-        "How many bytes a follower asks for in one fetch; the first batch is given whole even if it is larger.",
+        "The maximum bytes in the response to a follower's fetch; the first batch is complete even if it is larger.",
         InRange(0),
     ),
     int_(
         "replica.fetch.wait.max.ms",
         500,
-        "How long the leader holds a follower's fetch that finds no data; less than replica.lag.time.max.ms.",
+        "The maximum wait of a follower's fetch for data at the leader; less than replica.lag.time.max.ms.",
         importance=HIGH,
     ),
     long(
@@ -151,13 +156,13 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "replica.lag.time.max.ms",
         30_000,
-        "How long a follower may stay behind the leader's end before it leaves the in-sync replicas.",
+        "The maximum time that a follower may lag behind the leader's end offset and remain an in-sync replica.",
         importance=HIGH,
     ),
     string(
         "replica.selector.class",
         None,
-        "How the leader chooses which replica a consumer should read from; when unset, always the leader.",
+        "The class that selects the replica from which a consumer reads; if unset, the leader.",
     ),
     int_(
         "replica.socket.receive.buffer.bytes",
@@ -168,20 +173,20 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "replica.socket.timeout.ms",
         30_000,
-        "How long a follower waits for a leader's answer; at least replica.fetch.wait.max.ms.",
+        "How long a follower waits for the leader's response; at least replica.fetch.wait.max.ms.",
         importance=HIGH,
     ),
     int_(
         "replication.quota.window.num",
         11,
-        "How many samples are kept to measure replication traffic.",
+        "The number of samples kept to measure replication traffic.",
         InRange(1),
         importance=LOW,
     ),
     int_(
         "replication.quota.window.size.seconds",
         1,
-        "The length of one sample in measuring replication traffic.",
+        "The time span of each sample that measures replication traffic.",
         InRange(1),
         importance=LOW,
     ),
@@ -200,7 +205,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "unclean.leader.election.interval.ms",
         300_000,
-        "How often the controller looks for leaderless partitions that allow an unclean election.",
+        "How often the controller checks for partitions without a leader that allow an unclean election.",
         InRange(1),
         internal=True,
     ),

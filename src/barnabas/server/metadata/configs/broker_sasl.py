@@ -1,6 +1,6 @@
 """Table: broker configs of SASL.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from barnabas.server.metadata.configs.rows import (
 
 SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
     class_(
-        "sasl.client.callback.handler.class", None, "Class that answers the questions of a SASL client on this node."
+        "sasl.client.callback.handler.class", None, "The class of the callback handler of SASL clients on this node."
     ),
     list_("sasl.enabled.mechanisms", ("GSSAPI",), "The SASL mechanisms clients may use.", ListOf(), update_mode=BROKER),
     password(
@@ -35,7 +35,7 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "sasl.kerberos.min.time.before.relogin",
         60_000,
-        "The least time between two Kerberos logins.",
+        "The minimum time between two Kerberos logins.",
         update_mode=BROKER,
     ),
     list_(
@@ -45,21 +45,21 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
         ListOf(),
         update_mode=BROKER,
     ),
-    string("sasl.kerberos.service.name", None, "The Kerberos principal name the brokers run as.", update_mode=BROKER),
+    string("sasl.kerberos.service.name", None, "The Kerberos principal name of the brokers.", update_mode=BROKER),
     double(
         "sasl.kerberos.ticket.renew.jitter",
         0.05,
-        "By how much the time of a Kerberos renewal is randomly spread.",
+        "The random variation of the time of a Kerberos ticket renewal.",
         update_mode=BROKER,
     ),
     double(
         "sasl.kerberos.ticket.renew.window.factor",
         0.8,
-        "The part of a Kerberos ticket's life after which it is renewed.",
+        "The fraction of a Kerberos ticket's lifetime after which the ticket is renewed.",
         update_mode=BROKER,
     ),
-    class_("sasl.login.callback.handler.class", None, "Class that answers the questions of a SASL login."),
-    class_("sasl.login.class", None, "Class that logs in for SASL."),
+    class_("sasl.login.callback.handler.class", None, "The class of the callback handler of SASL logins."),
+    class_("sasl.login.class", None, "The class that performs SASL logins."),
     int_(
         "sasl.login.connect.timeout.ms",
         None,
@@ -75,36 +75,39 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
     short(
         "sasl.login.refresh.buffer.seconds",
         300,
-        "How long before its expiry a credential is refreshed at the latest.",
+        "The minimum time before its expiry at which a credential is refreshed.",
         update_mode=BROKER,
     ),
     short(
         "sasl.login.refresh.min.period.seconds",
         60,
-        "The least time between two refreshes of a credential.",
+        "The minimum time between two refreshes of a credential.",
         update_mode=BROKER,
     ),
     double(
         "sasl.login.refresh.window.factor",
         0.8,
-        "The part of a credential's life after which it is refreshed.",
+        "The fraction of a credential's lifetime after which the credential is refreshed.",
         update_mode=BROKER,
     ),
     double(
         "sasl.login.refresh.window.jitter",
         0.05,
-        "By how much the time of a credential's refresh is randomly spread.",
+        "The random variation of the time of a credential's refresh.",
         update_mode=BROKER,
     ),
     long(
         "sasl.login.retry.backoff.max.ms",
         10_000,
-        "The longest pause before a failed login is tried again.",
+        "The maximum pause before a failed login is retried.",
         importance=LOW,
     ),
-    long("sasl.login.retry.backoff.ms", 100, "The first pause before a failed login is tried again.", importance=LOW),
+    long("sasl.login.retry.backoff.ms", 100, "The first pause before a failed login is retried.", importance=LOW),
     string(
-        "sasl.mechanism.controller.protocol", "GSSAPI", "The SASL mechanism used towards controllers.", importance=HIGH
+        "sasl.mechanism.controller.protocol",
+        "GSSAPI",
+        "The SASL mechanism for connections to controllers.",
+        importance=HIGH,
     ),
     string(
         "sasl.mechanism.inter.broker.protocol", "GSSAPI", "The SASL mechanism used between brokers.", update_mode=BROKER
@@ -124,16 +127,20 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=LOW,
     ),
     string("sasl.oauthbearer.assertion.claim.iss", None, "The issuer claim of an OAuth assertion."),
-    boolean("sasl.oauthbearer.assertion.claim.jti.include", False, "Whether an OAuth assertion carries a unique id."),
+    boolean(
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        False,
+        "Whether an OAuth assertion has a unique id (the jti claim).",
+    ),
     int_(
         "sasl.oauthbearer.assertion.claim.nbf.seconds",
         60,
-        "How many seconds before its making an OAuth assertion becomes valid.",
+        "The number of seconds before its creation from which an OAuth assertion is valid.",
         InRange(0, 3600),
         importance=LOW,
     ),
     string("sasl.oauthbearer.assertion.claim.sub", None, "The subject claim of an OAuth assertion."),
-    string("sasl.oauthbearer.assertion.file", None, "A file with a ready OAuth assertion."),
+    string("sasl.oauthbearer.assertion.file", None, "A file with a prepared OAuth assertion."),
     string("sasl.oauthbearer.assertion.private.key.file", None, "The file with the key that signs an OAuth assertion."),
     password(
         "sasl.oauthbearer.assertion.private.key.passphrase", "The passphrase of the key that signs an OAuth assertion."
@@ -158,14 +165,14 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "sasl.oauthbearer.expected.audience",
         (),
-        "The audiences a token may be for; empty accepts any.",
+        "The accepted audiences of a token; empty accepts any.",
         ListOf(),
         importance=HIGH,
     ),
     string(
         "sasl.oauthbearer.expected.issuer",
         None,
-        "The issuer a token must come from; unset accepts any.",
+        "The required issuer of a token; if unset, any issuer is accepted.",
         importance=HIGH,
     ),
     long(
@@ -177,34 +184,40 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
     long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         10_000,
-        "The longest pause before a failed fetch of the provider's keys is tried again.",
+        "The maximum pause before a failed fetch of the provider's keys is retried.",
         importance=LOW,
     ),
     long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         100,
-        "The first pause before a failed fetch of the provider's keys is tried again.",
+        "The first pause before a failed fetch of the provider's keys is retried.",
         importance=LOW,
     ),
-    string("sasl.oauthbearer.jwks.endpoint.url", None, "Where the OAuth provider's keys are found: a URL or a file."),
+    string("sasl.oauthbearer.jwks.endpoint.url", None, "The location of the OAuth provider's keys: a URL or a file."),
     class_(
         "sasl.oauthbearer.jwt.retriever.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-        "Class that gets OAuth tokens.",
+        "The class that retrieves OAuth tokens.",
     ),
     class_(
         "sasl.oauthbearer.jwt.validator.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-        "Class that checks OAuth tokens.",
+        "The class that validates OAuth tokens.",
     ),
-    string("sasl.oauthbearer.scope", None, "The scope asked for in an OAuth token."),
+    string("sasl.oauthbearer.scope", None, "The scope that is requested for an OAuth token."),
     string("sasl.oauthbearer.scope.claim.name", "scope", "The name of the claim that holds the scope.", importance=LOW),
     string("sasl.oauthbearer.sub.claim.name", "sub", "The name of the claim that holds the subject.", importance=LOW),
-    string("sasl.oauthbearer.token.endpoint.url", None, "Where OAuth tokens are got: a URL or a file."),
+    string(
+        "sasl.oauthbearer.token.endpoint.url",
+        None,
+        "The location from which OAuth tokens are retrieved: a URL or a file.",
+    ),
     class_(
         "sasl.server.callback.handler.class",
         None,
-        "Class that answers the questions of the SASL server; set it per listener and mechanism.",
+        "The class of the callback handler of SASL servers; set for each listener and mechanism.",
     ),
-    int_("sasl.server.max.receive.size", 524_288, "The largest message taken before SASL authentication is complete."),
+    int_(
+        "sasl.server.max.receive.size", 524_288, "The maximum size of a message before SASL authentication is complete."
+    ),
 )

@@ -1,6 +1,6 @@
 """Table: broker configs of authorization and delegation tokens.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from barnabas.core.config import ConfigKey, InRange
 from barnabas.server.metadata.configs.rows import BROKER, LOW, class_, long, password, string
 
 SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
-    string("authorizer.class.name", "", "Class that decides who may do what; empty allows everything.", importance=LOW),
+    string("authorizer.class.name", "", "The class of the authorizer; empty allows all operations.", importance=LOW),
     long(
         "delegation.token.expiry.check.interval.ms",
         3_600_000,
-        "How often delegation tokens are looked at for expiry.",
+        "How often delegation tokens are checked for expiry.",
         InRange(1),
         importance=LOW,
     ),
@@ -28,13 +28,13 @@ SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
     long("delegation.token.max.lifetime.ms", 604_800_000, "How long a delegation token can be renewed.", InRange(1)),
     password(
         "delegation.token.secret.key",
-        "The secret of delegation tokens, the same on every node; without it there are no tokens.",
+        "The secret key of delegation tokens, equal on every node; if unset, delegation tokens are disabled.",
     ),
     class_(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "Class that turns an authenticated connection into a principal.",
+        "The class that maps an authenticated connection to a principal.",
         update_mode=BROKER,
     ),
-    string("security.providers", None, "Classes that provide security algorithms.", importance=LOW),
+    string("security.providers", None, "The classes that provide security algorithms.", importance=LOW),
 )

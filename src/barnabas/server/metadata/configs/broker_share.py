@@ -1,6 +1,6 @@
 """Table: broker configs of share groups (KIP-932).
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "group.share.assignment.interval.ms",
         1000,
-        "The least time between two computations of a share group's assignment.",
+        "The minimum time between two computations of a share group's assignment.",
         InRange(0),
         update_mode=CLUSTER,
     ),
@@ -27,7 +27,7 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "group.share.delivery.count.limit",
         5,
-        "How often one record is delivered to a share group before it is given up.",
+        "The maximum number of deliveries of one record to a share group; then the record is archived.",
         InRange(2, 10),
     ),
     int_(
@@ -36,7 +36,7 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "group.share.initialize.retry.interval.ms",
         30_000,
-        "How often setting up a share partition's state is tried again.",
+        "How often the initialization of a share partition's state is retried.",
         InRange(1),
         importance=LOW,
         internal=True,
@@ -44,31 +44,31 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "group.share.max.assignment.interval.ms",
         15_000,
-        "The largest share.assignment.interval.ms a group may have.",
+        "The largest share.assignment.interval.ms of a group.",
         InRange(0),
     ),
     int_(
         "group.share.max.delivery.count.limit",
         10,
-        "The largest share.delivery.count.limit a group may have.",
+        "The largest share.delivery.count.limit of a group.",
         InRange(5, 25),
     ),
     int_(
         "group.share.max.heartbeat.interval.ms",
         15_000,
-        "The largest share.heartbeat.interval.ms a group may have.",
+        "The largest share.heartbeat.interval.ms of a group.",
         InRange(1),
     ),
     int_(
         "group.share.max.partition.max.record.locks",
         4000,
-        "The largest share.partition.max.record.locks a group may have.",
+        "The largest share.partition.max.record.locks of a group.",
         InRange(2000, 10_000),
     ),
     int_(
         "group.share.max.record.lock.duration.ms",
         60_000,
-        "The largest share.record.lock.duration.ms a group may have.",
+        "The largest share.record.lock.duration.ms of a group.",
         InRange(30_000, 3_600_000),
     ),
     int_(
@@ -78,84 +78,84 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
         InRange(1),
     ),
     int_("group.share.max.share.sessions", 2000, "How many share sessions a broker keeps.", InRange(1)),
-    int_("group.share.max.size", 200, "The most members of a share group.", InRange(1, 1000)),
+    int_("group.share.max.size", 200, "The maximum number of members of a share group.", InRange(1, 1000)),
     int_(
         "group.share.min.assignment.interval.ms",
         0,
-        "The smallest share.assignment.interval.ms a group may have.",
+        "The smallest share.assignment.interval.ms of a group.",
         InRange(0),
     ),
     int_(
         "group.share.min.delivery.count.limit",
         2,
-        "The smallest share.delivery.count.limit a group may have.",
+        "The smallest share.delivery.count.limit of a group.",
         InRange(2, 5),
     ),
     int_(
         "group.share.min.heartbeat.interval.ms",
         5000,
-        "The smallest share.heartbeat.interval.ms a group may have.",
+        "The smallest share.heartbeat.interval.ms of a group.",
         InRange(1),
     ),
     int_(
         "group.share.min.partition.max.record.locks",
         100,
-        "The smallest share.partition.max.record.locks a group may have.",
+        "The smallest share.partition.max.record.locks of a group.",
         InRange(100, 2000),
     ),
     int_(
         "group.share.min.record.lock.duration.ms",
         15_000,
-        "The smallest share.record.lock.duration.ms a group may have.",
+        "The smallest share.record.lock.duration.ms of a group.",
         InRange(1000, 30_000),
     ),
     int_(
         "group.share.min.session.timeout.ms",
         45_000,
-        "The smallest share.session.timeout.ms a group may have.",
+        "The smallest share.session.timeout.ms of a group.",
         InRange(1),
     ),
     int_(
         "group.share.partition.max.record.locks",
         2000,
-        "How many records of one partition a share group may hold at a time.",
+        "The maximum number of records of one partition that a share group may have acquired at a time.",
         InRange(100, 10_000),
     ),
     string(
         "group.share.persister.class.name",
         "org.apache.kafka.server.share.persister.DefaultStatePersister",
-        "Class that stores the state of share partitions.",
+        "The class that stores the state of share partitions.",
         internal=True,
     ),
     int_(
         "group.share.record.lock.duration.ms",
         30_000,
-        "How long a member of a share group may hold a record before it is offered to another.",
+        "How long a member of a share group may keep a record acquired before it is delivered again.",
         InRange(1000, 3_600_000),
     ),
     int_(
         "group.share.session.timeout.ms",
         45_000,
-        "How long a member of a share group may stay silent before it is removed.",
+        "How long a member of a share group may send no heartbeat before it is removed.",
         InRange(1),
     ),
     int_(
         "share.coordinator.append.linger.ms",
         -1,
-        "How long the share coordinator gathers records before it writes a batch; -1 adapts to the load.",
+        "How long the share coordinator collects records before it writes a batch; -1 adapts to the load.",
         InRange(-1),
     ),
     int_(
         "share.coordinator.cached.buffer.max.bytes",
         1_048_588,
-        "The largest write buffer the share coordinator keeps for reuse.",
+        "The maximum write buffer that the share coordinator keeps for reuse.",
         InRange(524_288),
         update_mode=CLUSTER,
     ),
     int_(
         "share.coordinator.cold.partition.snapshot.interval.ms",
         300_000,
-        "How often share partitions that do not change are written as snapshots.",
+        "How often a snapshot is written for share partitions that do not change.",
         InRange(1),
         importance=LOW,
         internal=True,
@@ -170,7 +170,7 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "share.coordinator.snapshot.update.records.per.snapshot",
         500,
-        "How many updates of a share partition are written before a snapshot.",
+        "The number of update records of a share partition between two snapshots.",
         InRange(0, 500),
     ),
     int_(
@@ -182,7 +182,7 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
     short(
         "share.coordinator.state.topic.min.isr",
         2,
-        "min.insync.replicas of __share_group_state.",
+        "The The min.insync.replicas of __share_group_state.",
         InRange(1),
         importance=HIGH,
     ),
@@ -215,11 +215,11 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
         InRange(1),
         importance=HIGH,
     ),
-    int_("share.coordinator.threads", 1, "How many threads the share coordinator runs on.", InRange(1)),
+    int_("share.coordinator.threads", 1, "The number of threads of the share coordinator.", InRange(1)),
     int_(
         "share.coordinator.write.timeout.ms",
         5000,
-        "How long a write of share state waits for its replicas.",
+        "How long a write of share state waits to be replicated.",
         InRange(1),
         importance=HIGH,
     ),

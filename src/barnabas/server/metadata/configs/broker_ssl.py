@@ -1,6 +1,6 @@
 """Table: broker configs of TLS.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SSL_KEYS: Final[tuple[ConfigKey, ...]] = (
     string(
         "ssl.client.auth",
         "none",
-        "Whether clients must show a certificate: required, requested or none.",
+        "Whether clients must present a certificate: required, requested or none.",
         OneOf(("required", "requested", "none")),
         update_mode=BROKER,
     ),
@@ -51,7 +51,7 @@ SSL_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=LOW,
         update_mode=BROKER,
     ),
-    class_("ssl.engine.factory.class", None, "Class that makes TLS engines.", importance=LOW, update_mode=BROKER),
+    class_("ssl.engine.factory.class", None, "The class that creates TLS engines.", importance=LOW, update_mode=BROKER),
     password("ssl.key.password", "The password of the private key.", update_mode=BROKER),
     string("ssl.keymanager.algorithm", "SunX509", "The algorithm of the key manager.", update_mode=BROKER),
     password("ssl.keystore.certificate.chain", "The node's certificate chain as PEM text.", update_mode=BROKER),

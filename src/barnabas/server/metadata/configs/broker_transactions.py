@@ -1,6 +1,6 @@
 """Table: broker configs of transactions.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
-        "How long the server goes on trying to add a partition to a transaction.",
+        "How long the server retries to add a partition to a transaction.",
         InRange(0),
         importance=HIGH,
     ),
     int_(
         "add.partitions.to.txn.retry.backoff.ms",
         20,
-        "How long the server waits before it tries again to add a partition to a transaction.",
+        "The pause before the server retries to add a partition to a transaction.",
         InRange(1),
         importance=HIGH,
     ),
     int_(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
-        "How often transactions are looked at for ones that timed out and must be aborted.",
+        "How often transactions are checked for a timeout, after which they are aborted.",
         InRange(1),
         importance=LOW,
     ),
     int_(
         "transaction.max.timeout.ms",
         900_000,
-        "The longest transaction timeout a producer may ask for.",
+        "The maximum transaction timeout that a producer may request.",
         InRange(1),
         importance=HIGH,
     ),
     boolean(
         "transaction.partition.verification.enable",
         True,
-        "Whether a leader asks the coordinator before it takes a transaction's first batch.",
+        "Whether a leader verifies with the coordinator that a partition is in the transaction before an append.",
         importance=LOW,
         update_mode=CLUSTER,
     ),
     int_(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3_600_000,
-        "How often transactional ids are looked at for expiry.",
+        "How often transactional ids are checked for expiry.",
         InRange(1),
         importance=LOW,
     ),
@@ -60,7 +60,13 @@ TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
         InRange(1),
         importance=HIGH,
     ),
-    int_("transaction.state.log.min.isr", 2, "min.insync.replicas: __transaction_state.", InRange(1), importance=HIGH),
+    int_(
+        "transaction.state.log.min.isr",
+        2,
+        "The min.insync.replicas of __transaction_state.",
+        InRange(1),
+        importance=HIGH,
+    ),
     int_(
         "transaction.state.log.num.partitions",
         50,
@@ -91,7 +97,7 @@ TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "transactional.id.expiration.ms",
         604_800_000,
-        "How long an idle transactional id is remembered.",
+        "How long the state of an idle transactional id is kept.",
         InRange(1),
         importance=HIGH,
     ),

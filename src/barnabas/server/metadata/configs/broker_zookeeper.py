@@ -1,7 +1,7 @@
-"""Table: broker configs for a cluster whose metadata is kept by ZooKeeper.
+"""Table: broker configs for a cluster whose metadata is stored in ZooKeeper.
 
-Names, types, defaults and ranges are those of Apache Kafka 3.9, the last version that had them; the sentences are ours.
-Being no configs of Kafka 4, they are not described to clients unless they are set.
+Names, types, defaults and ranges are those of Apache Kafka 3.9, the last version with these configs; the descriptions
+are our own. DescribeConfigs lists these configs only if they are set, because Kafka 4 does not have them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ ZOOKEEPER_KEYS: Final[tuple[ConfigKey, ...]] = (
     string(
         "zookeeper.connect",
         None,
-        "The ZooKeeper servers as host:port,host:port, and perhaps a place of the cluster's own in them: /name. "
-        "When it is set, ZooKeeper keeps the metadata, and there is no quorum of controllers.",
+        "The ZooKeeper servers as host:port,host:port, optionally followed by the path of the cluster, /name. "
+        "If set, ZooKeeper stores the metadata, and there is no quorum of controllers.",
         importance=HIGH,
         internal=True,
     ),
     int_(
         "zookeeper.connection.timeout.ms",
         None,
-        "How long a starting node tries to reach ZooKeeper; when unset, zookeeper.session.timeout.ms.",
+        "How long a starting node tries to connect to ZooKeeper; if unset, zookeeper.session.timeout.ms.",
         InRange(1),
         importance=HIGH,
         internal=True,
@@ -31,8 +31,8 @@ ZOOKEEPER_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "zookeeper.session.timeout.ms",
         18_000,
-        "How long ZooKeeper keeps the session of a node that it does not hear from. The servers bound it, to 2 and 20 "
-        "of their ticks if nothing else is configured there.",
+        "How long ZooKeeper keeps the session of a node without receiving heartbeats. The servers limit the value, by "
+        "default to between 2 and 20 of their ticks.",
         InRange(1),
         importance=HIGH,
         internal=True,

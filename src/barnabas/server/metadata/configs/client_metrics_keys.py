@@ -1,6 +1,6 @@
 """Table: configs of client-metrics subscriptions (KIP-714).
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ CLIENT_METRICS_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "match",
         (),
-        "Which clients the subscription is for, as attribute=regular-expression pairs; empty matches all.",
+        "The clients of the subscription, as attribute=regular-expression pairs; empty matches all clients.",
         ListOf(),
     ),
     list_(
         "metrics",
         (),
-        "Prefixes of the names of the metrics that matching clients push; * asks for all, empty for none.",
+        "The prefixes of the names of the metrics that matching clients push; * means all, empty means none.",
         ListOf(),
     ),
 )

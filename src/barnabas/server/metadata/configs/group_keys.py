@@ -1,6 +1,6 @@
 """Table: group configs (KIP-848, KIP-932, KIP-1071).
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "consumer.assignment.interval.ms",
         1000,
-        "The least time between two computations of this consumer group's assignment.",
+        "The minimum time between two computations of this consumer group's assignment.",
         InRange(0),
         synonyms=("group.consumer.assignment.interval.ms",),
     ),
@@ -28,14 +28,14 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "consumer.session.timeout.ms",
         45_000,
-        "How long a member of this consumer group may stay silent before it is removed.",
+        "How long a member of this consumer group may send no heartbeat before it is removed.",
         InRange(1),
         synonyms=("group.consumer.session.timeout.ms",),
     ),
     int_(
         "share.assignment.interval.ms",
         1000,
-        "The least time between two computations of this share group's assignment.",
+        "The minimum time between two computations of this share group's assignment.",
         InRange(0),
         synonyms=("group.share.assignment.interval.ms",),
     ),
@@ -48,7 +48,7 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "share.delivery.count.limit",
         5,
-        "How often one record is delivered to this share group before it is given up.",
+        "The maximum number of deliveries of one record to this share group; then the record is archived.",
         InRange(2),
         synonyms=("group.share.delivery.count.limit",),
     ),
@@ -68,33 +68,33 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "share.partition.max.record.locks",
         2000,
-        "How many records of one partition the members of this share group may hold at a time.",
+        "The maximum number of records of one partition that this share group may have acquired at a time.",
         InRange(100),
         synonyms=("group.share.partition.max.record.locks",),
     ),
     int_(
         "share.record.lock.duration.ms",
         30_000,
-        "How long a member of this share group may hold a record before it is offered to another.",
+        "How long a member of this share group may keep a record acquired before it is delivered again.",
         InRange(1000),
         synonyms=("group.share.record.lock.duration.ms",),
     ),
     boolean(
         "share.renew.acknowledge.enable",
         True,
-        "Whether members of this share group may prolong their hold on a record.",
+        "Whether members of this share group may renew the acquisition lock of a record.",
     ),
     int_(
         "share.session.timeout.ms",
         45_000,
-        "How long a member of this share group may stay silent before it is removed.",
+        "How long a member of this share group may send no heartbeat before it is removed.",
         InRange(1),
         synonyms=("group.share.session.timeout.ms",),
     ),
     int_(
         "streams.assignment.interval.ms",
         1000,
-        "The least time between two computations of this streams group's assignment.",
+        "The minimum time between two computations of this streams group's assignment.",
         InRange(0),
         synonyms=("group.streams.assignment.interval.ms",),
     ),
@@ -115,14 +115,14 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     int_(
         "streams.num.standby.replicas",
         0,
-        "How many standby copies each stateful task of this streams group has.",
+        "The number of standby tasks of each stateful task of this streams group.",
         InRange(0),
         synonyms=("group.streams.num.standby.replicas",),
     ),
     int_(
         "streams.session.timeout.ms",
         45_000,
-        "How long a member of this streams group may stay silent before it is removed.",
+        "How long a member of this streams group may send no heartbeat before it is removed.",
         InRange(1),
         synonyms=("group.streams.session.timeout.ms",),
     ),
