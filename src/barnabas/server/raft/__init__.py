@@ -1,1 +1,1 @@
-"""Consensus after Kafka's KRaft: the machine decides, the driver does. See README.md."""
+"""Consensus after Kafka's KRaft: a state machine, and the driver that does its I/O. See README.md."""

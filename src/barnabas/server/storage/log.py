@@ -76,7 +76,7 @@ class Log:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.recovery = loaded.report
-        """What had to be repaired when the log was opened."""
+        """The repairs made when the log was opened."""
         self._state = state
         self._flusher = LogFlusher(state, unsynced_truncation=loaded.log_end_offset if torn else None)
         self._deleter = SegmentDeleter(state)

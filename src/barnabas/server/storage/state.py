@@ -31,7 +31,7 @@ class OngoingCleaning(Protocol):
 
 
 class LogState:
-    """The parts of a log: its files, its offsets, and what is known of its leaders and producers."""
+    """The parts of a log: its segments, its offsets, its leader epochs and its producers."""
 
     __slots__ = (
         "cleaned_offset",

@@ -1,1 +1,1 @@
-"""The Raft machine: `step(event, now_ms) -> Effects`. No clock, no chance of its own, no disk, no socket."""
+"""The Raft state machine: `step(event, now_ms) -> Effects`, without a clock, randomness of its own, or I/O."""

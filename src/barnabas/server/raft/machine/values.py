@@ -95,18 +95,20 @@ class Voters(Struct, frozen=True):
         return len(self.members) == 1 and self.members[0].key.covers(key)
 
     def add(self, voter: VoterNode) -> Voters | None:
-        """None if the set has a voter of that id, also with another directory, which has to be removed first."""
+        """The set with `voter`. None if the set has a voter of that id, also with another directory: remove that one
+        first."""
         if self.get(voter.key.id) is not None:
             return None
         return Voters(tuple(sorted((*self.members, voter), key=lambda member: member.key)))
 
     def remove(self, key: ReplicaKey) -> Voters | None:
-        """None if the set does not contain the voter, or contains no other."""
+        """The set without the voter `key`. None if the set does not contain `key`, or contains no other voter."""
         if not self.has(key) or len(self.members) == 1:
             return None
         return Voters(tuple(voter for voter in self.members if voter.key.id != key.id))
 
     def update(self, voter: VoterNode) -> Voters | None:
+        """The set with the endpoints and versions of `voter`. None if the set does not contain its key."""
         if not self.has(voter.key):
             return None
         return Voters(tuple(voter if member.key.id == voter.key.id else member for member in self.members))

@@ -18,7 +18,7 @@ class CleaningError(KafkaError):
 
 
 class CleaningAbortedError(KafkaError):
-    """The pass was aborted."""
+    """The cleaning pass was aborted, because the log was truncated, deleted or closed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)

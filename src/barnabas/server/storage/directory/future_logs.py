@@ -22,7 +22,7 @@ from barnabas.server.storage.log import Log
 
 
 class FutureLogs:
-    """The copies in one data directory. A partition has at most one."""
+    """The copies, in one data directory, of logs that move there. A partition has at most one copy."""
 
     def __init__(self, directory: LogDirState) -> None:
         self._directory = directory

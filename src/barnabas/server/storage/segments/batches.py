@@ -12,7 +12,7 @@ _CHUNK: Final = 8192
 
 
 class ReadableFile(Protocol):
-    """The reading half of `fs.File`."""
+    """A file that can be read, such as `fs.File`."""
 
     def read_at(self, position: int, length: int) -> Buffer: ...
 
