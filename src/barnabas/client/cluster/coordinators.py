@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorType(IntEnum):
-    """What the coordinator coordinates; the integer is the key type of FindCoordinator."""
+    """The kind of coordinator; the integer is the key type of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1

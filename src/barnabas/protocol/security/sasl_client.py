@@ -1,7 +1,7 @@
 """Machine: the client's end of the SASL mechanisms PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, KIP-84).
 
-The machine makes and reads the `auth_bytes` of SaslAuthenticate requests and responses. The connection sends them
-(`transport/handshake.py`), and hands in the random nonce.
+The machine makes and reads the `auth_bytes` of SaslAuthenticate requests and responses. `transport/handshake.py` sends
+them over a connection, and passes the random nonce.
 """
 
 from __future__ import annotations

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, cast
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.telemetry import Counter, get_logger
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.eager import Finished, start
-from barnabas.protocol.transport.limits import RequestBudget, TransportConfig
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestHandler, RequestScheduling
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
+
+if TYPE_CHECKING:
+    from barnabas.protocol.transport.listener import Listener
 
 log = get_logger("barnabas.protocol.transport")
 
@@ -33,30 +35,10 @@ _TURN_BYTES = 131_072
 """After this many requests, or bytes of responses, in a row, the connection lets the loop run other connections."""
 
 
-class ConnectionOwner(Protocol):
-    """What a connection needs from its listener."""
-
-    handler: RequestHandler
-    limits: TransportConfig
-    budget: RequestBudget
-    received_bytes: Counter
-    sent_bytes: Counter
-
-    def admit(self, connection: AcceptedConnection, transport: asyncio.Transport) -> Peer | None: ...
-
-    def forget(self, connection: AcceptedConnection) -> None: ...
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
-
-    def now(self) -> float: ...
-
-    def call_soon(self, callback: Callable[[], None]) -> None: ...
-
-
 class AcceptedConnection(asyncio.Protocol):
     """One accepted connection, driven by the transport's callbacks. Only requests that wait have a task."""
 
-    def __init__(self, owner: ConnectionOwner) -> None:
+    def __init__(self, owner: Listener) -> None:
         self._owner = owner
         self._wire = ServerConnection(owner.limits.socket_request_max_bytes)
         self._waiting: deque[ReceivedRequest] = deque()
@@ -262,11 +244,11 @@ class AcceptedConnection(asyncio.Protocol):
         if self._closing or self._transport is None:
             return
         owner = self._owner
-        room = len(self._waiting) + self._in_flight < owner.limits.pipelined_requests_max
-        want = room and self._writable and (not owner.budget.spent or not self._waiting)
-        if want and not self._reading:
+        below_limit = len(self._waiting) + self._in_flight < owner.limits.pipelined_requests_max
+        may_read = below_limit and self._writable and (not owner.budget.spent or not self._waiting)
+        if may_read and not self._reading:
             self._reading = True
             self._transport.resume_reading()
-        elif not want and self._reading:
+        elif not may_read and self._reading:
             self._reading = False
             self._transport.pause_reading()

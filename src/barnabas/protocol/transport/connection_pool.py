@@ -88,6 +88,9 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close every connection once its unsent bytes are sent. Unanswered requests fail."""
         slots = self._cancel_attempts()
+        attempts = [slot.attempt for slot in slots if slot.attempt is not None]
+        if attempts:
+            await asyncio.wait(attempts)
         for slot in slots:
             if slot.connection is not None:
                 await slot.connection.close()

@@ -103,7 +103,7 @@ class Listener:
             self._server.close()
         self._stopped.set()
 
-    # ---- ConnectionOwner
+    # ---- for accepted connections
 
     def admit(self, connection: AcceptedConnection, transport: asyncio.Transport) -> Peer | None:
         address = transport.get_extra_info("peername") or ("unknown", 0)

@@ -7,6 +7,7 @@ from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
+from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
 from barnabas.protocol.transport.connection_pool import ConnectionPool
 from barnabas.protocol.wire.apis import ApiKey
@@ -48,12 +49,16 @@ class _NodeErrors(ConnectionErrors):
 
 
 class NodeClient:
-    """Sends requests to other nodes. While `run` does not run, `send` raises BROKER_NOT_AVAILABLE."""
+    """Sends requests to other nodes. While `run` does not run, `send` raises BROKER_NOT_AVAILABLE.
 
-    def __init__(self, client_id: str, rng: Rng) -> None:
+    `security` is that of the listeners that nodes use among themselves.
+    """
+
+    def __init__(self, client_id: str, rng: Rng, security: SecurityConfig = PLAINTEXT) -> None:
         self._config = ConnectionConfig(
             client_id=client_id,
             client_software_name="barnabas-node",
+            security=security,
             socket_connection_setup_timeout_max_ms=10_000,
             request_timeout_ms=10_000,
             in_flight_requests_max=IN_FLIGHT_MAX,
@@ -100,7 +105,7 @@ class NodeClient:
             key = ApiKey(request.__schema__.key)
             version = connection.choose_version(key, max_version=version_max, unstable=True)
         except KafkaError:
-            if not connection.in_flight:  # a controller serves more APIs once it has found its cluster: ask again
+            if not connection.in_flight:  # a controller serves more APIs once it knows its cluster: negotiate again
                 connection.abort(f"The connection to {to} was closed, to learn anew which APIs the node serves.")
             raise
         await connection.wait_writable(deadline)

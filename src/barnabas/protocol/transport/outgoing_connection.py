@@ -170,11 +170,11 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         finally:
             waiter.cancel()
         if not done:
-            message = f"{self.peer} does not receive what was sent before; the request was not sent by its deadline."
+            message = f"{self.peer} does not receive earlier requests; the request was not sent before its deadline."
             raise self._errors.connect_timed_out(self.to, message)
 
     def abort(self, reason: str | None = None) -> None:
-        """Close at once, without sending what is still unsent. Unanswered requests fail with `reason`."""
+        """Close at once; unsent bytes are dropped. Unanswered requests fail with `reason`."""
         self._fail(reason or f"The connection to {self.peer} was closed by this side.")
         if self._transport is not None:
             self._transport.abort()
