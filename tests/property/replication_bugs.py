@@ -1,6 +1,6 @@
-"""Planted bugs: each replaces one function of the rules by one that is wrong as real systems have been wrong.
+"""Planted bugs: each replaces one function of the rules by a wrong one, after bugs of real systems.
 
-A simulation that does not notice them proves nothing. `seeds` is within how many it must.
+A simulation that does not find these bugs proves nothing. `seeds` is the number of seeds that may be needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.property.replication_world import World
 
 @dataclass(frozen=True)
 class Bug:
-    """What is replaced by what, and within how many seeds the simulation must notice."""
+    """The replaced functions, and the number of seeds within which the simulation must find the bug."""
 
     name: str
     seeds: int
@@ -99,7 +99,7 @@ def fenced_by_its_lifetime_only(state: Any, broker: int, active: Any) -> bool:
 
 
 def any_leader_will_do(image: Any, partition: Any, wanted: Any, sender: int, members: Any) -> Any:
-    """Neither leader epoch nor partition epoch are looked at."""
+    """The controller checks neither the leader epoch nor the partition epoch."""
     current = replace_message(wanted, leader_epoch=partition.leader_epoch, partition_epoch=partition.partition_epoch)
     alive = {partition.leader: -1, **members}
     return _problem(image, partition, current, partition.leader, alive if partition.leader >= 0 else members)
@@ -118,7 +118,7 @@ def crash_is_no_reason(image: Any, broker: int, ctx: Any, *, unclean: bool = Fal
 def whoever_is_not_registered_lost_nothing(
     image: Any, broker: int, ctx: Any, *, unclean: bool = False, **more: Any
 ) -> Any:
-    """Its epoch is forgotten, so nothing speaks against it."""
+    """An unclean restart of an unregistered broker counts as clean, because its previous epoch is unknown."""
     return _records_without(image, broker, ctx, unclean=unclean and broker in image.brokers, **more)
 
 
@@ -134,13 +134,13 @@ def shrink_before_it_is_committed(state: Any, members: Any, active: Any) -> Any:
 
 
 def eligible_stay_in_sync(partition: Any, target: Any, elected: Any, rules: Any) -> Any:
-    """From the ELR into the lead, with everyone eligible in sync at once."""
+    """A member of the ELR is elected, and all eligible replicas are in sync at once."""
     after, seat = _with_leader(partition, target, elected, rules)
     return (replace(after, isr=(*after.isr, *(b for b in target.replicas if b not in after.isr))), seat)
 
 
 def nobody_is_eligible_any_more(partition: Any, target: Any, rules: Any) -> Any:
-    """The feature is off, so its lists are forgotten before they are needed."""
+    """The feature is disabled, and its lists are removed before they are needed."""
     return _track_eligible(partition, target, rules) if rules.elr_enabled else replace(target, elr=())
 
 
@@ -187,7 +187,7 @@ BUGS = (
 
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
-    """The bug is there."""
+    """Plant the bug."""
     with ExitStack() as stack:
         for module, function, wrong in bug.patches:
             stack.enter_context(patch.object(module, function, wrong))

@@ -1,4 +1,4 @@
-"""What must always be true of a replicated partition: the invariants of KIP-966's specification, by their names there.
+"""The invariants of a replicated partition: those of KIP-966's specification, by their names there.
 
 `Oracle` sees everything at once, as no broker can: what was committed, acknowledged and read.
 """
@@ -24,20 +24,20 @@ class Violation(AssertionError):  # noqa: N818  what it is called in every simul
 
 
 class Oracle:
-    """The history as it is."""
+    """The history of the partition."""
 
     def __init__(self) -> None:
         self.committed: list[Record] = []
-        """By offset: everything below the highest watermark that any leader has had."""
+        """Offset -> record, below the highest high watermark that any leader has had."""
         self.acked: dict[int, Record] = {}
         self.deleted_before = 0
         self.crashed: set[int] = set()
-        """Lost records, and not in sync again since."""
+        """Brokers that lost records and have not been in sync since."""
         self.unclean: set[int] = set()
         """Taken out of ISR or ELR for an unclean shutdown, since the ISR was large enough last."""
 
     def on_watermark(self, broker: ModelBroker, after: int) -> None:
-        """A leader's watermark moves: what it passes is committed, and must be what was committed there before."""
+        """A leader's high watermark rises: the records below it must equal those committed before."""
         if after < broker.high_watermark:
             raise Violation(f"MonotonicHighWatermark: {broker.id} goes from {broker.high_watermark} back to {after}")
         for offset in range(broker.high_watermark, after):
@@ -79,7 +79,10 @@ class Invariant(Protocol):
 
 
 class ReplicationQuorumSuperset:
-    """Whoever commits waits for everyone who may be elected: its maximal ISR includes the controller's ISR and ELR."""
+    """A leader that commits waits for every replica that may be elected.
+
+    Its maximal ISR includes the controller's ISR and ELR.
+    """
 
     @staticmethod
     def check(world: World) -> None:
@@ -98,8 +101,10 @@ class ReplicationQuorumSuperset:
 
 
 class LeaderCandidateCompleteness:
-    """Everyone in the ISR or ELR has every committed record. (A process that the controller does not know yet counts
-    from its registration on: that takes it out if it must.)"""
+    """Every replica in the ISR or ELR has every committed record.
+
+    A process counts from its registration on, because the registration removes it from the ISR and ELR if necessary.
+    """
 
     @staticmethod
     def check(world: World) -> None:
@@ -111,7 +116,7 @@ class LeaderCandidateCompleteness:
 
 
 class LeaderCompleteness:
-    """Who leads in the newest epoch has every committed record."""
+    """The leader of the newest epoch has every committed record."""
 
     @staticmethod
     def check(world: World) -> None:
@@ -139,7 +144,7 @@ class LogMatching:
 
 
 class NoCommittedRecordLostGlobally:
-    """What is committed or acknowledged is somewhere, be it on a disk whose broker is down."""
+    """Every committed or acknowledged record exists on some disk, even if its broker is down."""
 
     @staticmethod
     def check(world: World) -> None:
@@ -157,7 +162,7 @@ class NoCommittedRecordLostGlobally:
 
 
 class ConsistentRead:
-    """Everything below any watermark is what was committed there (reads of clients: `Oracle.on_read`)."""
+    """Every record below any high watermark is the one that was committed there. `Oracle.on_read` checks clients."""
 
     @staticmethod
     def check(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The modelled parts of a broker: a log that is a list, and what a process forgets when it dies."""
+"""The modelled parts of a broker: a log that is a list, and the state that a process loses when it dies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Record(NamedTuple):
 
 
 class ModelLog:
-    """`storage.Log` as far as replication goes by it, with the production epoch cache."""
+    """The attributes of `storage.Log` that replication uses, with the production epoch cache."""
 
     def __init__(self) -> None:
         self.log_start_offset = 0
@@ -82,7 +82,7 @@ class ModelLog:
 
 
 class ModelBroker:
-    """One broker: what is on its disk, and what is in its memory."""
+    """One broker: the state on its disk and the state in its memory."""
 
     def __init__(self, number: int) -> None:
         self.id = number
@@ -90,7 +90,7 @@ class ModelBroker:
         self.flushed = 0
         self.checkpoint = 0
         self.previous_epoch = -1
-        """Left on disk by an orderly shutdown."""
+        """Written to disk by a controlled shutdown."""
         self.life = 0
         self.up = True
         self._forget()
@@ -109,7 +109,7 @@ class ModelBroker:
         self.paused_until = 0
 
     def active(self) -> dict[int, int]:
-        """Brokers that may be in sync, as far as this one knows."""
+        """The brokers that this broker considers active."""
         if self.image is None:
             return {}
         return {b.broker_id: b.epoch for b in self.image.brokers if b.is_active}
@@ -120,7 +120,7 @@ class ModelBroker:
         self.attempt = None
 
     def drop(self) -> None:
-        """The partition is not placed here any more."""
+        """The broker is no longer a replica of the partition."""
         self.resign()
         self.follower = None
         self.log = ModelLog()
@@ -143,6 +143,6 @@ class ModelBroker:
         self._forget()
 
     def registered(self, image: ClusterImage) -> bool:
-        """The controller knows this very process."""
+        """Whether the controller has registered this process."""
         known: Any = image.brokers.get(self.id)
         return self.epoch >= 0 and known is not None and known.epoch == self.epoch

@@ -51,7 +51,6 @@ class ReplicaFetcher:
     ) -> None:
         self.leader_id = leader_id
         self.fetcher_id = fetcher_id
-        self.bytes_fetched = 0
         self._channel = channel
         self._context = context
         self._config = config
@@ -211,7 +210,6 @@ class ReplicaFetcher:
         )
         size = partition.on_fetched(request, answer, fetched.records, wall_ms, backoff_ms=backoff_ms)
         if size:
-            self.bytes_fetched += size
             self._session.to_back(fetched.key)
             name = partition.name
             if fetched.key in self._lagging and self._throttle.covers(name.topic, name.partition):

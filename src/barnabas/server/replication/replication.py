@@ -62,11 +62,6 @@ class Replication:
         self._fetcher_of: dict[Partition, ReplicaFetcher] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
-    @property
-    def fetchers(self) -> list[ReplicaFetcher]:
-        """The fetchers that have a partition to fetch, by leader id and fetcher id."""
-        return [self._fetchers[place] for place in sorted(self._fetchers)]
-
     async def run(self, partitions: Iterable[Partition]) -> None:
         """Fetch, and maintain the ISRs of `partitions`, until cancelled."""
         try:

@@ -75,7 +75,7 @@ HOP_S = 0.001
 
 
 def in_virtual_time(main: Callable[[Cluster], Coroutine[Any, Any, T]], brokers: int = 3, seed: int = 1) -> T:
-    """Let `main` live with so many brokers."""
+    """Run `main` in virtual time with a cluster of `brokers` brokers."""
     loop = SimLoop(random.Random(seed))
     cluster = Cluster(loop, seed)
 
@@ -92,7 +92,7 @@ def in_virtual_time(main: Callable[[Cluster], Coroutine[Any, Any, T]], brokers: 
 
 
 class Cluster:
-    """The controller, the way between brokers, and the brokers."""
+    """The controller, the network between the brokers, and the brokers."""
 
     def __init__(self, loop: SimLoop, seed: int) -> None:
         self.loop = loop
@@ -108,7 +108,7 @@ class Cluster:
         self.commit(bootstrap_records(DEFAULT_LEVELS))
 
     def discard(self) -> None:
-        """The end: whatever still waits is closed, and complains to nobody."""
+        """End the test: close everything that still waits, without log output."""
         told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         self.loop.set_exception_handler(lambda loop, context: None)
         try:
@@ -180,7 +180,7 @@ class Cluster:
         return broker
 
     async def until(self, true: Callable[[], bool], within_s: float = 60.0) -> None:
-        """Let time go by until it is so. Virtual time costs nothing, and is the only clock here."""
+        """Let virtual time pass until `true()` is True; fail after `within_s` seconds."""
         end = self.loop.time() + within_s
         while not true():
             assert self.loop.time() < end, "it did not come true in time"
@@ -188,7 +188,7 @@ class Cluster:
 
 
 class Broker:
-    """One broker over its lives. A disk survives them."""
+    """One broker, over several processes. The disk survives each process."""
 
     def __init__(
         self, cluster: Cluster, number: int, rack: str | None = None, dirs: int = 1, disk: MemoryDisk | None = None
@@ -203,7 +203,7 @@ class Broker:
         self.missing: set[str] = set()
         """Paths that cannot be opened at the next start."""
         self.replaced: dict[str, int] = {}
-        """How often the disk under a path was replaced by an empty one."""
+        """Path -> the number of times that its disk was replaced by an empty one."""
         self.state = 0
         self.fetches: list[Any] = []
         """Requests this broker has served."""
@@ -305,7 +305,7 @@ class Broker:
         return self.epoch
 
     def heartbeat(self) -> None:
-        """Unfences it."""
+        """Send a heartbeat, which unfences the broker."""
         beat = BrokerHeartbeatRequest(
             broker_id=self.number,
             broker_epoch=self.epoch,
@@ -319,24 +319,24 @@ class Broker:
         return self.process.state is ProcessState.RUNNING
 
     def kill(self) -> None:
-        """kill -9; the page cache survives."""
+        """End the process as kill -9 does; the page cache survives."""
         self.process.state = ProcessState.DEAD
         self.disk.crash()
 
     def replace_disk(self, path: str) -> None:
-        """An empty one takes its place; for a broker that is down."""
+        """Replace the disk by an empty one. The broker must be down."""
         mounted = self.disk.mount()
         mounted.rmtree(path)
         mounted.mkdir(path)
         self.replaced[path] = self.replaced.get(path, 0) + 1
 
     def lose_power(self) -> None:
-        """Whatever was not synced is gone."""
+        """End the process and lose all data that is not synced."""
         self.process.state = ProcessState.DEAD
         self.disk.lose_power()
 
     def publish(self, image: ClusterImage) -> None:
-        """An image, a moment later, or when the controller can be reached again."""
+        """Deliver an image after one hop, or when the controller is reachable again."""
         process = self.process
 
         def arrive() -> None:
@@ -358,22 +358,22 @@ class Broker:
         return self.partitions.require(topic, index)
 
     def append(self, *values: bytes, topic: str = "t", index: int = 0, acks: int = -1, **options: Any) -> int:
-        """Append as a producer's request would. Gives the next offset."""
+        """Append as a Produce request does. Returns the next offset."""
         batch = build_batch([SimpleRecord(None, value, 0) for value in values], **options)
         return self.process.run(lambda: self.partition(topic, index).append(batch, acks, 0)).next_offset
 
     async def produce(self, *values: bytes, topic: str = "t", index: int = 0, timeout_s: float = 30.0) -> ErrorCode:
-        """Append and wait until it is committed."""
+        """Append and wait until the records are committed."""
         end = self.append(*values, topic=topic, index=index)
         return await self.partition(topic, index).wait_committed(end, self.cluster.loop.time() + timeout_s)
 
     def end(self, index: int = 0) -> int:
-        """Where its log of `t` ends; -1 before there is one."""
+        """The log end offset of topic `t`; -1 if there is no log."""
         found = self.partitions.get("t", index)
         return -1 if found is None or found.log is None else found.log.log_end_offset
 
     def values(self, topic: str = "t", index: int = 0, *, committed: bool = False) -> list[bytes]:
-        """Every record in the log, or below the high watermark."""
+        """The values of all records in the log, or of those below the high watermark."""
         partition = self.partition(topic, index)
         log = partition.log
         assert log is not None
@@ -388,7 +388,7 @@ class Broker:
         return found
 
     async def serve(self, request: Request, version: int) -> Response:
-        """A request of a client or a peer."""
+        """Handle a request of a client or of another broker."""
         client = SimpleNamespace(listener="PLAINTEXT", connection_id=1)
         ctx = RequestContext(
             _key(request),
