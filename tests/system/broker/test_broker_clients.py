@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from barnabas.testing import EmbeddedBroker
+from tests.progress import Standstill
 
 
 @pytest.fixture
@@ -35,10 +35,12 @@ def producer(broker: EmbeddedBroker) -> Iterator[Producer]:
     made.flush(5)
 
 
-def drain(consumer: Consumer, count: int, timeout_s: float = 60.0) -> list[bytes]:
+def drain(consumer: Consumer, count: int) -> list[bytes]:
+    """Consumes `count` records or more. Raises AssertionError when no more records come."""
     found: list[bytes] = []
-    deadline = time.monotonic() + timeout_s
-    while len(found) < count and time.monotonic() < deadline:
+    standstill = Standstill(f"{count} records are consumed")
+    while len(found) < count:
+        standstill.check(len(found))
         for message in consumer.consume(500, 0.2):
             assert message.error() is None, message.error()
             found.append(message.value())
@@ -79,8 +81,9 @@ def test_group_shares_partitions_and_resumes_at_its_committed_offsets(
     assert len(drain(first, 400)) == 400
     first.commit(asynchronous=False)
     second.subscribe([topic])
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (len(first.assignment()) == len(second.assignment()) == 2):
+    standstill = Standstill("both consumers have two partitions")
+    while not (len(first.assignment()) == len(second.assignment()) == 2):
+        standstill.check((len(first.assignment()), len(second.assignment())))
         first.poll(0.05)
         second.poll(0.05)
     assert {p.partition for c in (first, second) for p in c.assignment()} == {0, 1, 2, 3}

@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,7 @@ from barnabas.protocol.wire.messages.produce import PartitionProduceData, Produc
 from barnabas.protocol.wire.schema import Request
 from barnabas.testing import EmbeddedBroker
 from barnabas.testing.process import BrokerProcess
+from tests.progress import wait_until
 from tests.system.broker.wire_client import WireClient
 
 MB = 1 << 20
@@ -217,14 +218,7 @@ def test_delayed_fetches_of_closed_connections_are_cancelled() -> None:
         assert broker.node is not None
         assert broker.node.broker is not None
         readers = broker.node.broker.partitions.require("quiet", 0).consumer_fetches
-        _until(lambda: len(readers) == 50)
+        wait_until(lambda: len(readers) == 50, "50 fetches are delayed", progress=lambda: len(readers))
         for each in gone:
             each.socket.close()
-        _until(lambda: len(readers) == 0)
-
-
-def _until(met: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+        wait_until(lambda: len(readers) == 0, "all delayed fetches are cancelled", progress=lambda: len(readers))

@@ -20,7 +20,6 @@ SEED = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
 def test_cluster_keeps_acknowledged_data_under_faults(tmp_path: Path) -> None:
     print(storm(tmp_path, {"librdkafka": librdkafka}, seed=SEED, seconds=0, strikes_min=3, cuts=False))
 

@@ -49,7 +49,6 @@ def throttled(bytes_per_second: int, *brokers: int) -> dict[str, str | None]:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(300)
 def test_interrupted_drain_finishes_after_the_drained_broker_is_killed(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, brokers=4, settings=("broker.session.timeout.ms=6000",)) as cluster:
         address = cluster.bootstrap_servers

@@ -23,7 +23,6 @@ SETTINGS = (
 
 
 @pytest.mark.system
-@pytest.mark.timeout(400)
 def test_clients_continue_during_a_rolling_restart(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, settings=SETTINGS) as cluster:
         address = cluster.bootstrap_servers
@@ -56,7 +55,6 @@ def test_clients_continue_during_a_rolling_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(400)
 def test_node_with_an_empty_disk_replicates_every_partition_again(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, settings=SETTINGS) as cluster:
         address = cluster.bootstrap_servers

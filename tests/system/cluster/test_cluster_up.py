@@ -107,7 +107,6 @@ def copies(address: str, topic: str) -> set[tuple[int, int]]:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(300)
 def test_killed_broker_is_reported_and_catches_up_after_a_restart(tmp_path: Path) -> None:
     with cluster_up(tmp_path) as up:
         with Admin(bootstrap_servers=up.address) as admin:
@@ -142,7 +141,6 @@ def test_killed_broker_is_reported_and_catches_up_after_a_restart(tmp_path: Path
         read(up.address, "t", 200)
 
 
-@pytest.mark.timeout(300)
 def test_cluster_of_two_brokers_survives_the_loss_of_one(tmp_path: Path) -> None:
     with cluster_up(tmp_path, "--brokers", "2") as up:
         with Admin(bootstrap_servers=up.address) as admin:

@@ -29,7 +29,6 @@ async def voters(made: Nodes, wanted: tuple[int, ...]) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(120)
 def test_static_quorum_becomes_dynamic_and_changes_its_voters(tmp_path: Path) -> None:
     async def main() -> None:
         async with nodes(tmp_path, static=True) as made:

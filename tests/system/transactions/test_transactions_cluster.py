@@ -114,7 +114,6 @@ def _prove(folder: Path, *, records: int, seed: int, strikes: list[str]) -> None
 
 
 @pytest.mark.system
-@pytest.mark.timeout(900)
 def test_transactional_copy_is_exactly_once_while_brokers_fail(tmp_path: Path) -> None:
     _prove(tmp_path, records=3_000, seed=1, strikes=["kill", "pause", "stop"])
 
