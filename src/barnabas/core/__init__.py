@@ -1,1 +1,1 @@
-"""Nouns and ports that every room shares. Standard library only."""
+"""Types and ports that all packages share. Imports only the standard library and msgspec."""

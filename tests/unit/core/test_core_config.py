@@ -54,7 +54,7 @@ def test_text_becomes_a_typed_value(type_: ConfigType, text: str | None, value: 
         (ConfigType.DOUBLE, "much", "Invalid value much for configuration k: Not a number of type DOUBLE"),
     ],
 )
-def test_text_of_the_wrong_type_is_refused(type_: ConfigType, text: str, message: str | None) -> None:
+def test_text_of_the_wrong_type_is_rejected(type_: ConfigType, text: str, message: str | None) -> None:
     with pytest.raises(ConfigError) as refusal:
         parse_value("k", type_, text)
     assert refusal.value.code is ErrorCode.INVALID_CONFIG
@@ -76,7 +76,7 @@ def test_text_of_the_wrong_type_is_refused(type_: ConfigType, text: str, message
         (NonEmpty(), "  ", "String must be non-empty"),
     ],
 )
-def test_values_out_of_range_are_refused(validator: InRange, value: object, reason: str) -> None:
+def test_values_out_of_range_are_rejected(validator: InRange, value: object, reason: str) -> None:
     with pytest.raises(ConfigError, match=r"configuration k") as refusal:
         validator("k", value)
     assert str(refusal.value).endswith(reason)
@@ -93,7 +93,7 @@ def test_values_out_of_range_are_refused(validator: InRange, value: object, reas
         (NonEmpty(), OneOf(("a",)), None),
     ],
 )
-def test_a_value_in_range_passes_and_a_stricter_validator_refuses_it(
+def test_value_in_range_passes_and_a_stricter_validator_rejects_it(
     lenient: InRange, strict: InRange, value: object
 ) -> None:
     assert lenient("k", value) is None
@@ -104,11 +104,13 @@ def test_a_value_in_range_passes_and_a_stricter_validator_refuses_it(
 @pytest.mark.parametrize(
     ("value", "text"), [(True, "true"), (("a", "b"), "a,b"), (None, None), (0.5, "0.5"), (7, "7"), ((), "")]
 )
-def test_values_as_text(value: bool | float | tuple[str, ...] | None, text: str | None) -> None:
+def test_values_are_rendered_as_kafka_renders_them(
+    value: bool | float | tuple[str, ...] | None, text: str | None
+) -> None:
     assert value_to_text(value) == text
 
 
-def test_a_table_gives_defaults_and_asks_for_what_is_required() -> None:
+def test_parse_all_uses_defaults_and_requires_required_configs() -> None:
     table = ConfigDef.of(
         [
             ConfigKey("a.count", ConfigType.INT, 3, "How many.", InRange(1)),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from barnabas.core.properties import parse_properties, render_properties
 
 
-def test_the_syntax() -> None:
+def test_java_properties_syntax_is_parsed() -> None:
     text = (
         "# a comment\n"
         "! another\r\n"
@@ -55,5 +55,5 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
 @given(st.dictionaries(texts.filter(bool), texts, max_size=5))
-def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
+def test_rendered_properties_are_parsed_back(values: dict[str, str]) -> None:
     assert parse_properties(render_properties(values, "written by a test\nin two lines")) == values

@@ -1,1 +1,1 @@
-"""The composition root: configuration, lifecycle, and the adapters that fill the ports of the rooms below."""
+"""The composition root: configuration, lifecycle, and adapters that implement ports of the packages below."""

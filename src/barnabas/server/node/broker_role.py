@@ -157,11 +157,14 @@ class BrokerRole:
             ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)
             async with running(self._lifecycle.run):
-                await self._serve(on_ready)
+                await self._serve_clients(on_ready)
 
-    async def _serve(self, on_ready: Callable[[], None]) -> None:
-        """Whoever connects before this broker is unfenced is refused, and tries again, or another broker. Answered so
-        soon, it would hear of a cluster without this broker, and of one node, of no broker at all."""
+    async def _serve_clients(self, on_ready: Callable[[], None]) -> None:
+        """Listen for clients after this broker is unfenced.
+
+        Until then connections are refused, and clients retry or use another broker. An earlier Metadata response would
+        not contain this broker, and in a cluster of one node no broker at all.
+        """
         parts = self._parts
         listeners = self._build_listeners()
         await unless(parts.stopping, self._lifecycle.wait_unfenced())

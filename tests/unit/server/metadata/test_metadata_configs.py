@@ -118,7 +118,7 @@ BROKER_DEFAULTS = {
 }
 
 
-def test_every_config_of_kafka_is_there() -> None:
+def test_tables_have_every_config_of_kafka() -> None:
     assert (len(TOPIC_CONFIGS), len(BROKER_CONFIGS), len(GROUP_CONFIGS), len(CLIENT_METRICS_CONFIGS)) == (
         34,
         363 + len(ZOOKEEPER_KEYS),  # of Kafka 3
@@ -162,7 +162,7 @@ def view(*settings: tuple[int, str, str, str], static: dict[str, str] | None = N
     return ConfigView(delta.finish(Provenance()).configs, node_id=node_id, static=static or {})
 
 
-def test_a_topic_config_is_found_nearest_first() -> None:
+def test_topic_config_takes_precedence_over_broker_config_and_default() -> None:
     everywhere = view(
         (2, "t", "retention.ms", "1"),
         (4, "1", "log.retention.ms", "2"),
@@ -238,7 +238,7 @@ def test_describing_a_broker() -> None:
     assert not any(BROKER_CONFIGS[result.name].internal for result in seen if result.name in BROKER_CONFIGS)
 
 
-def test_describing_asks_only_for_what_is_wanted() -> None:
+def test_describe_returns_only_requested_configs() -> None:
     seen = describe_topic(view(), "t", DescribeOptions(names={"retention.ms"}, version=0))
     assert [(result.name, result.is_default, result.synonyms, result.documentation) for result in seen] == [
         ("retention.ms", True, [], None)
@@ -281,7 +281,7 @@ def test_development_defaults_fit_the_cluster_and_respect_the_user() -> None:
         ({"segment.bytes": "1000"}, "Value must be at least 1048576"),
     ],
 )
-def test_bad_topic_configs(configs: dict[str, str], words: str) -> None:
+def test_invalid_topic_configs_are_rejected(configs: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         check_topic_configs(configs, view())
 
@@ -307,7 +307,7 @@ def test_tiered_topics() -> None:
         ({"log.cleaner.threads": "-1"}, False, "Value must be at least 0"),
     ],
 )
-def test_bad_broker_configs(configs: dict[str, str], per_broker: bool, words: str) -> None:
+def test_invalid_broker_configs_are_rejected(configs: dict[str, str], per_broker: bool, words: str) -> None:
     with pytest.raises(KafkaError, match=words) as refusal:
         check_broker_configs(configs, per_broker=per_broker)
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
@@ -321,7 +321,7 @@ def test_bad_broker_configs(configs: dict[str, str], per_broker: bool, words: st
         ({"log.retention.ms": "5", "leader.replication.throttled.rate": "1000000"}, False),
     ],
 )
-def test_good_broker_configs_pass_until_a_fixed_config_is_among_them(configs: dict[str, str], per_broker: bool) -> None:
+def test_valid_broker_configs_pass_and_a_static_config_is_rejected(configs: dict[str, str], per_broker: bool) -> None:
     assert check_broker_configs(configs, per_broker=per_broker) is None
     with pytest.raises(KafkaError, match=r"Cannot update these configs dynamically.*node\.id"):
         check_broker_configs({**configs, "node.id": "7"}, per_broker=per_broker)

@@ -29,7 +29,7 @@ def view(static: dict[str, str], own: dict[str, str]) -> ConfigView:
 
 
 @pytest.mark.parametrize(("name", "low", "high"), [(name, *bounds) for name, bounds in SHARE.items()])
-def test_kafkas_bounds_hold_when_a_setting_is_made(name: str, low: int, high: int) -> None:
+def test_group_config_outside_the_bounds_is_rejected(name: str, low: int, high: int) -> None:
     kind, _, rest = name.partition(".")
     quiet = {"share.session.timeout.ms": "60000"} if name == "share.heartbeat.interval.ms" else {}
     for value in (low, high):
@@ -41,7 +41,7 @@ def test_kafkas_bounds_hold_when_a_setting_is_made(name: str, low: int, high: in
             check_group_configs({name: str(low - 1)}, view({}, {}))
 
 
-def test_bounds_that_were_narrowed_hold_for_what_was_set_before() -> None:
+def test_narrowed_bounds_limit_existing_group_configs() -> None:
     static = {
         "group.share.max.delivery.count.limit": "6",
         "group.share.min.record.lock.duration.ms": "20000",

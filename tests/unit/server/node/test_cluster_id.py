@@ -43,12 +43,12 @@ def agree(says: Says, *, founder: bool, later: Callable[[Says, float], None] | N
         loop.close()
 
 
-def test_an_id_that_somebody_has_is_taken_by_founders_and_others() -> None:
+def test_existing_cluster_id_is_taken_by_every_new_node() -> None:
     assert agree({A: DOWN, B: "old"}, founder=True) == ("old", 0)
     assert agree({A: "", B: "old"}, founder=False) == ("old", 0)
 
 
-def test_only_the_founder_makes_one_and_only_when_all_are_new() -> None:
+def test_only_the_founder_generates_an_id_and_only_if_all_nodes_are_new() -> None:
     assert agree({A: "", B: ""}, founder=True) == ("new", 0)
 
     def b_comes_up_after_a_minute(says: Says, after_s: float) -> None:
@@ -60,7 +60,7 @@ def test_only_the_founder_makes_one_and_only_when_all_are_new() -> None:
     assert 60 <= took < 63
 
 
-def test_an_emptied_first_controller_does_not_begin_a_second_cluster() -> None:
+def test_first_controller_with_an_emptied_disk_does_not_start_a_second_cluster() -> None:
     def b_knows(says: Says, after_s: float) -> None:
         if after_s > 60:
             says[B] = "old"
@@ -68,7 +68,7 @@ def test_an_emptied_first_controller_does_not_begin_a_second_cluster() -> None:
     assert agree({A: "", B: DOWN}, founder=True, later=b_knows)[0] == "old"
 
 
-def test_two_clusters_in_one_configuration() -> None:
+def test_controllers_of_two_clusters_raise_cluster_id_error() -> None:
     with pytest.raises(ClusterIdError, match=r"a:1 belongs to x, b:1 belongs to y"):
         agree({A: "x", B: "y"}, founder=False)
 
@@ -94,7 +94,7 @@ def test_confirm_cluster_id_fails_when_a_controller_has_another_id() -> None:
         loop.close()
 
 
-def test_who_waits_for_a_controller_of_kafka_that_waits_for_it_is_told_the_way_out(
+def test_waiting_for_kafka_controllers_logs_the_option_cluster_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asked = 0

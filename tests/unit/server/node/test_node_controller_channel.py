@@ -177,7 +177,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_a_request_waits_until_somebody_leads_and_goes_there() -> None:
+def test_request_waits_for_a_leader() -> None:
     async def run(world: World) -> None:
         waiting = asyncio.ensure_future(world.allocate())
         await asyncio.sleep(5)
@@ -189,7 +189,7 @@ def test_a_request_waits_until_somebody_leads_and_goes_there() -> None:
     scenario(run)
 
 
-def test_nobody_leads_until_the_deadline() -> None:
+def test_request_times_out_without_a_leader() -> None:
     async def run(world: World) -> None:
         before = now()
         error = await failure(world.allocate())
@@ -202,7 +202,7 @@ def test_nobody_leads_until_the_deadline() -> None:
     scenario(run)
 
 
-def test_what_a_client_asked_arrives_in_an_envelope_and_is_answered_when_this_node_knows_it() -> None:
+def test_client_request_is_forwarded_in_an_envelope_and_waits_for_the_image() -> None:
     async def run(world: World) -> None:
         world.quorum.move(1, ("c1", 1))
         creating = asyncio.ensure_future(world.create())
@@ -220,7 +220,7 @@ def test_what_a_client_asked_arrives_in_an_envelope_and_is_answered_when_this_no
     scenario(run)
 
 
-def test_the_wait_for_this_nodes_image_has_an_end() -> None:
+def test_wait_for_the_image_times_out() -> None:
     async def run(world: World) -> None:
         world.quorum.move(1, ("c1", 1))
         before = now()
@@ -230,7 +230,7 @@ def test_the_wait_for_this_nodes_image_has_an_end() -> None:
     scenario(run)
 
 
-def test_the_controller_moves_while_requests_come() -> None:
+def test_requests_follow_a_controller_change() -> None:
     async def run(world: World) -> None:
         house = world.house
         world.quorum.move(1, ("c1", 1))
@@ -247,7 +247,7 @@ def test_the_controller_moves_while_requests_come() -> None:
     scenario(run)
 
 
-def test_an_address_that_cannot_be_reached_is_tried_again() -> None:
+def test_unreachable_controller_is_retried() -> None:
     async def run(world: World) -> None:
         world.quorum.move(1, ("nowhere", 1))
         waiting = asyncio.ensure_future(world.create(validate_only=True))
@@ -258,7 +258,7 @@ def test_an_address_that_cannot_be_reached_is_tried_again() -> None:
     scenario(run)
 
 
-def test_what_may_have_been_done_is_repeated_only_where_that_does_no_harm() -> None:
+def test_unanswered_request_is_retried_only_if_idempotent() -> None:
     async def run(world: World) -> None:
         world.quorum.move(1, ("c1", 1))
         lost = UnansweredError(ErrorCode.BROKER_NOT_AVAILABLE)
@@ -275,7 +275,7 @@ def test_what_may_have_been_done_is_repeated_only_where_that_does_no_harm() -> N
     scenario(run)
 
 
-def test_a_controller_that_is_cut_off_is_left_when_another_one_leads() -> None:
+def test_request_to_a_disconnected_controller_ends_after_a_leader_change() -> None:
     async def run(world: World) -> None:
         world.quorum.move(1, ("dark", 1))
         dark = world.network.places["dark", 1] = Controller(world.house)
@@ -290,7 +290,7 @@ def test_a_controller_that_is_cut_off_is_left_when_another_one_leads() -> None:
     scenario(run)
 
 
-def test_this_nodes_own_controller_is_asked_directly() -> None:
+def test_local_controller_is_called_directly() -> None:
     async def run(world: World) -> None:
         world.network.places = {}
         channel = ActiveController(

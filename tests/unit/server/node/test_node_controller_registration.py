@@ -63,7 +63,7 @@ def registered(house: House) -> ControllerImage | None:
     return found
 
 
-def test_a_controller_registers_once_with_its_places_and_its_features() -> None:
+def test_controller_registers_once_with_listeners_and_features() -> None:
     async def scenario(house: House) -> None:
         house.log.elect(1)
         one = Registering(house, 1)
@@ -79,7 +79,7 @@ def test_a_controller_registers_once_with_its_places_and_its_features() -> None:
     play(scenario)
 
 
-def test_its_next_process_takes_its_place() -> None:
+def test_restarted_controller_replaces_its_registration() -> None:
     async def scenario(house: House) -> None:
         house.log.elect(1)
         first, second = Registering(house, 1), Registering(house, 2)
@@ -94,7 +94,7 @@ def test_its_next_process_takes_its_place() -> None:
     play(scenario)
 
 
-def test_it_asks_ever_later_while_nobody_answers_and_registers_with_whoever_takes_over() -> None:
+def test_registration_is_retried_with_growing_pauses() -> None:
     async def scenario(house: House) -> None:
         house.log.elect(1)
         await house.brokers(5)  # the image has its features
@@ -115,7 +115,7 @@ def test_it_asks_ever_later_while_nobody_answers_and_registers_with_whoever_take
     play(scenario)
 
 
-def test_below_the_level_that_knows_of_it_nobody_asks_and_it_is_refused() -> None:
+def test_registration_is_not_sent_below_its_metadata_version() -> None:
     async def scenario(house: House) -> None:
         house.log.elect(1)
         await house.brokers(5)
@@ -133,7 +133,7 @@ def test_below_the_level_that_knows_of_it_nobody_asks_and_it_is_refused() -> Non
     play(scenario)
 
 
-def test_a_feature_stays_below_what_any_controller_knows() -> None:
+def test_feature_level_is_limited_by_every_controller() -> None:
     async def scenario(house: House) -> None:
         house.log.elect(1)
         old = [ControllerFeature(name="streams.version", min_supported_version=0, max_supported_version=0)]
@@ -150,7 +150,7 @@ def test_a_feature_stays_below_what_any_controller_knows() -> None:
     play(scenario)
 
 
-def test_a_channel_that_fails_is_asked_again() -> None:
+def test_registration_is_retried_after_a_channel_error() -> None:
     class Broken(Channel):
         async def call(self, request: Message, version: int, ctx: object = None) -> Message:
             if len(self.seen) < 3:

@@ -138,7 +138,7 @@ def asked(others: Others) -> list[list[str]]:
     return [[t.transactional_id for t in cast("Any", request).transactions] for _, request, _ in others.sent]
 
 
-def test_questions_to_a_coordinator_gather_while_one_is_under_way() -> None:
+def test_requests_to_a_coordinator_are_batched_while_one_is_in_flight() -> None:
     others = Others(confirm)
 
     async def scenario(channels: CoordinationChannels) -> None:
@@ -157,7 +157,7 @@ def test_questions_to_a_coordinator_gather_while_one_is_under_way() -> None:
     play(others, {TRANSACTION_STATE_TOPIC: [THERE]}, scenario)
 
 
-def test_this_nodes_own_coordinator_is_asked_without_a_message() -> None:
+def test_local_coordinator_is_called_directly() -> None:
     async def add_or_verify_partitions(
         asked: AddPartitionsToTxnTransaction, *, version: int, max_wait_ms: int
     ) -> AddPartitionsToTxnResult:
@@ -180,7 +180,7 @@ def test_this_nodes_own_coordinator_is_asked_without_a_message() -> None:
         (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_a_coordinator_that_cannot_be_asked(failure: ErrorCode, told: ErrorCode) -> None:
+def test_unreachable_coordinator_is_a_network_exception(failure: ErrorCode, told: ErrorCode) -> None:
     others = Others(confirm, failure=failure)
 
     async def scenario(channels: CoordinationChannels) -> None:
@@ -191,7 +191,7 @@ def test_a_coordinator_that_cannot_be_asked(failure: ErrorCode, told: ErrorCode)
     play(others, {TRANSACTION_STATE_TOPIC: [THERE]}, scenario)
 
 
-def test_no_coordinator_and_answers_that_do_not_fit() -> None:
+def test_unknown_coordinator_and_incomplete_responses_raise_errors() -> None:
     async def nobody(channels: CoordinationChannels) -> None:
         assert await code_of(channels.transactions.send(transaction("a"))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -212,7 +212,7 @@ def test_no_coordinator_and_answers_that_do_not_fit() -> None:
     play(Others(lambda _: AddPartitionsToTxnResponse()), {TRANSACTION_STATE_TOPIC: [THERE]}, forgotten)
 
 
-def test_whoever_waits_is_told_when_the_node_stops() -> None:
+def test_queued_requests_fail_when_the_node_stops() -> None:
     async def main() -> None:
         forever = asyncio.Event()
 
@@ -235,7 +235,7 @@ def test_whoever_waits_is_told_when_the_node_stops() -> None:
 # -- markers -----------------------------------------------------------------------------------------------------------
 
 
-def test_markers_go_to_the_leader_and_a_broker_that_is_gone_is_a_network_failure() -> None:
+def test_markers_are_sent_to_the_leader_and_a_stopped_broker_is_a_network_exception() -> None:
     others = Others(lambda _: WriteTxnMarkersResponse())
 
     async def scenario(channels: CoordinationChannels) -> None:
@@ -304,7 +304,7 @@ def test_share_state_is_read_for_many_share_partitions_of_a_group_at_once() -> N
 # -- where partitions end ----------------------------------------------------------------------------------------------
 
 
-def test_ends_come_from_the_leaders_and_what_cannot_be_learned_is_left_out() -> None:
+def test_end_offsets_come_from_the_leaders_and_failures_are_left_out() -> None:
     def ends(request: ListOffsetsRequest) -> Response:
         return ListOffsetsResponse(
             topics=[

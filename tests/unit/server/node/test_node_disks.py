@@ -188,7 +188,7 @@ def _sentences(error: BaseException | None) -> list[str]:
     return [str(error)]
 
 
-def test_flush_messages_means_fsync_before_the_answer(tmp_path: Path) -> None:
+def test_flush_messages_syncs_before_the_response(tmp_path: Path) -> None:
     disk = BreakableDisk()
 
     async def scenario(node: Node, call: Call) -> None:
@@ -229,7 +229,7 @@ def test_topic_configs_reach_the_log_while_it_runs(tmp_path: Path) -> None:
     asyncio.run(with_node([tmp_path], scenario))
 
 
-def test_retention_deletes_what_is_too_old(tmp_path: Path) -> None:
+def test_retention_deletes_old_segments(tmp_path: Path) -> None:
     async def scenario(node: Node, call: Call) -> None:
         await create(call, "t", retention_ms="1000")
         assert await produce(call, "t") is ErrorCode.NONE

@@ -89,7 +89,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_a_broker_comes_up_fenced_and_is_unfenced_when_it_is_ready() -> None:
+def test_broker_registers_fenced_and_is_unfenced_when_ready() -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
         epoch = await broker.life.register()
@@ -104,7 +104,7 @@ def test_a_broker_comes_up_fenced_and_is_unfenced_when_it_is_ready() -> None:
     scenario(run)
 
 
-def test_one_that_lags_behind_its_own_registration_waits() -> None:
+def test_broker_behind_its_own_registration_stays_fenced() -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
         broker.lag = 5
@@ -120,7 +120,7 @@ def test_one_that_lags_behind_its_own_registration_waits() -> None:
     scenario(run)
 
 
-def test_beats_come_at_the_interval_and_keep_the_session() -> None:
+def test_heartbeats_are_sent_at_the_interval_and_keep_the_session() -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
         await broker.life.register()
@@ -178,7 +178,7 @@ def test_second_process_with_the_same_broker_id_is_not_registered() -> None:
     scenario(run)
 
 
-def test_a_crashed_brokers_next_process_is_taken_when_the_session_has_ended() -> None:
+def test_restarted_broker_registers_after_the_old_session_expires() -> None:
     async def run(house: House) -> None:
         first, second = Broker(house), Broker(house)
         await first.life.register()
@@ -216,7 +216,7 @@ def test_registration_errors_that_are_not_retriable_end_the_start(code: ErrorCod
     scenario(run)
 
 
-def test_an_orderly_end_moves_leaders_and_is_quick_when_the_others_hear_of_it() -> None:
+def test_controlled_shutdown_moves_leaders_and_ends_when_others_have_the_metadata() -> None:
     async def run(house: House) -> None:
         leaving, staying = Broker(house, 5), Broker(house, 6)
         for broker in (leaving, staying):
@@ -234,7 +234,7 @@ def test_an_orderly_end_moves_leaders_and_is_quick_when_the_others_hear_of_it() 
     scenario(run)
 
 
-def test_after_an_orderly_end_nothing_is_heard_of_a_broker_and_its_next_process_is_taken_at_once() -> None:
+def test_broker_sends_no_heartbeat_after_controlled_shutdown_and_can_restart_at_once() -> None:
     async def run(house: House) -> None:
         leaving, staying = Broker(house, 5), Broker(house, 6)
         for broker in (leaving, staying):
@@ -256,7 +256,7 @@ def test_after_an_orderly_end_nothing_is_heard_of_a_broker_and_its_next_process_
     scenario(run)
 
 
-def test_who_comes_after_a_process_that_died_while_it_was_leaving_is_taken_at_once() -> None:
+def test_broker_that_died_during_controlled_shutdown_can_restart_at_once() -> None:
     async def run(house: House) -> None:
         leaving, staying = Broker(house, 5), Broker(house, 6)
         for broker in (leaving, staying):
@@ -276,7 +276,7 @@ def test_who_comes_after_a_process_that_died_while_it_was_leaving_is_taken_at_on
     scenario(run)
 
 
-def test_an_orderly_end_gives_up_in_time() -> None:
+def test_controlled_shutdown_times_out() -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
         await broker.life.register()
@@ -290,7 +290,7 @@ def test_an_orderly_end_gives_up_in_time() -> None:
     scenario(run)
 
 
-def test_offline_directories_are_told_at_once() -> None:
+def test_offline_directory_is_reported_at_once() -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
         broker.dirs.append(Directory(UUID(int=8000)))
@@ -306,7 +306,7 @@ def test_offline_directories_are_told_at_once() -> None:
     scenario(run)
 
 
-def test_the_epoch_of_an_orderly_end_is_told_if_every_directory_knows_it() -> None:
+def test_previous_broker_epoch_is_sent_if_all_directories_agree() -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
         broker.dirs[:] = [Directory(UUID(int=n), previous_broker_epoch=17) for n in (2, 1)]

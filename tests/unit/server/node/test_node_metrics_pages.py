@@ -55,6 +55,6 @@ def test_metrics_and_health(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9404", "https://127.0.0.1:1", "http://h:99999", "http://h:0/healthz"])
-def test_wrong_urls(tmp_path: Path, url: str) -> None:
+def test_invalid_metrics_url_raises_config_error(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="--metrics"):
         asyncio.run(new_node(tmp_path, url).run())

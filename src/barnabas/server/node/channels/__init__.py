@@ -1,1 +1,1 @@
-"""Shell: what this node asks of other nodes: fills the ports of replication, coordination and the broker."""
+"""Shell: requests to other nodes; implements ports of the packages replication, coordination and broker."""

@@ -111,7 +111,7 @@ def test_the_only_voter_leads_at_once_after_every_restart() -> None:
     run(main)
 
 
-def test_who_registers_late_is_told_everything() -> None:
+def test_late_listener_is_notified_of_everything() -> None:
     async def main() -> None:
         async with alone(MemoryDisk()) as (log, state):
             await log.wait_leader()
@@ -125,7 +125,7 @@ def test_who_registers_late_is_told_everything() -> None:
     run(main)
 
 
-def test_a_full_disk_fails_the_proposal_and_the_controller_goes_on_when_there_is_room() -> None:
+def test_full_disk_fails_the_proposal_and_the_controller_recovers_when_space_is_free() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with alone(disk) as (log, state):
@@ -151,7 +151,7 @@ def test_a_full_disk_fails_the_proposal_and_the_controller_goes_on_when_there_is
     run(main)
 
 
-def test_a_full_disk_of_the_leader_costs_the_quorum_an_election_at_most() -> None:
+def test_full_disk_of_the_leader_causes_at_most_one_election() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             first = await made.leader()
@@ -168,7 +168,7 @@ def test_a_full_disk_of_the_leader_costs_the_quorum_an_election_at_most() -> Non
     run(main)
 
 
-def test_a_disk_that_fails_ends_the_node_and_the_others_go_on() -> None:
+def test_disk_failure_ends_the_node_and_the_other_voters_continue() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             first = await made.leader()
@@ -207,7 +207,7 @@ def controls(offset: int, epoch: int, *values: LeaderChangeControl | KRaftVersio
     return Append(RaftBatch(offset, len(values), epoch, b"", values))
 
 
-def test_what_was_synced_is_there_after_a_power_cut_and_the_rest_is_cut_off() -> None:
+def test_synced_batches_survive_a_power_failure_and_the_rest_is_truncated() -> None:
     async def main() -> None:
         for kept in (0, 40, 10_000):  # bytes of the rest that reached the platter by themselves
             disk = MemoryDisk()
@@ -227,7 +227,7 @@ def test_what_was_synced_is_there_after_a_power_cut_and_the_rest_is_cut_off() ->
     run(main)
 
 
-def test_batches_come_back_as_they_were_and_leaders_batches_get_their_place() -> None:
+def test_batches_are_read_back_unchanged() -> None:
     async def main() -> None:
         log = raft_log(MemoryDisk())
         log.open()
@@ -300,7 +300,7 @@ def test_the_snapshot_before_the_newest_and_the_log_from_there_on_are_kept() -> 
 
 
 @pytest.mark.parametrize("log_ends_at", [3, 20])
-def test_a_snapshot_takes_the_place_of_the_log_also_when_the_power_fails_in_between(log_ends_at: int) -> None:
+def test_fetched_snapshot_replaces_the_log_despite_a_power_failure(log_ends_at: int) -> None:
     async def main() -> None:
         disk = MemoryDisk()
         log = raft_log(disk)
@@ -324,7 +324,7 @@ def test_a_snapshot_takes_the_place_of_the_log_also_when_the_power_fails_in_betw
     run(main)
 
 
-def test_a_log_without_its_beginning_is_an_error_that_says_what_to_do() -> None:
+def test_log_without_its_start_and_snapshot_raises_metadata_error() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         log = raft_log(disk)
@@ -347,7 +347,7 @@ def votes(disk: MemoryDisk, version: int = 1) -> VoteStore:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_vote_survives_a_power_cut_from_the_moment_it_is_saved(version: int) -> None:
+def test_saved_vote_survives_a_power_failure(version: int) -> None:
     async def main() -> None:
         disk = MemoryDisk()
         store = votes(disk, version)
@@ -364,7 +364,7 @@ def test_a_vote_survives_a_power_cut_from_the_moment_it_is_saved(version: int) -
     run(main)
 
 
-def test_a_vote_that_is_torn_while_it_is_written_leaves_the_one_before() -> None:
+def test_torn_write_of_a_vote_keeps_the_previous_vote() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         store = votes(disk)
@@ -379,7 +379,7 @@ def test_a_vote_that_is_torn_while_it_is_written_leaves_the_one_before() -> None
     run(main)
 
 
-def test_a_quorum_state_that_cannot_be_read_is_an_error_not_a_fresh_start() -> None:
+def test_unreadable_quorum_state_raises_an_error() -> None:
     disk = MemoryDisk()
     store = votes(disk)
     disk.put(f"{LOG}/quorum-state", b'{"leaderId":1,')
@@ -390,7 +390,7 @@ def test_a_quorum_state_that_cannot_be_read_is_an_error_not_a_fresh_start() -> N
 # ---- snapshots
 
 
-def test_a_snapshot_in_pieces_is_checked_before_it_has_a_name() -> None:
+def test_fetched_snapshot_is_checked_before_it_is_renamed() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         fs = disk.mount()
@@ -427,7 +427,7 @@ def test_a_snapshot_in_pieces_is_checked_before_it_has_a_name() -> None:
     run(main)
 
 
-def test_a_snapshot_for_which_there_is_no_room_leaves_nothing_behind() -> None:
+def test_snapshot_on_a_full_disk_leaves_no_file() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with alone(disk) as (log, state):
@@ -474,7 +474,7 @@ def test_a_directory_of_kraft_version_0_stays_one() -> None:
     run(main)
 
 
-def test_a_log_of_apache_kafka_is_led_on_by_the_voter_it_names() -> None:
+def test_log_of_apache_kafka_is_continued_by_its_voter() -> None:
     """The log of a node that Kafka 4.3.1 formatted with --standalone (kraft.version 1)."""
     kafka = Path(__file__).parents[4] / "golden" / "metadata" / "kafka_4_3_1_cluster_metadata.log"
     voter = VoterNode(
@@ -501,7 +501,7 @@ def test_a_log_of_apache_kafka_is_led_on_by_the_voter_it_names() -> None:
     run(main)
 
 
-def test_a_directory_that_was_formatted_for_dynamic_voters_is_led_and_its_voters_go_into_the_log() -> None:
+def test_directory_formatted_for_dynamic_voters_writes_the_voters_into_the_log() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         votes(disk)
@@ -527,7 +527,7 @@ def test_a_new_node_alone_founds_a_quorum_that_others_may_join() -> None:
     run(main)
 
 
-def test_a_snapshot_says_what_the_quorum_is() -> None:
+def test_snapshot_contains_voters_and_kraft_version() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with alone(disk, founder()) as (

@@ -16,7 +16,7 @@ async def propose(host: Host, *names: str) -> int:
     return await host.now.propose(topics(*names))
 
 
-def test_three_elect_a_leader_and_commit_what_it_proposes() -> None:
+def test_three_voters_elect_a_leader_and_commit_its_proposals() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             leader = await made.leader()
@@ -30,7 +30,7 @@ def test_three_elect_a_leader_and_commit_what_it_proposes() -> None:
     run(main)
 
 
-def test_only_the_leader_takes_proposals() -> None:
+def test_only_the_leader_accepts_proposals() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             leader = await made.leader()
@@ -43,7 +43,7 @@ def test_only_the_leader_takes_proposals() -> None:
     run(main)
 
 
-def test_when_the_leader_dies_another_one_goes_on_and_the_dead_one_comes_back() -> None:
+def test_killed_leader_is_replaced_and_rejoins() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             first = await made.leader()
@@ -59,7 +59,7 @@ def test_when_the_leader_dies_another_one_goes_on_and_the_dead_one_comes_back() 
     run(main)
 
 
-def test_a_follower_whose_log_parted_from_the_quorum_is_truncated() -> None:
+def test_diverged_follower_is_truncated() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             first = await made.leader()
@@ -109,7 +109,7 @@ def test_a_follower_far_behind_loads_the_snapshot_of_its_leader() -> None:
     run(main)
 
 
-def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
+def test_resigning_leader_is_replaced_at_once() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             first = await made.leader()
@@ -123,7 +123,7 @@ def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
     run(main)
 
 
-def test_everyone_restarts_after_a_power_cut_with_all_that_was_committed() -> None:
+def test_committed_records_survive_a_power_failure_of_all_voters() -> None:
     async def main() -> None:
         async with quorum(3) as made:
             leader = await made.leader()

@@ -55,18 +55,18 @@ def test_configured_voters_are_static() -> None:
     assert start(USED, QuorumState(2, 5, -1, (1, 2)), voters=(1, 2)) == (two, 0)
 
 
-def test_what_the_log_says_of_the_voters_counts() -> None:
+def test_voters_in_the_log_override_the_configuration() -> None:
     assert start(replace(USED, voters=((2, Voters((VoterNode(ME),))),))) == (Voters(), 0)
 
 
-def test_a_new_node_founds_a_quorum_that_may_grow_if_it_may() -> None:
+def test_new_node_founds_a_dynamic_quorum_if_allowed() -> None:
     assert start() == (Voters((VoterNode(ME, HERE),)), 1)
     assert start(bootstrap=True) == (Voters((VoterNode(ME, HERE),)), 1)
     assert start(found=False, bootstrap=True) == (Voters(), 0)
     assert start(can_vote=False, bootstrap=True) == (Voters(), 0)
 
 
-def test_a_directory_from_before_stays_a_quorum_of_one() -> None:
+def test_old_directory_stays_a_quorum_of_one() -> None:
     alone = Voters((VoterNode(ReplicaKey(1), HERE),))
     assert start(USED, QuorumState(1, 5, -1, (1,))) == (alone, 0)
     assert start(USED) == (alone, 0)
@@ -98,7 +98,7 @@ class Others:
         ({"a": [ErrorCode.BROKER_NOT_AVAILABLE], "b": [2]}, True),
     ],
 )
-def test_a_quorum_is_founded_only_when_nobody_knows_of_one(
+def test_quorum_is_founded_only_if_no_controller_has_one(
     answers: dict[str, list[int | ErrorCode]], exists: bool
 ) -> None:
     async def main() -> None:

@@ -66,7 +66,7 @@ async def strike(made: Quorum, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_was_acknowledged_survives_the_storm(seed: int) -> None:
+def test_acknowledged_records_survive_random_faults(seed: int) -> None:
     async def main() -> None:
         rng = random.Random(seed)
         acknowledged: list[str] = []

@@ -58,7 +58,7 @@ def test_names_sort_as_numbers_do() -> None:
     assert entry_offsets(names) == [7, 10]
 
 
-def test_a_tail_is_read_as_it_was_written() -> None:
+def test_tail_survives_encoding_and_decoding() -> None:
     tail = LogTail(epoch=3, end_offset=40, start_offset=10, snapshot=SnapshotInfo("name", 20, 2, 1_000, 4))
     assert read_tail(write_tail(tail)) == tail
     assert read_tail(write_tail(replace(tail, snapshot=None))) == replace(tail, snapshot=None)
@@ -78,7 +78,7 @@ def test_invalid_tail_raises_metadata_error(data: bytes, said: str) -> None:
         read_tail(data)
 
 
-def test_the_controller_is_kafkas_and_more() -> None:
+def test_controller_znode_has_kafkas_fields_epoch_and_address() -> None:
     data = write_controller(ControllerInfo(2, 7, "host", 9093), 1_700_000_000_000)
     assert json.loads(data) == {
         "version": 2,
@@ -92,7 +92,7 @@ def test_the_controller_is_kafkas_and_more() -> None:
     assert read_controller(data) == ControllerInfo(2, 7, "host", 9093)
 
 
-def test_the_controller_of_another_product_is_refused() -> None:
+def test_controller_znode_of_another_product_raises_metadata_error() -> None:
     kafkas = b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}'
     with pytest.raises(MetadataError, match=r"was not written by Barnabas.*zookeeper.connect=host:port/name"):
         read_controller(kafkas)
@@ -100,7 +100,7 @@ def test_the_controller_of_another_product_is_refused() -> None:
         read_controller_epoch(b"one")
 
 
-def test_a_broker_is_described_as_kafka_does() -> None:
+def test_broker_znode_has_kafkas_format() -> None:
     endpoints = [ListenerEndpoint("SSL", "a", 9094, "SSL"), ListenerEndpoint("PLAIN", "b", 9092)]
     assert json.loads(write_broker(endpoints, "r1", 5)) == {
         "version": 5,
@@ -126,7 +126,7 @@ def test_the_cluster_id() -> None:
 # ---- entries
 
 
-def test_an_entry_may_hold_several_batches() -> None:
+def test_entry_with_several_batches_is_decoded() -> None:
     first = encode_batch(TOPICS[:2], base_offset=5, epoch=2, timestamp_ms=10, metadata_version=30)
     second = encode_batch(TOPICS[2:], base_offset=7, epoch=2, timestamp_ms=11, metadata_version=30)
     assert decode_entry(first + second, 5) == [
@@ -149,7 +149,7 @@ def test_damaged_entries_and_snapshots_raise_metadata_error() -> None:
         decode_entry(b"", 5)
 
 
-def test_a_snapshot_comes_back_from_its_chunks_or_not_at_all() -> None:
+def test_snapshot_is_decoded_from_all_its_chunks_only() -> None:
     records = [TopicRecord(name=f"t{n}", topic_id=UUID(int=n)) for n in range(3000)]
     snapshot = LoadedSnapshot(9_000, 4, 77, records)
     chunks = encode_snapshot(snapshot, 30, 10_000)
@@ -163,7 +163,7 @@ def test_a_snapshot_comes_back_from_its_chunks_or_not_at_all() -> None:
         decode_snapshot([chunks[1], *chunks[1:]], info)
 
 
-def test_the_level_follows_the_records() -> None:
+def test_metadata_version_follows_feature_records() -> None:
     level = FeatureLevelRecord(name="metadata.version", feature_level=25)
     assert metadata_version_after([NoOpRecord(), level], 30) == 25
     assert metadata_version_after([NoOpRecord()], 30) == 30
@@ -181,17 +181,17 @@ def test_the_level_follows_the_records() -> None:
         ("a:1/", "a:1"),
     ],
 )
-def test_connect(text: str, meant: str) -> None:
+def test_connect_string_gets_default_ports(text: str, meant: str) -> None:
     assert parse_connect(text) == meant
 
 
 @pytest.mark.parametrize("text", ["", "a:0", "a:70000", "a:b", "a:1,,b:2", "a:1//c", "::1", "a b:1"])
-def test_connect_that_cannot_be(text: str) -> None:
+def test_invalid_connect_string_raises_config_error(text: str) -> None:
     with pytest.raises(ConfigError, match=r"zookeeper.connect=.*Write host:port,host:port"):
         parse_connect(text)
 
 
-def test_the_connection_time_out_is_the_sessions_if_not_said() -> None:
+def test_connection_timeout_defaults_to_the_session_timeout() -> None:
     assert read_zookeeper_config(_values({"zookeeper.connect": "a/b"})) == ZooKeeperConfig("a:2181/b", 18_000, 18_000)
     given = {
         "zookeeper.connect": "a",

@@ -61,7 +61,7 @@ def propose(machine: ZooKeeperMachine, now_ms: int) -> None:
     machine.propose([TopicRecord(name="t", topic_id=UUID(int=1))], now_ms, now_ms)
 
 
-def test_with_nothing_to_write_it_writes_every_sixth_of_the_session() -> None:
+def test_idle_leader_sends_a_heartbeat_every_sixth_of_the_session() -> None:
     machine, ensemble, session = lead()
     asked: list[tuple[int, Request]] = []
     while (now_ms := machine.wake_at()) is not None and now_ms <= 60_000:
@@ -69,7 +69,7 @@ def test_with_nothing_to_write_it_writes_every_sixth_of_the_session() -> None:
     assert asked == [(at_ms, HEARTBEAT) for at_ms in range(HEARTBEAT_MS, 60_001, HEARTBEAT_MS)]
 
 
-def test_what_is_written_renews_as_well() -> None:
+def test_append_renews_the_lease() -> None:
     machine, ensemble, session = lead()
     for now_ms in range(0, 60_000, HEARTBEAT_MS - 1):
         propose(machine, now_ms)
@@ -77,7 +77,7 @@ def test_what_is_written_renews_as_well() -> None:
         assert machine.is_leading(now_ms + LEASE_MS - 1)
 
 
-def test_a_read_does_not_renew() -> None:
+def test_read_does_not_renew_the_lease() -> None:
     """A server that is cut off from the others answers it."""
     machine, ensemble, session = lead()
     machine.on_changed(CONTROLLER)
@@ -85,7 +85,7 @@ def test_a_read_does_not_renew() -> None:
     assert not machine.is_leading(LEASE_MS)
 
 
-def test_a_sync_does_not_renew() -> None:
+def test_sync_does_not_renew_the_lease() -> None:
     """It is answered by a leader that was replaced."""
     machine, ensemble, session = lead()
     machine.on_suspended(1_000)
@@ -96,7 +96,7 @@ def test_a_sync_does_not_renew() -> None:
     assert not machine.is_leading(LEASE_MS)
 
 
-def test_reading_does_not_keep_it_from_writing() -> None:
+def test_heartbeat_is_sent_during_long_reads() -> None:
     """Whoever reads all of the log once more asks for a long time."""
     machine, ensemble, session = lead()
     machine.add_reader()
@@ -105,7 +105,7 @@ def test_reading_does_not_keep_it_from_writing() -> None:
     assert machine.is_leading(HEARTBEAT_MS + LEASE_MS - 1)
 
 
-def test_the_lease_counts_from_the_sending() -> None:
+def test_lease_starts_when_the_transaction_is_sent() -> None:
     machine, _, _ = lead()
     assert machine.next_request(HEARTBEAT_MS, 0) == HEARTBEAT
     assert (machine.next_request(8_000, 0), machine.wake_at()) == (None, LEASE_MS)
@@ -114,7 +114,7 @@ def test_the_lease_counts_from_the_sending() -> None:
     assert not machine.is_leading(HEARTBEAT_MS + LEASE_MS)
 
 
-def test_an_answer_that_was_lost_does_not_renew() -> None:
+def test_lost_answer_does_not_renew_the_lease() -> None:
     machine, ensemble, session = lead()
     machine.next_request(HEARTBEAT_MS, 0)
     machine.on_answer(RequestFailed(FailureReason.CONNECTION_LOSS))
@@ -123,7 +123,7 @@ def test_an_answer_that_was_lost_does_not_renew() -> None:
     assert machine.is_leading(4_000 + LEASE_MS - 1)
 
 
-def test_the_heartbeat_finds_a_later_controller() -> None:
+def test_heartbeat_detects_a_later_controller() -> None:
     """The watch has not told it yet."""
     machine, ensemble, session = lead()
     ensemble._transaction((Delete(CONTROLLER),), session)
@@ -201,7 +201,7 @@ def test_new_session_ends_the_leadership() -> None:
     assert not machine.is_leading(0)
 
 
-def test_a_sync_with_the_server_before_says_nothing_of_this_one() -> None:
+def test_sync_of_an_earlier_connection_is_ignored() -> None:
     machine, _, session = lead()
     for _ in range(2):
         machine.on_suspended(1_000)
@@ -213,7 +213,7 @@ def test_a_sync_with_the_server_before_says_nothing_of_this_one() -> None:
     assert machine.next_request(1_000, 0) != SyncRequest()
 
 
-def test_a_queue_that_never_empties_holds_up_no_snapshot() -> None:
+def test_full_queue_does_not_delay_snapshots() -> None:
     machine, ensemble, session = lead()
     propose(machine, 0)
     run(machine, ensemble, session, 0)
@@ -230,7 +230,7 @@ def test_a_queue_that_never_empties_holds_up_no_snapshot() -> None:
     assert machine.position == 1 + 20
 
 
-def test_who_resigns_writes_what_was_proposed_first() -> None:
+def test_resigning_leader_writes_pending_proposals_first() -> None:
     machine, ensemble, session = lead()
     propose(machine, 0)
     sent = machine.next_request(0, 0)

@@ -90,7 +90,7 @@ async def end(run: asyncio.Task[None]) -> None:
     await asyncio.gather(run, return_exceptions=True)
 
 
-def test_a_node_by_itself_leads_and_its_log_outlives_it() -> None:
+def test_single_node_leads_and_its_log_survives_a_restart() -> None:
     async def scenario() -> None:
         ensemble = Ensemble()
         log, listener = join(ensemble)
@@ -121,7 +121,7 @@ def test_a_node_by_itself_leads_and_its_log_outlives_it() -> None:
     asyncio.run(scenario())
 
 
-def test_a_listener_that_comes_late_hears_everything() -> None:
+def test_late_listener_is_notified_of_all_records() -> None:
     async def scenario() -> None:
         log, first = join(Ensemble())
         await log.find_quorum()
@@ -141,7 +141,7 @@ def test_a_listener_that_comes_late_hears_everything() -> None:
     asyncio.run(scenario())
 
 
-def test_an_observer_follows_and_never_stands() -> None:
+def test_node_that_is_not_eligible_follows_without_elections() -> None:
     async def scenario() -> None:
         ensemble = Ensemble()
         observer, seen = join(ensemble, 2, eligible=False)
@@ -164,7 +164,7 @@ def test_an_observer_follows_and_never_stands() -> None:
     asyncio.run(scenario())
 
 
-def test_a_snapshot_takes_the_place_of_entries() -> None:
+def test_snapshot_replaces_entries() -> None:
     async def scenario() -> None:
         ensemble = Ensemble()
         log, _ = join(ensemble)
@@ -192,7 +192,7 @@ def test_a_snapshot_takes_the_place_of_entries() -> None:
     asyncio.run(scenario())
 
 
-def test_a_log_that_was_tampered_with_stops_the_node() -> None:
+def test_invalid_entry_stops_the_node() -> None:
     async def scenario() -> None:
         ensemble = Ensemble()
         log, _ = join(ensemble)
@@ -211,7 +211,7 @@ def test_a_log_that_was_tampered_with_stops_the_node() -> None:
     asyncio.run(scenario())
 
 
-def test_proposals_under_way_are_told_when_the_node_stops() -> None:
+def test_pending_proposals_fail_when_the_node_stops() -> None:
     async def scenario() -> None:
         log, _ = join(Ensemble())
         await log.find_quorum()
@@ -226,7 +226,7 @@ def test_proposals_under_way_are_told_when_the_node_stops() -> None:
     asyncio.run(scenario())
 
 
-def test_requests_of_a_quorum_are_refused() -> None:
+def test_raft_requests_are_rejected() -> None:
     async def scenario() -> None:
         log, _ = join(Ensemble())
         assert log.describe() is None
@@ -237,7 +237,7 @@ def test_requests_of_a_quorum_are_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_without_kazoo_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kazoo_raises_an_error_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         me = NodeInfo(1, [], ("", -1))
         log = ZooKeeperMetadataLog(ZooKeeperConfig("nowhere:1", 18_000, 18_000), me, SystemClock())
@@ -250,7 +250,7 @@ def test_without_kazoo_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatc
     asyncio.run(scenario())
 
 
-def test_servers_that_cannot_be_reached() -> None:
+def test_unreachable_servers_raise_zookeeper_error() -> None:
     async def scenario() -> None:
         settings = ZooKeeperConfig("127.0.0.1:1", 18_000, zookeeper_connection_timeout_ms=50)
         log = ZooKeeperMetadataLog(settings, NodeInfo(1, [], ("", -1)), SystemClock())
@@ -262,7 +262,7 @@ def test_servers_that_cannot_be_reached() -> None:
     asyncio.run(scenario())
 
 
-def test_without_zookeeper_nobody_is_known_to_lead() -> None:
+def test_leader_is_unknown_without_a_connection_to_zookeeper() -> None:
     async def scenario() -> None:
         ensemble = Ensemble()
         observer, _ = join(ensemble, 2, eligible=False)

@@ -38,14 +38,14 @@ def step(registration: BrokerIdRegistration, request: Request, answer: Answer, n
     return ask.on_answer(answer)
 
 
-def test_a_free_id_is_taken() -> None:
+def test_free_node_id_is_registered() -> None:
     registration = new()
     assert step(registration, Multi((CREATE,)), Done((0,))) == []
     assert registration.held
     assert registration.ask(0) is None
 
 
-def test_a_lost_answer_is_looked_up() -> None:
+def test_registration_is_read_after_a_lost_answer() -> None:
     registration = new()
     step(registration, Multi((CREATE,)), RequestFailed(FailureReason.CONNECTION_LOSS))
     assert not registration.held
@@ -53,7 +53,7 @@ def test_a_lost_answer_is_looked_up() -> None:
     assert registration.held
 
 
-def test_the_end_of_another_session_is_waited_for() -> None:
+def test_registration_waits_for_the_end_of_another_session() -> None:
     registration = new()
     step(registration, Multi((CREATE,)), EXISTS, 100)
     assert step(registration, Get(PATH, watch=True), Znode(b"old", 0, owner=99), 100) == []
@@ -64,7 +64,7 @@ def test_the_end_of_another_session_is_waited_for() -> None:
     assert registration.held
 
 
-def test_a_live_holder_is_not_pushed_aside() -> None:
+def test_registration_fails_while_another_node_is_active() -> None:
     registration = new()
     step(registration, Multi((CREATE,)), EXISTS, 100)
     step(registration, Get(PATH, watch=True), Znode(b"other", 0, owner=99), 100)
@@ -75,7 +75,7 @@ def test_a_live_holder_is_not_pushed_aside() -> None:
     assert not registration.held
 
 
-def test_patience_begins_anew_with_a_connection() -> None:
+def test_wait_restarts_with_a_new_connection() -> None:
     """While there was no ensemble, no session could end."""
     registration = new()
     step(registration, Multi((CREATE,)), EXISTS, 100)
@@ -86,7 +86,7 @@ def test_patience_begins_anew_with_a_connection() -> None:
     assert registration.wake_at == 53_000
 
 
-def test_what_an_earlier_session_of_this_process_left_is_waited_for() -> None:
+def test_registration_waits_for_an_earlier_session_of_this_process() -> None:
     """However long it takes; nothing is deleted, for it could be another node's by then."""
     registration = new(session=1)
     step(registration, Multi((CREATE,)), Done((0,)))
@@ -103,7 +103,7 @@ def test_what_an_earlier_session_of_this_process_left_is_waited_for() -> None:
     assert registration.held
 
 
-def test_a_session_that_goes_on_keeps_the_id() -> None:
+def test_reconnected_session_keeps_the_node_id() -> None:
     registration = new()
     step(registration, Multi((CREATE,)), Done((0,)))
     registration.on_session(1, TIMEOUT_MS)
@@ -118,7 +118,7 @@ def ask_now(registration: BrokerIdRegistration) -> ZooKeeperCall:
     return ask
 
 
-def test_a_late_answer_of_an_ended_session_gives_nothing() -> None:
+def test_late_answer_of_an_ended_session_is_ignored() -> None:
     """The znode went with its session: a second node with this id may be there."""
     registration = new(session=1)
     late = ask_now(registration)
@@ -130,7 +130,7 @@ def test_a_late_answer_of_an_ended_session_gives_nothing() -> None:
     assert not registration.held
 
 
-def test_between_two_sessions_the_id_is_not_held() -> None:
+def test_node_id_is_not_held_between_two_sessions() -> None:
     registration = new(session=1)
     late = ask_now(registration)
     registration.on_expired()
@@ -138,7 +138,7 @@ def test_between_two_sessions_the_id_is_not_held() -> None:
     assert not registration.held
 
 
-def test_a_late_answer_of_a_session_that_goes_on_is_looked_up() -> None:
+def test_registration_is_read_after_a_late_answer_of_the_same_session() -> None:
     registration = new(session=1)
     late = ask_now(registration)
     registration.on_session(1, TIMEOUT_MS)
@@ -147,7 +147,7 @@ def test_a_late_answer_of_a_session_that_goes_on_is_looked_up() -> None:
     assert registration.held
 
 
-def test_a_request_that_was_sent_in_a_later_session_than_asked_is_looked_up() -> None:
+def test_registration_is_read_if_the_session_changed_before_sending() -> None:
     """The client wrote it when it had a new one."""
     registration = new(session=1)
     late = ask_now(registration)
@@ -158,7 +158,7 @@ def test_a_request_that_was_sent_in_a_later_session_than_asked_is_looked_up() ->
     assert registration.held
 
 
-def test_a_holder_that_an_earlier_connection_saw_is_looked_for_anew() -> None:
+def test_owner_is_read_again_after_a_new_connection() -> None:
     """The watch went with the connection: nobody would tell when the holder is gone."""
     registration = new(session=1)
     step(registration, Multi((CREATE,)), EXISTS)
