@@ -62,9 +62,9 @@ def describe(
         inherited |= {ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
-        answer = (await admin.describe_configs([resource], include_synonyms=True, include_documentation=docs))[resource]
-        if isinstance(answer, KafkaError):
-            raise answer
+        result = (await admin.describe_configs([resource], include_synonyms=True, include_documentation=docs))[resource]
+        if isinstance(result, KafkaError):
+            raise result
         return [
             {
                 "name": e.name,
@@ -75,7 +75,7 @@ def describe(
                 "synonyms": [f"{s.source.name}:{s.name}={s.value}" for s in e.synonyms],
                 **({"documentation": e.documentation} if docs else {}),
             }
-            for e in sorted(answer.values(), key=lambda e: e.name)
+            for e in sorted(result.values(), key=lambda e: e.name)
             if show_all or e.source not in inherited
         ]
 

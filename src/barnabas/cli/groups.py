@@ -137,8 +137,8 @@ def reset_offsets(
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         plan = await plan_reset(admin, group, topic or [], target)
         if not dry_run:
-            answers = await admin.alter_group_offsets(group, {row.partition: row.new for row in plan})
-            for partition, error in answers.items():
+            results = await admin.alter_group_offsets(group, {row.partition: row.new for row in plan})
+            for partition, error in results.items():
                 if error is not None:
                     raise type(error)(error.code, f"{partition}: {error}")
         return [

@@ -98,15 +98,15 @@ async def _wait_until_moved(admin: AsyncAdmin, moves: Moves) -> None:
     left = len(moves) + 1
     while True:
         found = await admin.describe_replica_log_dirs(moves)
-        there = [replica for replica, lies in found.items() if lies.current == moves[replica] and lies.future is None]
-        stopped = [r for r, lies in found.items() if lies.current != moves[r] and lies.future != moves[r]]
+        there = [replica for replica, dirs in found.items() if dirs.current == moves[replica] and dirs.future is None]
+        stopped = [r for r, dirs in found.items() if dirs.current != moves[r] and dirs.future != moves[r]]
         if stopped:
             # the broker may have swapped the directories between the two requests
             again = (await admin.describe_replica_log_dirs(stopped)).items()
-            gone = [str(r) for r, lies in again if moves[r] not in (lies.current, lies.future)]
-            if gone:
+            stuck = [str(r) for r, dirs in again if moves[r] not in (dirs.current, dirs.future)]
+            if stuck:
                 why = "see the broker's log for the reason"
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{', '.join(gone)} stopped moving: {why}.")
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{', '.join(stuck)} stopped moving: {why}.")
         if len(there) == len(moves):
             return
         if len(moves) - len(there) < left:

@@ -92,13 +92,13 @@ def offsets(
         from barnabas.cli.group_offsets import select_partitions
 
         partitions = await select_partitions(admin, "", topics)
-        answers = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+        results = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
         rows = []
-        for partition, answer in sorted(answers.items()):
-            if isinstance(answer, KafkaError):
-                raise KafkaError(answer.code, f"{partition}: {answer}")
-            row = {"topic": partition.topic, "partition": partition.partition, "offset": answer.offset}
-            rows.append({**row, "timestamp": answer.timestamp})
+        for partition, result in sorted(results.items()):
+            if isinstance(result, KafkaError):
+                raise KafkaError(result.code, f"{partition}: {result}")
+            row = {"topic": partition.topic, "partition": partition.partition, "offset": result.offset}
+            rows.append({**row, "timestamp": result.timestamp})
         return rows
 
     rows = run_admin(bootstrap_server, command, read_properties(command_config))
@@ -152,10 +152,10 @@ def delete_records(
     target = TopicPartition(topic, int(number))
 
     async def command(admin: AsyncAdmin) -> int:
-        answer = (await admin.delete_records({target: before}))[target]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
+        result = (await admin.delete_records({target: before}))[target]
+        if isinstance(result, KafkaError):
+            raise result
+        return result
 
     note(f"{partition} now starts at {run_admin(bootstrap_server, command, read_properties(command_config))}")
 

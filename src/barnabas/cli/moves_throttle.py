@@ -117,8 +117,8 @@ async def _inverse_changes(admin: AsyncAdmin, changes: Changes, busy: Collection
     touched = _changed_resources(changes)
     lists = await _read_lists(admin, touched.topics)
     now: dict[ConfigResource, dict[str, str]] = {ConfigResource.topic(topic): own for topic, own in lists.items()}
-    answers = await asyncio.gather(*(_read_rates(admin, broker) for broker in touched.brokers))
-    for broker, rates in zip(touched.brokers, answers, strict=True):
+    results = await asyncio.gather(*(_read_rates(admin, broker) for broker in touched.brokers))
+    for broker, rates in zip(touched.brokers, results, strict=True):
         if rates is not None or broker not in busy:
             now[ConfigResource.broker(broker)] = rates or {}
     return {
@@ -139,10 +139,10 @@ async def _read_rates(admin: AsyncAdmin, broker_id: int) -> dict[str, str] | Non
     from barnabas.client.values import ConfigResource, ConfigSource
 
     resource = ConfigResource.broker(broker_id)
-    answer = await answer_of(admin.describe_configs([resource], names=RATES, timeout_ms=ANSWER_TIMEOUT_MS))
-    if answer is None:
+    result = await answer_of(admin.describe_configs([resource], names=RATES, timeout_ms=ANSWER_TIMEOUT_MS))
+    if result is None:
         return None
-    found = answer[resource]
+    found = result[resource]
     if isinstance(found, KafkaError):
         raise found
     return {name: entry.value or "" for name, entry in found.items() if entry.source is ConfigSource.DYNAMIC_BROKER}

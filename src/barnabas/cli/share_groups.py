@@ -174,12 +174,12 @@ async def reset(admin: AsyncAdmin, group: str, topics: list[str], to: str, *, dr
     ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
     rows, moves = [], {}
     for partition in sorted(partitions):
-        answer, end, before = found[partition], ends[partition], known.get(partition)
-        if isinstance(answer, KafkaError):
-            raise answer
+        result, end, before = found[partition], ends[partition], known.get(partition)
+        if isinstance(result, KafkaError):
+            raise result
         if isinstance(end, KafkaError):
             raise end
-        moves[partition] = answer.offset if answer.offset >= 0 else end.offset
+        moves[partition] = result.offset if result.offset >= 0 else end.offset
         rows.append(
             {
                 "topic": partition.topic,
@@ -237,8 +237,8 @@ def delete_offsets(
         from barnabas.client.admin.share_groups import delete_share_group_offsets
 
         deadline = admin.cluster.deadline(TIMEOUT_MS)
-        answers = await delete_share_group_offsets(admin.cluster, group, topic, deadline=deadline)
-        for name, error in answers.items():
+        results = await delete_share_group_offsets(admin.cluster, group, topic, deadline=deadline)
+        for name, error in results.items():
             if error is not None:
                 raise type(error)(error.code, f"{name}: {error}")
             note(f"deleted the offsets of {name}")

@@ -101,9 +101,9 @@ async def describe_topic(admin: AsyncAdmin, view: TopicDescription) -> dict[str,
     if isinstance(configs, KafkaError):
         raise configs
 
-    def offset(answers: dict[Any, Any], key: Any) -> int | None:
-        answer = answers.get(key)
-        return None if answer is None or isinstance(answer, KafkaError) else int(answer.offset)
+    def offset(results: dict[Any, Any], key: Any) -> int | None:
+        result = results.get(key)
+        return None if result is None or isinstance(result, KafkaError) else int(result.offset)
 
     return {
         "topic": view.name,
@@ -147,12 +147,12 @@ def create(
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         created = []
-        for name, answer in (await admin.create_topics(wanted, validate_only=dry_run)).items():
-            if isinstance(answer, KafkaError):
-                if if_not_exists and answer.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        for name, result in (await admin.create_topics(wanted, validate_only=dry_run)).items():
+            if isinstance(result, KafkaError):
+                if if_not_exists and result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                     continue
-                raise KafkaError(answer.code, f"topic {name}: {answer}")
-            created.append({"topic": name, "id": _id(answer.topic_id), "partitions": answer.num_partitions})
+                raise KafkaError(result.code, f"topic {name}: {result}")
+            created.append({"topic": name, "id": _id(result.topic_id), "partitions": result.num_partitions})
         return created
 
     created = run_admin(bootstrap_server, command, read_properties(command_config))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
 
 NO_TIMEOUT_MS: Final = 2_147_483_647
-LONG_MAX: Final = (1 << 63) - 1
 
 LIMITS: Final = {
     "ACTIVE_SEGMENT": "the active segment begins there, and an active segment is never compacted",

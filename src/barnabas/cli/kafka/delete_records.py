@@ -30,10 +30,10 @@ def main() -> None:
 
     async def command(admin: AsyncAdmin) -> None:
         emit("Executing records delete operation")
-        answers = await admin.delete_records(before)
+        results = await admin.delete_records(before)
         emit("Records delete operation completed:")
-        for partition, answer in sorted(answers.items()):
-            outcome = f"error: {answer}" if isinstance(answer, KafkaError) else f"low_watermark: {answer}"
+        for partition, result in sorted(results.items()):
+            outcome = f"error: {result}" if isinstance(result, KafkaError) else f"low_watermark: {result}"
             emit(f"partition: {partition}\t{outcome}")
 
     run_admin(options.bootstrap_server, command, client_settings(options))

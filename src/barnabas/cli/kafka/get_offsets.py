@@ -43,11 +43,11 @@ def main() -> None:
         if not partitions:
             reason = "Could not match any topic-partitions with the specified filters"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
-        answers = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
-        for partition, answer in sorted(answers.items()):
-            if isinstance(answer, KafkaError):
-                raise KafkaError(answer.code, f"{partition}: {answer}")
-            emit(f"{partition.topic}:{partition.partition}:{answer.offset if answer.offset >= 0 else ''}")
+        results = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+        for partition, result in sorted(results.items()):
+            if isinstance(result, KafkaError):
+                raise KafkaError(result.code, f"{partition}: {result}")
+            emit(f"{partition.topic}:{partition.partition}:{result.offset if result.offset >= 0 else ''}")
 
     run_admin(options.bootstrap_server, command, client_settings(options))
 

@@ -172,18 +172,18 @@ async def _verify_logs(admin: AsyncAdmin, moves: LogMoves) -> bool:
     if not moves:
         return False
     moving = False
-    for replica, lies in sorted((await admin.describe_replica_log_dirs(moves)).items()):
+    for replica, dirs in sorted((await admin.describe_replica_log_dirs(moves)).items()):
         target = moves[replica]
         where = f"Partition {replica.topic}-{replica.partition} on broker {replica.broker_id}"
-        moving = moving or lies.future is not None
-        if lies.future == target:
+        moving = moving or dirs.future is not None
+        if dirs.future == target:
             emit(f"Reassignment of replica {replica} is still in progress.")
-        elif lies.future is not None:
-            emit(f"{where} is being moved to log dir {lies.future} instead of {target}.")
-        elif lies.current == target:
+        elif dirs.future is not None:
+            emit(f"{where} is being moved to log dir {dirs.future} instead of {target}.")
+        elif dirs.current == target:
             emit(f"Reassignment of replica {replica} completed successfully.")
-        elif lies.current is not None:
-            emit(f"{where} is not being moved from log dir {lies.current} to {target}.")
+        elif dirs.current is not None:
+            emit(f"{where} is not being moved from log dir {dirs.current} to {target}.")
         else:
             emit(
                 f"Partition {replica.topic}-{replica.partition} cannot be found in any live log directory on broker "
@@ -216,7 +216,7 @@ async def _cancel(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         emit("None of the specified partition moves are active.")
     if log_moves:
         found = await admin.describe_replica_log_dirs(log_moves)
-        back = {replica: lies.current for replica, lies in found.items() if lies.future and lies.current}
+        back = {replica: dirs.current for replica, dirs in found.items() if dirs.future and dirs.current}
         _raise_first(await admin.alter_replica_log_dirs(back) if back else {})
         if back:
             many = "s" if len(back) > 1 else ""
@@ -279,7 +279,7 @@ async def _current_log_dirs(admin: AsyncAdmin, current: Mapping[TopicPartition, 
 
     replicas = [TopicPartitionReplica(tp.topic, tp.partition, broker) for tp in plan for broker in current[tp]]
     found = await admin.describe_replica_log_dirs(replicas)
-    return {replica: lies.current for replica, lies in found.items() if lies.current is not None}
+    return {replica: dirs.current for replica, dirs in found.items() if dirs.current is not None}
 
 
 def _text(plan: Mapping[TopicPartition, Sequence[int]], log_dirs: Mapping[Any, str] | None = None) -> str:

@@ -23,12 +23,12 @@ def main() -> None:
 def _servers() -> list[int]:
     """The process ids of this user's processes whose command is `barnabas serve` (Linux: /proc)."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for process_dir in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            mine = folder.stat().st_uid == os.getuid()
+            words = (process_dir / "cmdline").read_bytes().split(b"\0")
+            mine = process_dir.stat().st_uid == os.getuid()
         except OSError:
             continue
         if mine and b"serve" in words and any(w.endswith((b"barnabas", b"kafka-server-start")) for w in words):
-            found.append(int(folder.name))
+            found.append(int(process_dir.name))
     return found

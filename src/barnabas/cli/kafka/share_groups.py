@@ -119,11 +119,11 @@ async def delete(admin: AsyncAdmin, groups: list[str]) -> None:
 async def delete_offsets(admin: AsyncAdmin, group: str, topics: list[str]) -> None:
     from barnabas.client.admin.share_groups import delete_share_group_offsets
 
-    answers = await delete_share_group_offsets(
+    results = await delete_share_group_offsets(
         admin.cluster, group, topics, deadline=admin.cluster.deadline(TIMEOUT_MS)
     )
     emit_columns(
-        [["TOPIC", "STATUS"], *([topic, "Successful" if e is None else f"Error: {e}"] for topic, e in answers.items())]
+        [["TOPIC", "STATUS"], *([topic, "Successful" if e is None else f"Error: {e}"] for topic, e in results.items())]
     )
-    if any(answers.values()):
+    if any(results.values()):
         raise SystemExit(EXIT_FAILED)

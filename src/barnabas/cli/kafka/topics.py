@@ -175,11 +175,11 @@ async def create(admin: AsyncAdmin, options: argparse.Namespace, configs: dict[s
     assignment = _assignment(options.replica_assignment) if options.replica_assignment else None
     partitions = -1 if assignment or options.partitions is None else options.partitions
     topic = NewTopic(options.topic, partitions, -1 if assignment else options.replication_factor, configs, assignment)
-    answer = (await admin.create_topics([topic]))[options.topic]
-    if isinstance(answer, KafkaError):
-        if options.if_not_exists and answer.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+    result = (await admin.create_topics([topic]))[options.topic]
+    if isinstance(result, KafkaError):
+        if options.if_not_exists and result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
             return
-        raise answer
+        raise result
     emit(f"Created topic {options.topic}.")
 
 

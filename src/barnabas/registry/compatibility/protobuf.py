@@ -60,7 +60,7 @@ class _Comparison:
                 continue
             new = by_name.get(old.name)
             if new is None:
-                self.add("MESSAGE_REMOVED", f"{path}/{old.name}", f"the message {old.name} is gone")
+                self.add("MESSAGE_REMOVED", f"{path}/{old.name}", f"the message {old.name} was removed")
             else:
                 self.message(old, new, f"{path}/{old.name}")
 

@@ -12,8 +12,6 @@ from google.protobuf import descriptor_pb2 as pb
 
 from barnabas.registry.errors import InvalidSchemaError
 
-Descriptor = pb.DescriptorProto | pb.EnumDescriptorProto
-
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
