@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.values import NewTopic
 from barnabas.core.errors import ErrorCode
@@ -105,7 +103,6 @@ def describe() -> DescribeQuorumRequest:
     )
 
 
-@pytest.mark.timeout(90)
 def test_any_broker_describes_a_static_quorum_after_the_loss_of_its_leader(tmp_path: Path) -> None:
     async def main() -> None:
         async with nodes(tmp_path, static=True) as made:
@@ -132,7 +129,6 @@ def test_any_broker_describes_a_static_quorum_after_the_loss_of_its_leader(tmp_p
     asyncio.run(main())
 
 
-@pytest.mark.timeout(90)
 def test_any_broker_removes_a_voter_that_joined_automatically(tmp_path: Path) -> None:
     async def main() -> None:
         async with nodes(tmp_path, static=False) as made:
