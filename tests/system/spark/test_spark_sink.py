@@ -41,6 +41,7 @@ def test_every_column(spark: SparkSession, topics: Topics, servers: str, options
     ]
 
 
+@pytest.mark.system
 def test_keys_go_where_kafkas_partitioner_puts_them(
     spark: SparkSession, topics: Topics, servers: str, options: Options, topic: str
 ) -> None:

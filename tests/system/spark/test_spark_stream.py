@@ -57,6 +57,7 @@ def test_limits_lag_and_the_consumer_group(
     assert rows(spark, tmp_path)[-5:] == [200, 201, 202, 203, 204]
 
 
+@pytest.mark.system
 def test_bytes_per_micro_batch(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_the_first_position_survives_a_crash_in_the_first_micro_batch(
     assert rows(spark, tmp_path) == list(range(100, 138))
 
 
+@pytest.mark.system
 def test_a_crash_in_any_other_micro_batch_reads_the_same_offsets_again(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_a_crash_in_any_other_micro_batch_reads_the_same_offsets_again(
     assert rows(spark, tmp_path) == list(range(15))  # the file sink knows micro-batches it has written
 
 
+@pytest.mark.system
 def test_new_partitions_are_read_from_their_beginning(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:
