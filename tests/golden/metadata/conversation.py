@@ -31,7 +31,7 @@ from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequ
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsResponse
 from barnabas.protocol.wire.schema import Message, MessageStruct, schema_of
-from barnabas.server.metadata.config_source import ConfigSource
+from barnabas.server.metadata.config_source import ConfigValueSource
 from barnabas.server.metadata.controller.brokers import decide_fence_broker
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller.settings import DecideContext
@@ -95,7 +95,7 @@ class Conversation:
         response = decision.response
         if isinstance(response, CreateTopicsResponse):
             for topic in response.topics:  # only the configs that say something
-                topic.configs = [c for c in topic.configs or [] if c.config_source != ConfigSource.DEFAULT_CONFIG]
+                topic.configs = [c for c in topic.configs or [] if c.config_source != ConfigValueSource.DEFAULT_CONFIG]
         yield self.readable(repr(response))
         yield from self.take(decision)
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class ConfigSource(IntEnum):
+class ConfigValueSource(IntEnum):
     """Sources as DescribeConfigs reports them (`DescribeConfigsResponse.ConfigSource`)."""
 
     UNKNOWN = 0

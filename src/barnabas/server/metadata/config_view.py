@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue, default_of
-from barnabas.server.metadata.config_source import TO_TOPIC_UNIT, ConfigSource, broker_synonyms
+from barnabas.server.metadata.config_source import TO_TOPIC_UNIT, ConfigValueSource, broker_synonyms
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import ConfigResourceKey, ConfigsImage, ResourceType
 
@@ -26,7 +26,7 @@ class Effective(NamedTuple):
     """The typed value of a config in effect, and its source."""
 
     value: ConfigValue
-    source: ConfigSource
+    source: ConfigValueSource
 
 
 class ConfigView:
@@ -35,10 +35,10 @@ class ConfigView:
     def __init__(self, configs: ConfigsImage, *, node_id: int, static: Mapping[str, str] = _EMPTY) -> None:
         self._configs = configs
         self.node_id = node_id
-        self.layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
-            (ConfigSource.DYNAMIC_BROKER_CONFIG, configs.broker(node_id)),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, configs.broker_defaults()),
-            (ConfigSource.STATIC_BROKER_CONFIG, static),
+        self.layers: tuple[tuple[ConfigValueSource, Mapping[str, str]], ...] = (
+            (ConfigValueSource.DYNAMIC_BROKER_CONFIG, configs.broker(node_id)),
+            (ConfigValueSource.DYNAMIC_DEFAULT_BROKER_CONFIG, configs.broker_defaults()),
+            (ConfigValueSource.STATIC_BROKER_CONFIG, static),
         )
 
     def dynamic(self, resource: ConfigResourceKey) -> Mapping[str, str]:
@@ -49,20 +49,20 @@ class ConfigView:
 
     def topic(self, topic: str) -> dict[str, ConfigValue]:
         """Every topic config in effect for `topic`, typed."""
-        return self._all(TOPIC_CONFIGS, self._configs.topic(topic), ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        return self._all(TOPIC_CONFIGS, self._configs.topic(topic), ConfigValueSource.DYNAMIC_TOPIC_CONFIG)
 
     def topic_value(self, topic: str, name: str) -> Effective:
         own = self._configs.topic(topic)
-        return self.one(TOPIC_CONFIGS[name], own, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        return self.one(TOPIC_CONFIGS[name], own, ConfigValueSource.DYNAMIC_TOPIC_CONFIG)
 
     def new_topic(self, given: Mapping[str, str]) -> dict[str, Effective]:
         """Every topic config of a new topic with the configs `given` (for CreateTopics)."""
-        return {key.name: self.one(key, given, ConfigSource.DYNAMIC_TOPIC_CONFIG) for key in TOPIC_CONFIGS}
+        return {key.name: self.one(key, given, ConfigValueSource.DYNAMIC_TOPIC_CONFIG) for key in TOPIC_CONFIGS}
 
     def group(self, group_id: str) -> dict[str, ConfigValue]:
         """Every group config in effect for `group_id`, typed, limited to the bounds in the broker configs."""
         own = self._configs.group(group_id)
-        values = self._all(GROUP_CONFIGS, own, ConfigSource.GROUP_CONFIG)
+        values = self._all(GROUP_CONFIGS, own, ConfigValueSource.GROUP_CONFIG)
         return values | {name: self.limited_to_bounds(name, values[name]) for name in own if name in values}
 
     def group_bounds(self, name: str) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
@@ -86,7 +86,7 @@ class ConfigView:
 
     def client_metrics(self, subscription: str) -> dict[str, ConfigValue]:
         own = self._configs.of(ConfigResourceKey(ResourceType.CLIENT_METRICS, subscription))
-        return self._all(CLIENT_METRICS_CONFIGS, own, ConfigSource.CLIENT_METRICS_CONFIG)
+        return self._all(CLIENT_METRICS_CONFIGS, own, ConfigValueSource.CLIENT_METRICS_CONFIG)
 
     # -- brokers -------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class ConfigView:
             text = layer.get(name)
             if text is not None:
                 return Effective(key.parse(text), source)
-        return Effective(default_of(key), ConfigSource.DEFAULT_CONFIG)
+        return Effective(default_of(key), ConfigValueSource.DEFAULT_CONFIG)
 
     def broker_int(self, name: str) -> int:
         value = self.broker_value(name).value
@@ -110,10 +110,10 @@ class ConfigView:
 
     # ------------------------------------------------------------------------------------------------------------
 
-    def _all(self, table: ConfigDef, own: Mapping[str, str], source: ConfigSource) -> dict[str, ConfigValue]:
+    def _all(self, table: ConfigDef, own: Mapping[str, str], source: ConfigValueSource) -> dict[str, ConfigValue]:
         return {key.name: self.one(key, own, source).value for key in table}
 
-    def one(self, key: ConfigKey, own: Mapping[str, str], source: ConfigSource) -> Effective:
+    def one(self, key: ConfigKey, own: Mapping[str, str], source: ConfigValueSource) -> Effective:
         """The value of `key` for a resource whose own configs are `own`, with the source `source`."""
         text = own.get(key.name)
         if text is not None:
@@ -124,7 +124,7 @@ class ConfigView:
                 if text is not None:
                     convert = TO_TOPIC_UNIT.get(synonym)
                     return Effective(key.parse(convert(text) if convert else text), layer_source)
-        return Effective(default_of(key), ConfigSource.DEFAULT_CONFIG)
+        return Effective(default_of(key), ConfigValueSource.DEFAULT_CONFIG)
 
 
 class Synonym(Struct, frozen=True):
@@ -132,7 +132,7 @@ class Synonym(Struct, frozen=True):
 
     name: str
     value: str | None
-    source: ConfigSource
+    source: ConfigValueSource
 
 
 def broker_synonym_values(view: ConfigView, name: str) -> list[Synonym]:
@@ -151,7 +151,7 @@ def broker_synonym_values(view: ConfigView, name: str) -> list[Synonym]:
     for synonym in names:
         key = BROKER_CONFIGS.get(synonym)
         if key is not None and key.default is not REQUIRED and key.default is not None:
-            found.append(Synonym(synonym, key.to_text(key.default), ConfigSource.DEFAULT_CONFIG))
+            found.append(Synonym(synonym, key.to_text(key.default), ConfigValueSource.DEFAULT_CONFIG))
     while found and found[0].name != name:
         found.pop(0)
     return found

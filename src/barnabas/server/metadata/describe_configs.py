@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from barnabas.core.config import ConfigDef, ConfigKey, default_of, value_to_text
 from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
-from barnabas.server.metadata.config_source import ConfigSource
+from barnabas.server.metadata.config_source import ConfigValueSource
 from barnabas.server.metadata.config_view import ConfigView, Synonym, broker_synonym_values
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import (
@@ -39,19 +39,19 @@ class DescribeOptions(Struct, frozen=True):
 def describe_topic(view: ConfigView, topic: str, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
     """Every config of a topic, by name. The caller checks that the topic exists."""
     own = view.dynamic(topic_resource(topic))
-    return _describe_table(view, TOPIC_CONFIGS, own, ConfigSource.DYNAMIC_TOPIC_CONFIG, options)
+    return _describe_table(view, TOPIC_CONFIGS, own, ConfigValueSource.DYNAMIC_TOPIC_CONFIG, options)
 
 
 def describe_group(view: ConfigView, group_id: str, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
     """Every config of a group, by name."""
     own = view.dynamic(group_resource(group_id))
-    results = _describe_table(view, GROUP_CONFIGS, own, ConfigSource.GROUP_CONFIG, options)
+    results = _describe_table(view, GROUP_CONFIGS, own, ConfigValueSource.GROUP_CONFIG, options)
     if options.include_synonyms:
         for row in results:
             if not GROUP_CONFIGS[row.name].synonyms:  # without a broker config as synonym, the default is its own
                 default = value_to_text(default_of(GROUP_CONFIGS[row.name]))
                 row.synonyms.append(
-                    DescribeConfigsSynonym(name=row.name, value=default, source=ConfigSource.DEFAULT_CONFIG)
+                    DescribeConfigsSynonym(name=row.name, value=default, source=ConfigValueSource.DEFAULT_CONFIG)
                 )
     return results
 
@@ -61,7 +61,7 @@ def describe_client_metrics(
 ) -> list[DescribeConfigsResourceResult]:
     """Every config of a client-metrics subscription, by name."""
     own = view.dynamic(ConfigResourceKey(ResourceType.CLIENT_METRICS, subscription))
-    return _describe_table(view, CLIENT_METRICS_CONFIGS, own, ConfigSource.CLIENT_METRICS_CONFIG, options)
+    return _describe_table(view, CLIENT_METRICS_CONFIGS, own, ConfigValueSource.CLIENT_METRICS_CONFIG, options)
 
 
 def describe_broker(view: ConfigView, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
@@ -84,13 +84,13 @@ def describe_broker_defaults(view: ConfigView, options: DescribeOptions) -> list
     for name, value in sorted(view.dynamic(broker_resource(None)).items()):
         if options.wants(name):
             key = BROKER_CONFIGS.get(name)
-            synonyms = [Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)]
+            synonyms = [Synonym(name, value, ConfigValueSource.DYNAMIC_DEFAULT_BROKER_CONFIG)]
             results.append(_result(name, value, key, synonyms, options, read_only=key is None or not key.is_dynamic))
     return results
 
 
 def _describe_table(
-    view: ConfigView, table: ConfigDef, own: Mapping[str, str], source: ConfigSource, options: DescribeOptions
+    view: ConfigView, table: ConfigDef, own: Mapping[str, str], source: ConfigValueSource, options: DescribeOptions
 ) -> list[DescribeConfigsResourceResult]:
     results = []
     for key in table:
@@ -118,12 +118,12 @@ def _result(
         DescribeConfigsSynonym(name=each.name, value=None if sensitive else each.value, source=each.source)
         for each in synonyms
     ]
-    source = ConfigSource(listed[0].source) if listed else ConfigSource.DEFAULT_CONFIG
+    source = ConfigValueSource(listed[0].source) if listed else ConfigValueSource.DEFAULT_CONFIG
     return DescribeConfigsResourceResult(
         name=name,
         value=None if sensitive else value,
         read_only=read_only,
-        is_default=options.version == 0 and source is ConfigSource.DEFAULT_CONFIG,
+        is_default=options.version == 0 and source is ConfigValueSource.DEFAULT_CONFIG,
         config_source=source,
         is_sensitive=sensitive,
         synonyms=listed if options.include_synonyms else [],

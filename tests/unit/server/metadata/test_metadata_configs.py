@@ -13,7 +13,7 @@ from barnabas.server.metadata.config_rules import (
     check_group_configs,
     check_topic_configs,
 )
-from barnabas.server.metadata.config_source import ConfigSource
+from barnabas.server.metadata.config_source import ConfigValueSource
 from barnabas.server.metadata.config_view import ConfigView, development_defaults
 from barnabas.server.metadata.configs.broker_zookeeper import ZOOKEEPER_KEYS
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
@@ -169,13 +169,13 @@ def test_topic_config_takes_precedence_over_broker_config_and_default() -> None:
         (4, "", "log.retention.ms", "3"),
         static={"log.retention.minutes": "4"},
     )
-    assert everywhere.topic_value("t", "retention.ms") == (1, ConfigSource.DYNAMIC_TOPIC_CONFIG)
-    assert everywhere.topic_value("other", "retention.ms") == (2, ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert everywhere.topic_value("t", "retention.ms") == (1, ConfigValueSource.DYNAMIC_TOPIC_CONFIG)
+    assert everywhere.topic_value("other", "retention.ms") == (2, ConfigValueSource.DYNAMIC_BROKER_CONFIG)
     default = view((4, "", "log.retention.ms", "3"), (4, "2", "log.retention.ms", "2"))
-    assert default.topic_value("t", "retention.ms") == (3, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert default.topic_value("t", "retention.ms") == (3, ConfigValueSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
     static = view(static={"log.retention.minutes": "4", "log.retention.hours": "9"})
-    assert static.topic_value("t", "retention.ms") == (240_000, ConfigSource.STATIC_BROKER_CONFIG)
-    assert view().topic_value("t", "retention.ms") == (604_800_000, ConfigSource.DEFAULT_CONFIG)
+    assert static.topic_value("t", "retention.ms") == (240_000, ConfigValueSource.STATIC_BROKER_CONFIG)
+    assert view().topic_value("t", "retention.ms") == (604_800_000, ConfigValueSource.DEFAULT_CONFIG)
 
 
 def test_all_values_are_typed() -> None:

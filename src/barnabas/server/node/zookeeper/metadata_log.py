@@ -76,8 +76,8 @@ class NodeInfo(Struct, frozen=True):
 class ZooKeeperMetadataLog:
     """The log of one node. All methods must be called on the event loop."""
 
-    def __init__(self, settings: ZooKeeperConfig, me: NodeInfo, clock: Clock) -> None:
-        self._settings = settings
+    def __init__(self, config: ZooKeeperConfig, me: NodeInfo, clock: Clock) -> None:
+        self._config = config
         self._me = me
         self._clock = clock
         broker = write_broker(me.endpoints, me.rack, clock.now_ms())
@@ -101,7 +101,7 @@ class ZooKeeperMetadataLog:
         """
         from barnabas.server.node.zookeeper.session import ZooKeeperSession
 
-        self._session = ZooKeeperSession(self._settings, self)
+        self._session = ZooKeeperSession(self._config, self)
         await self._session.start()
         return await self._agree_on_cluster_id(self._session, cluster_id)
 

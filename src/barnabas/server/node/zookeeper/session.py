@@ -74,16 +74,16 @@ class SessionEvents(Protocol):
 class ZooKeeperSession:
     """Call `start`, then `submit`. Reconnects without a limit, and starts a new session after one has expired."""
 
-    def __init__(self, settings: ZooKeeperConfig, events: SessionEvents) -> None:
-        self._settings = settings
+    def __init__(self, config: ZooKeeperConfig, events: SessionEvents) -> None:
+        self._config = config
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._stopped = False
-        self._timeout_ms = settings.zookeeper_session_timeout_ms
+        self._timeout_ms = config.zookeeper_session_timeout_ms
         self._client = KazooClient(
-            hosts=settings.zookeeper_connect,
-            timeout=settings.zookeeper_session_timeout_ms / 1000,
+            hosts=config.zookeeper_connect,
+            timeout=config.zookeeper_session_timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=_RECONNECT_DELAY_MAX_S),
             logger=_quiet_logger(),
         )
@@ -94,15 +94,15 @@ class ZooKeeperSession:
         """Connect. Raises ZooKeeperError if no server is reached within `zookeeper.connection.timeout.ms`."""
         self._client.start_async()
         try:
-            async with asyncio.timeout(self._settings.zookeeper_connection_timeout_ms / 1000):
+            async with asyncio.timeout(self._config.zookeeper_connection_timeout_ms / 1000):
                 await self._connected.wait()
         except TimeoutError:
             await self.stop()
             raise ZooKeeperError(
-                f"No ZooKeeper server of zookeeper.connect={self._settings.zookeeper_connect} could be reached within "
-                f"{self._settings.zookeeper_connection_timeout_ms} ms. Check that a majority of the servers runs."
+                f"No ZooKeeper server of zookeeper.connect={self._config.zookeeper_connect} could be reached within "
+                f"{self._config.zookeeper_connection_timeout_ms} ms. Check that a majority of the servers runs."
             ) from None
-        if "/" in self._settings.zookeeper_connect:
+        if "/" in self._config.zookeeper_connect:
             await self._in_thread(lambda: self._client.ensure_path("/"))
 
     async def stop(self) -> None:
