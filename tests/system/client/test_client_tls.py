@@ -1,4 +1,4 @@
-"""Our clients through TLS: whom they trust, who trusts them, and what they say when either does not."""
+"""The clients over TLS: trusted authorities, client certificates, and the errors when either is rejected."""
 
 from __future__ import annotations
 

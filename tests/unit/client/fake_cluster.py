@@ -1,4 +1,4 @@
-"""Brokers in memory for the client's tests: real frames on both ends, no sockets, and a script for what goes wrong.
+"""In-memory brokers for the client's tests: real frames on both ends, no sockets, and scripted failures.
 
 `FakeCluster.opener` takes the place of `open_connection`. Produce keeps Kafka's rules for idempotent producers, so that
 a client that numbers, repeats or reorders batches wrongly is refused as by a real broker.
@@ -32,17 +32,17 @@ from barnabas.protocol.wire.messages import (
 from barnabas.protocol.wire.server_conn import ServerConnection
 
 DROP = object()
-"""A script's answer: close the connection instead of answering."""
+"""The result of a script that closes the connection instead of answering."""
 SILENCE = object()
-"""A script's answer: never answer."""
+"""The result of a script that never answers."""
 
 Script = Callable[[int, Any, int], Any]
-"""(broker id, request, version) -> response, DROP, SILENCE, or None for the usual answer."""
+"""(broker id, request, version) -> response, DROP, SILENCE, or None for the default response."""
 
 
 @dataclass
 class FakeLog:
-    """One partition: batches with offsets, and what is known of producers."""
+    """One partition: batches with offsets, and the state of idempotent producers."""
 
     leader: int = 1
     leader_epoch: int = 0
@@ -73,7 +73,7 @@ class FakeLog:
         return ErrorCode.NONE, self.put(batch)
 
     def put(self, batch: bytes, *, base_offset: int | None = None) -> int:
-        """Append without asking; `base_offset` leaves a hole before the batch."""
+        """Append without a check of the sequence; `base_offset` leaves a gap before the batch."""
         header = read_header(batch)
         offset = self.end if base_offset is None else base_offset
         placed = bytearray(batch)
@@ -176,7 +176,7 @@ class FakeCluster:
         return self.logs[TopicPartition(topic, partition)]
 
     def cluster(self, **settings: object) -> Cluster:
-        """A client's view of this cluster, impatient so that tests are fast."""
+        """A `Cluster` for these brokers, with short time-outs so that tests are fast."""
         fast: dict[str, object] = {
             "retry_backoff_ms": 1,
             "retry_backoff_max_ms": 2,

@@ -1,4 +1,4 @@
-"""Connections, versions, deadlines, metadata: the cluster as a client sees it."""
+"""Cluster: connections, versions, deadlines and metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata cache believes newer leader epochs, and nothing of a topic that was created anew."""
+"""MetadataCache: newer leader epochs replace leaders, and recreated topics replace everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SASL exchanges against the vectors of the RFCs."""
+"""The client's end of SASL exchanges, against a server written from the RFCs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_plain() -> None:
 
 
 def test_scram_sha_256_proves_and_verifies() -> None:
-    """A server written here from RFC 5802 agrees with the client, and a lying one is found out."""
+    """The client follows RFC 5802, and rejects a wrong server signature."""
     import hashlib
     import hmac
 

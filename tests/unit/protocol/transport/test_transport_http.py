@@ -1,4 +1,4 @@
-"""The small HTTP server: what it hands over, keeps open, refuses and survives."""
+"""HttpServer: requests, keep-alive, limits, malformed input and failing handlers."""
 
 from __future__ import annotations
 

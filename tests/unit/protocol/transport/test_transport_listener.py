@@ -1,4 +1,4 @@
-"""A listener takes its port before it serves, and refuses connections until then."""
+"""A listener binds its port before it serves, and refuses connections until then."""
 
 from __future__ import annotations
 

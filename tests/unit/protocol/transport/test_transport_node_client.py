@@ -1,4 +1,4 @@
-"""Requests to other nodes: versions, order, lanes, time-outs, lost connections; over real sockets."""
+"""NodeClient over real sockets: versions, order, purposes, time-outs, lost connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from tests.configs import transport_config
 
 
 class Scripted:
-    """Another node: knows BrokerHeartbeat up to version 1. Epoch 13 hangs up, 99 is never answered, 50 waits."""
+    """Another node, which serves BrokerHeartbeat up to version 1.
+
+    A broker epoch of 13 closes the connection, 99 is never answered, and 50 is answered after `let_go` is set.
+    """
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []

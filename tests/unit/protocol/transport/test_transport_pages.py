@@ -1,4 +1,4 @@
-"""Pages of text over HTTP/1.1, as a scraper and as a rude client see them."""
+"""PageServer: pages over HTTP/1.1, and the responses to malformed requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGES = {"/metrics": lambda: Page("a 1\n", content_type="text/x"), "/ill": lambd
 
 
 def talk(sent: bytes) -> tuple[str, dict[str, str], str]:
-    """Status line, headers and body of the answer; the server then hangs up."""
+    """The status line, the headers and the body of the response, after which the server closes the connection."""
 
     async def main() -> bytes:
         server = PageServer("127.0.0.1", 0, PAGES)

@@ -1,4 +1,4 @@
-"""Endpoints, limits and eager starts: the parts of the network side that need no socket."""
+"""Endpoints, limits and eager starts: the parts of protocol/transport that need no socket."""
 
 from __future__ import annotations
 

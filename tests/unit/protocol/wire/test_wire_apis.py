@@ -1,4 +1,4 @@
-"""The API table says what the message classes say."""
+"""The API table agrees with the message classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames, and the two ends of a connection talking to each other without a socket."""
+"""Frames, and the two ends of a connection exchanging bytes without a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames received straight into their memory: whole under any cut, and no memory used again that somebody looks at."""
+"""FrameBuffer: frames are complete however the stream is split, and memory with a view is not reused."""
 
 from __future__ import annotations
 

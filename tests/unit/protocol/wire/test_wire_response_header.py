@@ -1,4 +1,4 @@
-"""The response header written by hand is the one the schema describes."""
+"""`write_response_header` gives the bytes that the schema of ResponseHeader gives."""
 
 from __future__ import annotations
 

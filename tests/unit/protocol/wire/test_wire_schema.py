@@ -1,4 +1,4 @@
-"""The schema language: what a class body turns into."""
+"""The schema language: constructors, defaults, repr and comparison of message classes."""
 
 from __future__ import annotations
 
