@@ -316,7 +316,10 @@ class BrokerLifecycle:
         return not (self._ready and response.is_fenced)
 
     async def _register_again(self, *, leaving: bool) -> bool:
-        """This broker was unregistered, or another process has registered its id. Returns whether `run` can settle."""
+        """Register again, after this broker was unregistered or another process has registered its id.
+
+        Returns False if the next heartbeat is due before the usual interval.
+        """
         if leaving:
             self._may_stop.set()  # an unregistered broker has no leaderships to move
             return True

@@ -1,1 +1,1 @@
-"""What a node settles before it starts: its place in the cluster, its addresses, its identity, its directories."""
+"""Determines a node's topology, listeners, ids and log directories before the node starts."""

@@ -1,1 +1,1 @@
-"""What decides, for `node.zookeeper`: no kazoo, no asyncio, time as an argument."""
+"""The state machines of `node/zookeeper`. They use no kazoo and no asyncio, and take the time as an argument."""
