@@ -1,6 +1,6 @@
 """Barnabas: a Kafka-wire-compatible distributed commit log, and data pipelines on Spark.
 
-Importing this package is cheap; each room is imported when it is first used.
+Importing this package is cheap; each subpackage is imported when it is first used.
 
     from barnabas import Producer, Consumer, Admin                 # blocking
     from barnabas import AsyncProducer, AsyncConsumer, AsyncAdmin  # asyncio

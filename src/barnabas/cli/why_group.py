@@ -72,7 +72,7 @@ def state(facts: GroupFacts) -> Iterator[str]:
 
 
 def members(facts: GroupFacts) -> Iterator[str]:
-    """Which members still have something to do, and how much time they have."""
+    """Which members have a pending step, and how much time they have for it."""
     waiting = [member for member in facts.members if member.pending]
     if not waiting and facts.members:
         yield "No member has a pending step."

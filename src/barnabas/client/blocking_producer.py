@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from barnabas.client.blocking import Blocking, call, wait
 from barnabas.client.errors import ClientClosedError
-from barnabas.client.interceptors import DeliveryCallback, tell
+from barnabas.client.interceptors import DeliveryCallback, notify
 from barnabas.client.producer.delivery import RecordPlace, unplaced
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import Headers, PreparedTransaction, RecordMetadata
@@ -214,4 +214,4 @@ def _refuse(record: _HandedOver, error: Exception) -> None:
         return
     sent.batch = unplaced(error)
     if on_delivery is not None:
-        tell(on_delivery, None, error)
+        notify(on_delivery, None, error)

@@ -72,7 +72,7 @@ class ClientClosedError(ClientError):
     """The client was closed."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{what} is closed; create a new one to go on.")
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{what} is closed; create a new one.")
 
     @property
     def retriable(self) -> bool:
@@ -159,7 +159,7 @@ class TruncationError(ClientError):
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"The log of {partition} was truncated: position {position} is past {divergent_offset}, where the leader's"
-            " history parts from ours. Records read beyond it were lost by the cluster; seek to go on.",
+            " log differs from the log that was read. The cluster lost the records read beyond it; seek to continue.",
         )
 
 

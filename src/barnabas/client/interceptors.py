@@ -14,10 +14,10 @@ log = logging.getLogger("barnabas.client")
 DeliveryCallback = Callable[[RecordMetadata | None, BarnabasError | None], None]
 
 
-def tell(told: DeliveryCallback, metadata: RecordMetadata | None, error: BarnabasError | None) -> None:
+def notify(callback: DeliveryCallback, metadata: RecordMetadata | None, error: BarnabasError | None) -> None:
     """Call the user's function. An exception is logged and ignored, as in the Java producer."""
     try:
-        told(metadata, error)
+        callback(metadata, error)
     except Exception:
         log.exception("A delivery callback or interceptor raised an exception; the producer continues")
 

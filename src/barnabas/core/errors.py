@@ -1,6 +1,6 @@
 """Table: Kafka's error codes, with the retry rules for clients.
 
-Codes, names and retriability follow `org.apache.kafka.common.protocol.Errors` of Kafka 4.3; the sentences are ours.
+Codes, names and retriability follow `org.apache.kafka.common.protocol.Errors` of Kafka 4.3; the messages are our own.
 `ErrorCode` is what requests and responses carry. `KafkaError` is the same thing as an exception, for the places
 (clients, the command line, the start of a node) in which an error code ends the operation.
 
@@ -30,8 +30,8 @@ class ErrorCode(IntEnum):
         member.refresh_metadata = "m" in flags
         return member
 
-    # name = code, sentence, flags: r = a retry can succeed, m = refresh metadata before retrying
-    UNKNOWN_SERVER_ERROR = -1, "The server met an error it did not expect; its log says more."
+    # name = code, message, flags: r = a retry can succeed, m = refresh metadata before retrying
+    UNKNOWN_SERVER_ERROR = -1, "An unexpected error on the server; see the server's log."
     NONE = 0, ""
     OFFSET_OUT_OF_RANGE = 1, "The offset is outside the range the server keeps for this partition."
     CORRUPT_MESSAGE = 2, "The record batch failed its CRC, or is not a valid batch.", "r"
@@ -109,7 +109,7 @@ class ErrorCode(IntEnum):
     INVALID_PRINCIPAL_TYPE = 67, "The principal type is not supported."
     NON_EMPTY_GROUP = 68, "The group still has members."
     GROUP_ID_NOT_FOUND = 69, "There is no such group."
-    FETCH_SESSION_ID_NOT_FOUND = 70, "The fetch session is gone; start a new one.", "r"
+    FETCH_SESSION_ID_NOT_FOUND = 70, "The fetch session does not exist; start a new one.", "r"
     INVALID_FETCH_SESSION_EPOCH = 71, "The fetch session's epoch does not match; start a new session.", "r"
     LISTENER_NOT_FOUND = 72, "The leader has no listener matching the one the request came in on.", "rm"
     TOPIC_DELETION_DISABLED = 73, "delete.topic.enable is false on this cluster."
@@ -161,7 +161,7 @@ class ErrorCode(IntEnum):
     INVALID_REGISTRATION = 119, "The controller refuses this registration."
     TRANSACTION_ABORTABLE = 120, "The transaction met an error and must be aborted."
     INVALID_RECORD_STATE = 121, "The record's delivery state does not allow this acknowledgement."
-    SHARE_SESSION_NOT_FOUND = 122, "The share session is gone; start a new one.", "r"
+    SHARE_SESSION_NOT_FOUND = 122, "The share session does not exist; start a new one.", "r"
     INVALID_SHARE_SESSION_EPOCH = 123, "The share session's epoch does not match.", "r"
     FENCED_STATE_EPOCH = 124, "The share state's epoch is not the coordinator's."
     INVALID_VOTER_KEY = 125, "The voter key does not match the receiver's."

@@ -298,6 +298,6 @@ def _q(text: str) -> str:
 
 
 def _query(**parameters: object) -> str:
-    """A query of what is not at its default."""
+    """The query string of the parameters that are not False; empty if there are none."""
     given = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in parameters.items() if v is not False}
     return f"?{urlencode(given)}" if given else ""

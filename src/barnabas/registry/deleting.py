@@ -84,8 +84,9 @@ def _require_writable(state: RegistryState, subject: str) -> None:
 
 
 def _require_unreferenced(state: RegistryState, subject: str, version: int, *, permanent: bool) -> None:
-    """Raise 42206 if a schema refers to this version. A soft-deleted schema prevents only a permanent delete: its id
-    still resolves.
+    """Raise 42206 if another schema refers to this version.
+
+    For a permanent delete, references from soft-deleted schemas count too, because these can still be read by id.
     """
     if state.referring(subject, version, deleted=permanent):
         raise RegistryError(

@@ -5,7 +5,7 @@
        ├─ IncompatibleError   409, with the reasons
        └─ InvalidSchemaError  42201, the text is not a schema
 
-Codes and statuses are those of Confluent's REST API; the sentences are ours.
+Codes and statuses are those of Confluent's REST API; the messages are our own.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def decide_config(state: RegistryState, subject: str | None, request: Mapping[st
 
 
 def decide_delete_config(state: RegistryState, subject: str | None) -> Decision[Record, Config]:
-    """Delete a config, so that the next higher one applies. Returns the deleted config."""
+    """Delete a config, so that the config of the context or of the registry applies. Returns the deleted config."""
     old = state.configs.get(subject)
     if old is None:
         if subject is not None:
@@ -93,7 +93,7 @@ def decide_mode(state: RegistryState, subject: str | None, name: str, *, force: 
 
 
 def decide_delete_mode(state: RegistryState, subject: str | None) -> Decision[Record, Mode]:
-    """Delete a mode, so that the next higher one applies. Returns the deleted mode."""
+    """Delete a mode, so that the mode of the context or of the registry applies. Returns the deleted mode."""
     old = state.modes.get(subject)
     if old is None:
         if subject is not None:

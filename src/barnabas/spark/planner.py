@@ -108,8 +108,9 @@ class StreamPlanner:
         self._target = dict(latest)
 
     def record_late_losses(self, losses: list[Loss], begin: Position, end: Position) -> None:
-        """Record losses that were found while a micro-batch was read. Losses that its `end` does not count are counted
-        in the next micro-batch.
+        """Record losses that were found while the micro-batch from `begin` to `end` was read.
+
+        With `failOnDataLoss=report`, lost records that `end.lost` does not include are added to the next micro-batch.
         """
         if self._on_data_loss is OnDataLoss.REPORT:
             for loss in losses:
@@ -163,8 +164,8 @@ class StreamPlanner:
         return visible
 
     def _should_wait(self, pending: int, now_ms: int) -> bool:
-        """Apply minOffsetsPerTrigger and maxTriggerDelay. With a target there is no wait, because no more records will
-        count.
+        """Whether minOffsetsPerTrigger and maxTriggerDelay delay the micro-batch. Never with Trigger.AvailableNow: the
+        query does not read records that arrive later.
         """
         if self._limits.min_offsets is None or self._target is not None or self._last_batch_ms is None:
             return False

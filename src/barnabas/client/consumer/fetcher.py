@@ -1,4 +1,4 @@
-"""Shell: keeps fetches under way to every leader that has partitions to read, and hands out what they bring.
+"""Shell: keeps fetches under way to every leader that has partitions to read, and returns the fetched records.
 
 There is one fetch in flight to each broker, within a fetch session (KIP-227): later requests have only changes, and
 responses only partitions with new data. At most one more buffer of a partition is fetched while the user reads one.

@@ -72,19 +72,19 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The changes from the owned to the assigned partitions. `life` detects a fencing in between."""
+    """The changes from the owned to the assigned partitions. `incarnation` detects a fencing in between."""
 
     target: Owned
     revoked: frozenset[TopicPartition]
     added: frozenset[TopicPartition]
-    life: int
+    incarnation: int
 
 
 Step = Wait | Lost | MembershipFailed | None
 
 
 class ConsumerMember:
-    """The machine. `owned` is what the user has been told to be theirs."""
+    """The state machine of one member. `owned` are the partitions that it owns according to its listener."""
 
     def __init__(self, options: MembershipOptions, member_id: str, *, assignor: str | None = None) -> None:
         self.options = options
@@ -101,7 +101,7 @@ class ConsumerMember:
         self._under_way: Owned = {}
         """The result of the reconciliation in progress. It may take effect at any moment, whatever is assigned
         meanwhile."""
-        self._life = 0
+        self._incarnation = 0
         self._told: tuple[tuple[str, ...], str | None] | None = None
         """The subscription that the coordinator has; None if the next heartbeat must have all fields."""
         self._in_flight: tuple[tuple[str, ...], str | None] | None = None
@@ -147,7 +147,7 @@ class ConsumerMember:
         self._forget_conversation()
 
     def _forget_conversation(self) -> None:
-        self._life += 1
+        self._incarnation += 1
         self._target = None
         self._under_way = {}
         self._told = None
@@ -278,12 +278,12 @@ class ConsumerMember:
         if not waiting:
             self._target = None
         self._under_way = target
-        return Reconciliation(target, revoked, added, self._life)
+        return Reconciliation(target, revoked, added, self._incarnation)
 
     def is_current(self, reconciliation: Reconciliation) -> bool:
         """Whether the reconciliation is still valid: false if the member was fenced, or left, while its listener
         ran."""
-        return reconciliation.life == self._life
+        return reconciliation.incarnation == self._incarnation
 
     def on_revoked(self, reconciliation: Reconciliation) -> None:
         """The listener has handled the revoked partitions."""

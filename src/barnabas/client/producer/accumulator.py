@@ -45,7 +45,7 @@ class ProducerIdentity:
         return self.producer_id != NO_PRODUCER_ID
 
 
-NOBODY: Final = ProducerIdentity()
+NO_IDENTITY: Final = ProducerIdentity()
 
 
 class PartitionQueue:
@@ -70,7 +70,7 @@ class PartitionQueue:
         self.in_flight: list[ProducerBatch] = []
         self.recovering = False
         self.retry_at = 0.0
-        self.identity = NOBODY
+        self.identity = NO_IDENTITY
         self.next_sequence = 0
         self.last_acked_sequence = -1
         self.needs_new_epoch = False

@@ -22,7 +22,7 @@ from barnabas.client.errors import BufferFullError, ClientClosedError
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
-from barnabas.client.interceptors import tell
+from barnabas.client.interceptors import notify
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
 from barnabas.client.producer.delivery import ProducerBatch, RecordFuture, RecordPlace
@@ -454,8 +454,8 @@ class AsyncProducer(TransactionCalls):
             error = place.home()[0].error
             metadata = None if error is not None else place.metadata()
             for interceptor in self._interceptors:
-                tell(interceptor.on_acknowledgement, metadata, error)
+                notify(interceptor.on_acknowledgement, metadata, error)
             if on_delivery is not None:
-                tell(on_delivery, metadata, error)
+                notify(on_delivery, metadata, error)
 
         place.batch.watch(settled)

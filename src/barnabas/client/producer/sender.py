@@ -15,7 +15,7 @@ from typing import Any, Final
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import DeliveryTimeoutError
 from barnabas.client.fetching import note_leader_hints
-from barnabas.client.producer.accumulator import NOBODY, Accumulator, PartitionQueue, ProducerIdentity
+from barnabas.client.producer.accumulator import NO_IDENTITY, Accumulator, PartitionQueue, ProducerIdentity
 from barnabas.client.producer.delivery import ProducerBatch
 from barnabas.client.producer.links import BrokerLink, Links
 from barnabas.client.producer.producing import SenderOptions, answers_of, build_produce
@@ -55,7 +55,7 @@ class Sender:
     """Sends the batches of an accumulator until `stop`."""
 
     def __init__(self, cluster: Cluster, accumulator: Accumulator, options: SenderOptions) -> None:
-        self.identity: ProducerIdentity = NOBODY
+        self.identity: ProducerIdentity = NO_IDENTITY
         self.transactions: Transactions | None = None
         self.flushing = 0
         self.fatal: BarnabasError | None = None
@@ -462,7 +462,7 @@ class Sender:
     def _bump_epoch(self, queue: PartitionQueue) -> None:
         """Restart the partition's sequence numbers with the next epoch (KIP-360 for producers without transactions)."""
         if self.identity.epoch >= EPOCH_MAX:
-            self.identity = NOBODY
+            self.identity = NO_IDENTITY
             queue.retry_at = self._cluster.now()
             return
         if queue.identity == self.identity:

@@ -23,7 +23,7 @@ from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.fanout import by_topic
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.errors import TransactionAbortedError, TransactionStateError, UnsupportedApiError
-from barnabas.client.producer.accumulator import NOBODY, ProducerIdentity
+from barnabas.client.producer.accumulator import NO_IDENTITY, ProducerIdentity
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
@@ -89,7 +89,7 @@ class Transactions:
     ) -> None:
         self.transactional_id = transactional_id
         self.state = State.UNINITIALIZED
-        self.identity = NOBODY
+        self.identity = NO_IDENTITY
         self.error: BarnabasError | None = None
         self.implicit = False
         self.prepared: PreparedTransaction | None = None
@@ -193,7 +193,7 @@ class Transactions:
         self._require(State.UNINITIALIZED)
         if keep_prepared:
             self._require_two_phase()
-        await self._init(NOBODY, deadline, keep_prepared=keep_prepared)
+        await self._init(NO_IDENTITY, deadline, keep_prepared=keep_prepared)
         self.state = State.READY if self.prepared is None else State.PREPARED
 
     async def _init(self, current: ProducerIdentity, deadline: float, *, keep_prepared: bool = False) -> None:

@@ -146,8 +146,8 @@ def _owned(
                 continue
             other = owners.get(tp)
             if other is not None:
-                told = members[other].generation
-                theirs = DEFAULT_GENERATION if told is None else told
+                other_generation = members[other].generation
+                theirs = DEFAULT_GENERATION if other_generation is None else other_generation
                 if generation < theirs:
                     continue
                 if tp in owned[other]:

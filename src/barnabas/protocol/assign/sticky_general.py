@@ -199,7 +199,9 @@ class _Moves:
         self._by_pair.setdefault((tp.topic, source, target), {})[tp] = None
 
     def instead_of(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
-        """A partition of the same topic that came from the target; sending that one back is better."""
+        """The partition to move from `source` to `target` instead of `tp`, so that two members do not swap partitions:
+        one of the same topic that was moved from `target` to `source` before, or `tp` itself if there is none.
+        """
         if tp in self._by_partition:
             source = self._by_partition[tp][0]
         reverse = self._by_pair.get((tp.topic, target, source))
@@ -212,6 +214,6 @@ def _java_hash(tp: TopicPartition) -> int:
 
 
 def _imbalance(assignment: Assignment) -> int:
-    """The sum of all differences in load."""
+    """The sum of the differences in load over all pairs of members; 0 if all members have equal load."""
     loads = sorted(map(len, assignment.values()))
     return sum(load * (2 * i - len(loads) + 1) for i, load in enumerate(loads))

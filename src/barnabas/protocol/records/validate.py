@@ -52,7 +52,7 @@ class Origin(Enum):
 
 
 class RecordCheck(Enum):
-    """The depth of the checks of a batch whose topic needs no deeper ones."""
+    """The minimum checks of the records of a batch. Compacted topics, among others, always have all records decoded."""
 
     CHAIN = "chain"
     """The chain of lengths, the first record and the last one."""
@@ -78,7 +78,7 @@ class ValidationRules(Struct, frozen=True):
 
 
 class Validated(Struct, frozen=True):
-    """Batches to append: `parts`, in order, are their bytes, without needless copies."""
+    """Valid batches, ready to append. `parts` are their bytes in order, copied only where necessary."""
 
     parts: list[Buffer]
     batches: list[BatchHeader]

@@ -5,7 +5,7 @@
        └──────────────────────── lost, or a request timed out ◄─────────────────────┘
 
 All callers that need the same destination wait for one attempt to connect, each until its own deadline; the attempt
-goes on when their deadlines have passed. No request is sent twice: whether to repeat one is the caller's decision.
+continues when their deadlines have passed. No request is sent twice: whether to repeat one is the caller's decision.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class _Decoder:
     # ---- structs
 
     def struct(self, cls: type[MessageStruct], target: str) -> None:
-        """Read a struct into the new variable `target`."""
+        """Add lines to the generated function that read a struct into the new variable `target`."""
         src = self.src
         src.line(f"{target} = new({src.constant(cls.__name__, cls)})")
         for field in cls.__schema__.fields:

@@ -79,7 +79,7 @@ class _Encoder:
     # ---- structs
 
     def struct(self, cls: type[MessageStruct], source: str) -> None:
-        """Write the struct that the variable `source` holds."""
+        """Add lines to the generated function that write the struct in the variable `source`."""
         src = self.src
         for field in cls.__schema__.fields:
             with src.at(f".{field.name}"):

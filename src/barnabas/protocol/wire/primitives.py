@@ -71,13 +71,13 @@ def array_structs(code: str) -> tuple[struct.Struct, ...]:
 
 @cache
 def array_packers(code: str) -> tuple[Callable[..., bytes], ...]:
-    """The `pack` methods of these structs, by the number of elements."""
+    """The `pack` methods of the structs of `array_structs`, by the number of elements."""
     return tuple(each.pack for each in array_structs(code))
 
 
 @cache
 def array_unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
-    """The `unpack_from` methods of these structs, by the number of elements."""
+    """The `unpack_from` methods of the structs of `array_structs`, by the number of elements."""
     return tuple(each.unpack_from for each in array_structs(code))
 
 

@@ -86,13 +86,13 @@ class Source:
         return name
 
     def unpack(self, formats: str) -> str:
-        """The name of `unpack_from` of the precompiled struct with these format codes."""
+        """The name, in the generated code, of the `unpack_from` method of a struct with these format codes."""
         name = "unpack_" + formats.replace("?", "t")
         self.scope.setdefault(name, struct.Struct(">" + formats).unpack_from)
         return name
 
     def pack(self, formats: str) -> str:
-        """The name of `pack` of the precompiled struct with these format codes."""
+        """The name, in the generated code, of the `pack` method of a struct with these format codes."""
         name = "pack_" + formats.replace("?", "t")
         self.scope.setdefault(name, struct.Struct(">" + formats).pack)
         return name

@@ -31,7 +31,7 @@ ALL = Versions(0, OPEN_END)
 
 @cache
 def versions(text: str) -> Versions:
-    """Parse a range. Raises ValueError for any other form than the four above."""
+    """Parse a range such as `0+`, `4-18`, `3` or `none`. Raises ValueError for any other form."""
     if text == "none":
         return NONE
     if text.endswith("+"):

@@ -68,7 +68,7 @@ ITEMS_DEPTH_MAX: Final = 16
 
 
 class NoProgramError(Exception):
-    """There is no program for these schemas; they are read record by record."""
+    """These schemas cannot be compiled into a program for the kernel. The caller uses fastavro, record by record."""
 
 
 @dataclass(frozen=True, slots=True)

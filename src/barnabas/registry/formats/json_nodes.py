@@ -94,7 +94,7 @@ class JsonSchemaDocuments:
     nodes: dict[int, JsonSchemaNode] = field(default_factory=dict)
 
     def find(self, uri: str) -> tuple[Any, str]:
-        """(the target of a resolved reference, the base URI of references inside the target)."""
+        """Return the target of a resolved reference, and the base URI of references inside the target."""
         base, fragment = urldefrag(uri)
         document = self.documents.get(base)
         if document is None:

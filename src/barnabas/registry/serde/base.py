@@ -25,17 +25,17 @@ SubjectStrategy = Callable[[str, bool, str | None], str]
 
 
 def topic_name(topic: str, is_key: bool, record: str | None) -> str:
-    """Subject `orders-value`: all values of a topic have one schema, which evolves. This is the default."""
+    """The default: subject `<topic>-key` or `<topic>-value`. All values of a topic have one schema, which evolves."""
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
 def record_name(topic: str, is_key: bool, record: str | None) -> str:
-    """Subject `shop.Order`: a topic may have several types, and a type has the same subject in all topics."""
+    """Subject `<record>`: a topic may have several types, and a type has the same subject in all topics."""
     return _named(record)
 
 
 def topic_record_name(topic: str, is_key: bool, record: str | None) -> str:
-    """Subject `orders-shop.Order`: a topic may have several types, and each evolves separately for each topic."""
+    """Subject `<topic>-<record>`: a topic may have several types, and each evolves separately for each topic."""
     return f"{topic}-{_named(record)}"
 
 

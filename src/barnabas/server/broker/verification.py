@@ -239,7 +239,7 @@ class TransactionVerifier:
         return True
 
     def _guard(self, write: TransactionalWrite) -> _Guard:
-        """The guard of the write's producer and partition; a new one if that is of another epoch."""
+        """The guard of the write's producer and partition. A guard of another producer or leader epoch is replaced."""
         key = (write.partition.name, write.producer_id)
         epochs = (write.producer_epoch, write.partition.leader_epoch)
         guard = self._guards.get(key)

@@ -19,7 +19,10 @@ class RecordFormat(Protocol):
 
 
 class CoordinatorShard(Protocol):
-    """The replicated state is kept in maps of the shard's `Timeline`, and only `apply` and `apply_marker` change it."""
+    """The state machine of one partition of a coordinator's topic.
+
+    Its replicated state is kept in maps of a `Timeline`, and only `apply` and `apply_marker` change this state.
+    """
 
     @property
     def log_format(self) -> RecordFormat: ...

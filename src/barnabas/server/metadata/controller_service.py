@@ -238,7 +238,7 @@ class ControllerService:
                 if self._epoch is not None and self._sessions is None:
                     await self._become_active(self._epoch)
                 if self._sessions is not None:
-                    wake_at = await self._upkeep(self._sessions)
+                    wake_at = await self._run_periodic_work(self._sessions)
             except KafkaError as error:
                 if self._epoch is not None:
                     log.warning(
@@ -281,7 +281,7 @@ class ControllerService:
 
     # ---- periodic work
 
-    async def _upkeep(self, sessions: BrokerSessions) -> float | None:
+    async def _run_periodic_work(self, sessions: BrokerSessions) -> float | None:
         """Run the periodic work that is due. Returns the time of the next round."""
         await self._fence_silent(sessions)
         loop = asyncio.get_running_loop()

@@ -75,7 +75,7 @@ class ControllerRegistration:
             pause = min(pause * 2, _PAUSE_MAX_S)
 
     async def _try_register(self) -> str | None:
-        """Once; why not, if it was refused."""
+        """Try to register once. Returns the reason of a failure, None after success."""
         try:
             response = await self._channel.call(self._request(), REGISTRATION_VERSION)
         except KafkaError as error:

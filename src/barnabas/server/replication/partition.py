@@ -337,7 +337,7 @@ class Partition(LocalReplica, LogListener):
         return self.require_log(current_leader_epoch).epoch_end_offset(epoch)
 
     def preferred_read_replica(self, fetch_offset: int, near: frozenset[int]) -> int | None:
-        """The replica that a consumer should read from (KIP-392): see `LeaderRole.preferred_read_replica`."""
+        """The replica in `near`, the consumer's rack, to read from (KIP-392); None: the leader. See `LeaderRole`."""
         role = self.role
         return role.preferred_read_replica(fetch_offset, near) if isinstance(role, LeaderRole) else None
 

@@ -18,7 +18,7 @@ class Anomaly(Enum):
         self.legal = legal
 
     INCONSISTENT_OFFSETS = "inconsistent-offsets", "one offset has shown two values"
-    DUPLICATE = "duplicate", "one value stands at two offsets"
+    DUPLICATE = "duplicate", "one value is at two offsets"
     PHANTOM = "phantom", "a value was polled that no operation sent"
     ABORTED_READ = "G1a", "a write that definitely failed was polled"
     LOST_WRITE = "lost-write", "an acknowledged write was never polled, although a later offset was"
@@ -36,5 +36,5 @@ class Anomaly(Enum):
 
     SUBSCRIBED_POLL_SKIP = "poll-skip (subscribed)", "a group member skipped records that other members polled", True
     SUBSCRIBED_NONMONOTONIC_POLL = "nonmonotonic-poll (subscribed)", "a group member polled again after rebalance", True
-    INT_SEND_SKIP = "int-send-skip", "another writer's records stand between those of one operation", True
+    INT_SEND_SKIP = "int-send-skip", "another writer's records are between those of one operation", True
     WRITE_CYCLE = "G1c (with write order)", "a cycle of reads and of the order of writes", True

@@ -95,13 +95,13 @@ def no_endless_callback(loop: SimLoop) -> Iterator[None]:
             raise LivenessError(f"A callback has been running for {_CALLBACK_S:g} s of CPU time:\n{loop.hung}")
         before = loop.steps
 
-    told = signal.signal(signal.SIGVTALRM, on_tick)
+    previous = signal.signal(signal.SIGVTALRM, on_tick)
     signal.setitimer(signal.ITIMER_VIRTUAL, _CALLBACK_S, _CALLBACK_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, told)
+        signal.signal(signal.SIGVTALRM, previous)
 
 
 def _forbid_threads() -> None:

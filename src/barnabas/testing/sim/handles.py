@@ -51,8 +51,8 @@ class SimHandle(asyncio.Handle):
 
 
 class SimTimer(SimHandle, asyncio.TimerHandle):
-    """A timer. The loop's heap has pairs of a time and a timer, which C code compares. Two timers are never less than
-    each other, so timers for the same time keep their order."""
+    """A timer. The loop's heap has pairs (time, timer), which compiled code compares. `__lt__` is always False, so that
+    only the time decides. The order of timers for the same time is unspecified, but the same in every replay."""
 
     _when: float
     _scheduled: bool

@@ -90,7 +90,7 @@ class SimNode:
         world.network.host_up(self.name)
         process = self.process = Process(f"{self.name}.{self._starts}", self.name, self._job_time)
         world.processes.append(process)
-        world.trace.event(self.name, f"starts (life {self._starts})")
+        world.trace.event(self.name, f"starts (run {self._starts})")
         node = self.node = process.run(self._make_node)
         ready = self._ready = loop.create_future()
         ended = self._ended = loop.create_future()
@@ -191,7 +191,7 @@ class SimNode:
 
     def resume(self) -> None:
         if self.process is not None and self.process.state is ProcessState.PAUSED:
-            self._world.trace.event(self.name, "goes on")
+            self._world.trace.event(self.name, "continues")
             self.process.state = ProcessState.RUNNING
             self._world.loop.release(self.process)
 

@@ -172,7 +172,7 @@ class World:
 
     def resume(self, process: Process) -> None:
         if process.state is ProcessState.PAUSED:
-            self.trace.event(process.name, "goes on")
+            self.trace.event(process.name, "continues")
             process.state = ProcessState.RUNNING
             self.loop.release(process)
 
@@ -242,9 +242,9 @@ class _LogToTrace(logging.Handler):
         if process is not None and process.state is ProcessState.DEAD:
             return
         fields: dict[str, Any] = getattr(record, "fields", {})
-        said = " ".join(f"{key}={value}" for key, value in fields.items())
+        named_values = " ".join(f"{key}={value}" for key, value in fields.items())
         who = "test" if process is None else process.name
-        self._world.trace.event(who, f"{record.levelname.lower()}: {record.getMessage()} {said}".rstrip())
+        self._world.trace.event(who, f"{record.levelname.lower()}: {record.getMessage()} {named_values}".rstrip())
         if record.exc_info and record.exc_info[1] is not None:
             self._world.on_crash(f"{who} logged an exception: {record.getMessage()}", record.exc_info[1])
 

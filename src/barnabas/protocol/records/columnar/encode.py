@@ -166,12 +166,12 @@ def write_batches(layout: BatchLayout, options: EncodeOptions) -> Iterator[Encod
         yield EncodedBatch(_seal(memoryview(out), table, low, high, max_time, options), low, high - low)
 
 
-def _seal(room: memoryview, table: Rows, low: int, high: int, max_time: int, options: EncodeOptions) -> Buffer:
+def _seal(batch: memoryview, table: Rows, low: int, high: int, max_time: int, options: EncodeOptions) -> Buffer:
     """Write the header before the records, in place unless the records are compressed."""
     sequence = options.base_sequence
     header = BatchHeader(
         base_offset=0,
-        batch_length=len(room) - LOG_OVERHEAD,
+        batch_length=len(batch) - LOG_OVERHEAD,
         partition_leader_epoch=-1,
         magic=MAGIC,
         crc=0,
@@ -185,11 +185,11 @@ def _seal(room: memoryview, table: Rows, low: int, high: int, max_time: int, opt
         record_count=high - low,
     )
     if options.codec is not Codec.NONE:
-        return seal(header, compress(options.codec, room[HEADER_SIZE:], options.level))
-    room[:HEADER_SIZE] = header.pack()
+        return seal(header, compress(options.codec, batch[HEADER_SIZE:], options.level))
+    batch[:HEADER_SIZE] = header.pack()
     if options.with_crc:
-        room[:HEADER_SIZE] = header._replace(crc=crc32c(room[CRC_START:])).pack()
-    return room
+        batch[:HEADER_SIZE] = header._replace(crc=crc32c(batch[CRC_START:])).pack()
+    return batch
 
 
 def _milliseconds(column: Any, default_ms: int) -> Any:

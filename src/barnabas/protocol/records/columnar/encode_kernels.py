@@ -165,8 +165,8 @@ def write(
 
 @kernel((I64, I32, I32, OUT_I64, OUT_I32))
 def header_sizes(list_offsets: Any, key_len: Any, value_len: Any, out_at: Any, out_len: Any) -> Any:
-    """Compute the position of each row's encoded headers; returns their bytes, -1 for a null key. Rows without headers
-    get 0."""
+    """Compute the position and the size in bytes of each row's encoded headers; rows without headers have size 0.
+    Returns the sum of the sizes, or -1 if a header key is null."""
     total = np.int64(0)
     for i in range(out_at.shape[0]):
         low, high = list_offsets[i], list_offsets[i + 1]
@@ -196,7 +196,7 @@ def write_headers(
     out_at: Any,
     out: Any,
 ) -> Any:
-    """Writes each row's headers, the count in front, to where `header_sizes` put them. Returns -1 on a broken bound."""
+    """Write each row's headers after their count, at the positions of `header_sizes`. Returns -1 for invalid bounds."""
     for i in range(out_at.shape[0]):
         low, high = list_offsets[i], list_offsets[i + 1]
         if high <= low:

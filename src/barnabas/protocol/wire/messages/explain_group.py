@@ -1,4 +1,4 @@
-"""Table: ExplainGroup (key 10001, ours) explains the state of a group: the members it waits for, and how long."""
+"""Table: ExplainGroup (key 10001, not in Kafka): the state of a group, the members it waits for, and how long."""
 
 from __future__ import annotations
 

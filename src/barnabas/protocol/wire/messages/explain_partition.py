@@ -1,4 +1,4 @@
-"""Table: ExplainPartition (key 10000, ours) explains a partition: its last stable offset, compaction and retention."""
+"""Table: ExplainPartition (key 10000, not in Kafka): last stable offset, compaction and retention of a partition."""
 
 from __future__ import annotations
 

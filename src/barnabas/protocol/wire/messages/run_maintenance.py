@@ -1,4 +1,4 @@
-"""Table: RunMaintenance (key 10002, ours) compacts partitions or enforces their retention, and reports the result."""
+"""Table: RunMaintenance (key 10002, not in Kafka) compacts partitions or enforces retention, and reports the result."""
 
 from __future__ import annotations
 

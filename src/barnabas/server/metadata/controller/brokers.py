@@ -83,7 +83,7 @@ def decide_heartbeat(
     image: ClusterImage, request: BrokerHeartbeatRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, BrokerHeartbeatResponse]:
     """Decide on a heartbeat: first elect new leaders for partitions in a log directory that is offline now; then
-    unfence a broker that has caught up, fence one that requests it, or go on with a controlled shutdown. A broker
+    unfence a broker that has caught up, fence one that requests it, or continue a controlled shutdown. A broker
     without any online directory is fenced, and stays fenced until its process is restarted.
 
     If very many partitions have to change, only a part of them does: the next heartbeat continues a shutdown, and

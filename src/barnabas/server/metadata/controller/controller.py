@@ -1,7 +1,7 @@
 """Machine: the table of the requests on which the controller decides, and the state of these decisions.
 
-Decisions live in the modules beside this one, one per subject, as plain functions
-`decide_x(image, request, ctx) -> Decision`. `Controller` selects the function and applies the decided records.
+The decisions are plain functions `decide_x(image, request, ctx) -> Decision` in the other modules of this package, one
+module for each subject. `Controller` selects the function and applies the decided records.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Session(Struct):
     """The session of one broker process."""
 
     broker_epoch: int
-    heard_ms: int
+    heartbeat_ms: int
     metadata_offset: int = -1
     """The metadata offset up to which the broker has read the metadata log."""
     shutdown_offset: int = -1
@@ -52,7 +52,7 @@ class BrokerSessions:
         if session is None or session.broker_epoch != broker_epoch:
             session = self._sessions[broker_id] = Session(broker_epoch, now_ms)
         session.assumed = False
-        session.heard_ms = max(session.heard_ms, now_ms)
+        session.heartbeat_ms = max(session.heartbeat_ms, now_ms)
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
 
     def forget(self, broker_id: int) -> None:
@@ -65,18 +65,18 @@ class BrokerSessions:
         return frozenset(
             broker
             for broker, session in self._sessions.items()
-            if now_ms - session.heard_ms < self._timeout_ms and not (session.assumed and broker == self._node_id)
+            if now_ms - session.heartbeat_ms < self._timeout_ms and not (session.assumed and broker == self._node_id)
         )
 
     def expired(self, now_ms: int) -> list[int]:
         """The brokers to fence, in the order of their last heartbeats."""
-        silent = [(s.heard_ms, b) for b, s in self._sessions.items() if now_ms - s.heard_ms >= self._timeout_ms]
+        silent = [(s.heartbeat_ms, b) for b, s in self._sessions.items() if now_ms - s.heartbeat_ms >= self._timeout_ms]
         return [broker for _, broker in sorted(silent)]
 
     def next_deadline_ms(self) -> int | None:
         """The earliest time at which another session expires."""
-        heard = [session.heard_ms for session in self._sessions.values()]
-        return min(heard) + self._timeout_ms if heard else None
+        times = [session.heartbeat_ms for session in self._sessions.values()]
+        return min(times) + self._timeout_ms if times else None
 
     # -- controlled shutdown ---------------------------------------------------------------------------------------
 

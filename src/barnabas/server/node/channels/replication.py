@@ -82,7 +82,7 @@ class ReplicationChannel:
     async def list_bounds(
         self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], config: ReplicationConfig
     ) -> Sequence[LogBounds]:
-        """The earliest first: a log that moves meanwhile then looks shorter, never longer than it is."""
+        """Request the start offsets before the end offsets: both only rise, so that no end is below its start."""
         earliest = await self._list(leader_id, wanted, SpecialTimestamp.EARLIEST, config)
         latest = await self._list(leader_id, wanted, SpecialTimestamp.LATEST, config)
         found = []
@@ -172,7 +172,7 @@ class ReplicationChannel:
 
 
 def _topics(wanted: Sequence[tuple[PartitionKey, FetchFrom]], max_bytes: int) -> list[FetchTopic]:
-    """Partitions of one topic that stand together share its entry; their order is that of the session."""
+    """The request's topics. Consecutive partitions of one topic share an entry, which keeps the session's order."""
     topics: list[FetchTopic] = []
     for (topic_id, index), want in wanted:
         if not topics or topics[-1].topic_id != topic_id:

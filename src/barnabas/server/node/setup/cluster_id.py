@@ -51,7 +51,9 @@ class ClusterIdError(BarnabasError):
 
 
 async def agree_on_cluster_id(others: Sequence[Address], *, founder: bool, new_id: Callable[[], str], ask: Ask) -> str:
-    """Return the cluster id of the controllers `others`, or a new id. Waits for `others` without a limit.
+    """Return the cluster id that a controller in `others` has. Waits for `others` without a limit.
+
+    If none of them has an id, the `founder` creates one after all have answered, and the other nodes wait for it.
 
     Raises ClusterIdError if `others` belong to different clusters.
     """

@@ -108,7 +108,7 @@ class DirectoryReporter:
         return LOST_DIRECTORY if home is None else home.directory_id
 
     async def run(self) -> None:
-        """Report the differences until cancelled."""
+        """Report replicas whose directory differs from the image to the controller, until cancelled."""
         failures = 0
         while True:
             while not self._unreported:

@@ -54,7 +54,7 @@ class ReplicaLog(Protocol):
 
 
 class Stage(Enum):
-    """The stages of the drawing above; NO_LEADER: the partition has no leader to fetch from."""
+    """The stages in the drawing of the module's docstring. NO_LEADER: the partition has no leader to fetch from."""
 
     NO_LEADER = auto()
     FETCHING = auto()

@@ -102,7 +102,10 @@ def try_expand(
 def try_shrink(
     state: LeaderState, log_end_offset: int, active: ActiveBrokers, replica_lag_time_max_ms: int, now_ms: int
 ) -> tuple[LeaderState, IsrProposal] | None:
-    """Propose to remove the followers that have not been caught up for replica.lag.time.max.ms. None as above."""
+    """Propose to remove the followers that have not been caught up for replica.lag.time.max.ms.
+
+    None if there is no such follower, or if a proposal is in flight.
+    """
     if state.inflight is not None:
         return None
     late = out_of_sync(state, log_end_offset, replica_lag_time_max_ms, now_ms)

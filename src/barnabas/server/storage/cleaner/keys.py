@@ -49,7 +49,7 @@ class KeyEngine(Protocol):
 
 
 class PlainKeys:
-    """Processes record by record. The hash function is keyed BLAKE2b."""
+    """A `KeyEngine` in plain Python that decodes each record. Its hash function is keyed BLAKE2b."""
 
     def __init__(self, offset_map: OffsetMap, secret: tuple[int, int]) -> None:
         self._map = offset_map

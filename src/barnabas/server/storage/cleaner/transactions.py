@@ -27,7 +27,10 @@ class _Ongoing:
 
 
 class CleanedTransactions:
-    """Receives each batch in order. `kept` collects the entries of the new segment's transaction index."""
+    """The transactions of one cleaning pass. Call `on_data` or `on_control` for each batch, in order of offsets.
+
+    `kept` collects the entries of the new segment's transaction index.
+    """
 
     def __init__(self) -> None:
         self._ahead: list[tuple[int, AbortedTxn]] = []

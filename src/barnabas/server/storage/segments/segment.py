@@ -393,7 +393,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int | None:
-        """The largest timestamp of the first batch, with which segment.ms begins."""
+        """The largest timestamp of the first batch, from which segment.ms is measured. None for an empty segment."""
         if self._first_timestamp is None and self.size > 0:
             for _, header in walk_headers(self.file(), 0, self.size, 64):
                 self._first_timestamp = header.max_timestamp

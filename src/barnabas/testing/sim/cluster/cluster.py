@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage
     from barnabas.testing.sim.world import World
 
-ROOM: Final = 1 << 40
+DISK_CAPACITY: Final = 1 << 40
 """The capacity in bytes of a disk that is not full."""
 FIRST_START_S: Final = 30.0
 _STOP_S: Final = 15.0
@@ -95,7 +95,7 @@ class SimCluster:
         world.network.heal()
         for node in self.hosts.values():
             suffered = not disk_is_well(node) or node.excused
-            node.disk.capacity = ROOM
+            node.disk.capacity = DISK_CAPACITY
             node.disk.cold = False
             node.disk.fail_syncs = node.disk.fail_reads = node.disk.fail_writes = never
             node.job_s = node.usual_job_s
@@ -235,4 +235,4 @@ class SimCluster:
 
 def disk_is_well(node: SimNode) -> bool:
     disk = node.disk
-    return disk.fail_syncs is disk.fail_reads is disk.fail_writes is never and disk.capacity == ROOM
+    return disk.fail_syncs is disk.fail_reads is disk.fail_writes is never and disk.capacity == DISK_CAPACITY

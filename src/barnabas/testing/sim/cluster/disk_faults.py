@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.testing.sim.cluster.cluster import ROOM
+from barnabas.testing.sim.cluster.cluster import DISK_CAPACITY
 from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFault, ClusterFaultMenu, FaultContext
 from barnabas.testing.sim.disk import never
 
@@ -53,7 +53,7 @@ async def full_disk(context: FaultContext) -> None:
         node.excused = True
         node.disk.capacity = node.disk.used + context.rng.randrange(3_000)
         await asyncio.sleep(context.some(0.5, 4.0))
-        node.disk.capacity = ROOM
+        node.disk.capacity = DISK_CAPACITY
         node.kill()
         await asyncio.sleep(context.some(0.01, 1.0))
         await context.cluster.up(node)

@@ -50,8 +50,8 @@ async def _reassign(
         timeout_ms=_WITHIN_MS,
         topics=[ReassignableTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
-    told = {str(tp): replicas for tp, replicas in moves.items()}
-    context.world.trace.event("operator", f"reassigns {told}")
+    targets = {str(tp): replicas for tp, replicas in moves.items()}
+    context.world.trace.event("operator", f"reassigns {targets}")
     answer = await admin.cluster.send_controller(request, deadline=admin.cluster.deadline(_WITHIN_MS))
     assert isinstance(answer, AlterPartitionReassignmentsResponse)
     refused = [answer.error_code, *(p.error_code for topic in answer.responses for p in topic.partitions)]
