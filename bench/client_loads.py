@@ -189,14 +189,14 @@ def barnabas_raw_consume(bootstrap: str, *, topic: str, size: int, count: int, p
     """The ceiling for any consumer on this machine: batches are received and walked over, no record is opened."""
     from barnabas import TopicPartition
     from barnabas.client import Cluster
-    from barnabas.client.fetching import FetchLimits
-    from barnabas.client.options import ClusterOptions
+    from barnabas.client.fetching import ConsumerFetchConfig
+    from barnabas.client.options import ClusterConfig
     from barnabas.client.partition_reader import OffsetRange, PartitionReader
 
     async def run() -> Result:
-        async with Cluster(ClusterOptions.of(bootstrap_servers=bootstrap)) as cluster:
+        async with Cluster(ClusterConfig.of(bootstrap_servers=bootstrap)) as cluster:
             await cluster.topic(topic)
-            reader = PartitionReader(cluster, FetchLimits(partition_max_bytes=4 * 1024 * 1024))
+            reader = PartitionReader(cluster, ConsumerFetchConfig(partition_max_bytes=4 * 1024 * 1024))
             ranges = [OffsetRange(TopicPartition(topic, index), 0, count) for index in range(partitions)]
             clock = Clock()
             seen = 0

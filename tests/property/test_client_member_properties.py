@@ -12,7 +12,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.client.membership.classic import MembershipOptions
+from barnabas.client.membership.classic import MembershipConfig
 from barnabas.client.membership.consumer_protocol import ConsumerMember, Lost, Phase
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicIdPartition
@@ -87,7 +87,7 @@ class Coordinator:
 class World:
     def __init__(self) -> None:
         self.coordinator = Coordinator()
-        self.members = [ConsumerMember(MembershipOptions("g"), f"m{n}") for n in range(3)]
+        self.members = [ConsumerMember(MembershipConfig("g"), f"m{n}") for n in range(3)]
         self.busy: dict[int, Any] = {}
         """Members whose listener is at work."""
 

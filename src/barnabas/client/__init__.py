@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.client.cluster.cluster import Cluster as Cluster
     from barnabas.client.consumer.consumer import AsyncConsumer as AsyncConsumer
     from barnabas.client.consumer.coordinator import RebalanceListener as RebalanceListener
-    from barnabas.client.options import ClusterOptions as ClusterOptions
+    from barnabas.client.options import ClusterConfig as ClusterConfig
     from barnabas.client.partition_reader import OffsetRange as OffsetRange
     from barnabas.client.partition_reader import PartitionReader as PartitionReader
     from barnabas.client.producer.producer import AsyncProducer as AsyncProducer
@@ -34,7 +34,7 @@ _HOMES = {
     "Consumer": "blocking",
     "Producer": "blocking_producer",
     "Cluster": "cluster.cluster",
-    "ClusterOptions": "options",
+    "ClusterConfig": "options",
     "OffsetRange": "partition_reader",
     "PartitionReader": "partition_reader",
     "RebalanceListener": "consumer.coordinator",
@@ -51,7 +51,7 @@ __all__ = [
     "AsyncProducer",
     "AsyncShareConsumer",
     "Cluster",
-    "ClusterOptions",
+    "ClusterConfig",
     "Consumer",
     "OffsetRange",
     "PartitionReader",

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -59,42 +59,11 @@ class LoopThread:
             future.cancel()
             raise
 
-    def iterate(self, items: AsyncGenerator[R, None]) -> Iterator[R]:
-        """Iterate over an async generator. The next item is computed while the caller handles the current one."""
-
-        async def next_item() -> tuple[bool, R | None]:
-            try:
-                return True, await anext(items)
-            except StopAsyncIteration:
-                return False, None
-
-        ahead = asyncio.run_coroutine_threadsafe(next_item(), self.loop)
-        try:
-            while True:
-                found, item = ahead.result()
-                if not found:
-                    return
-                ahead = asyncio.run_coroutine_threadsafe(next_item(), self.loop)
-                yield item  # type: ignore[misc]  # found says that it is an item
-        finally:
-            ahead.cancel()
-            self.run(_finish(items))
-
     def close(self) -> None:
         """Stop the loop and end the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
-
-
-async def _finish(items: AsyncGenerator[Any, None]) -> None:
-    """Close an async generator after its cancelled step has ended."""
-    for _ in range(1_000):
-        try:
-            await items.aclose()
-            return
-        except RuntimeError:
-            await asyncio.sleep(0)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -22,8 +22,6 @@ KafkaError                        a response of a broker with an error code (bar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
@@ -188,8 +186,3 @@ class AcknowledgementError(ClientError):
     @property
     def retriable(self) -> bool:
         return False
-
-
-def first_error(results: Mapping[object, object]) -> KafkaError | None:
-    """The first error among `results`, or None: for callers that need all items to succeed."""
-    return next((value for value in results.values() if isinstance(value, KafkaError)), None)

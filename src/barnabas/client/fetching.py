@@ -33,7 +33,7 @@ NO_SESSION: Final = (0, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class FetchLimits:
+class ConsumerFetchConfig:
     """The size limits of one fetch, and the time for which the broker may wait for `min_bytes`."""
 
     max_bytes: int = 52_428_800
@@ -57,7 +57,7 @@ class FetchTarget:
 
 def build_fetch(
     targets: Iterable[FetchTarget],
-    limits: FetchLimits,
+    limits: ConsumerFetchConfig,
     *,
     session: tuple[int, int] = NO_SESSION,
     forgotten: Mapping[TopicPartition, UUID] | None = None,

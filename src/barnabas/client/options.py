@@ -20,7 +20,7 @@ _RECONNECT_BACKOFF: Final = Backoff(50, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOptions:
+class ClusterConfig:
     """The configs of `Cluster`. Times are milliseconds, as in Kafka's configs."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -38,7 +38,7 @@ class ClusterOptions:
     receive_buffer_bytes: int = -1
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> ClusterOptions:
+    def from_settings(cls, settings: Settings) -> ClusterConfig:
         """From the typed configs of any client that `resolve_config` returned."""
         return cls(
             parse_servers(settings["bootstrap.servers"]),
@@ -57,8 +57,8 @@ class ClusterOptions:
         )
 
     @classmethod
-    def of(cls, config: Mapping[str, object] | None = None, **keywords: object) -> ClusterOptions:
-        """From configs as a user writes them: `ClusterOptions.of(bootstrap_servers="localhost:9092")`."""
+    def of(cls, config: Mapping[str, object] | None = None, **keywords: object) -> ClusterConfig:
+        """From configs as a user writes them: `ClusterConfig.of(bootstrap_servers="localhost:9092")`."""
         return cls.from_settings(resolve_config(CLUSTER_CONFIGS, config, keywords))
 
 

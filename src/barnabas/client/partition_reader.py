@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError
 from barnabas.client.fetching import (
-    FetchLimits,
+    ConsumerFetchConfig,
     FetchTarget,
     build_fetch,
     fetched,
@@ -38,7 +38,7 @@ from barnabas.protocol.wire.messages.fetch import FetchResponse
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DEFAULT_LIMITS: Final = FetchLimits(max_bytes=52_428_800, partition_max_bytes=8_388_608)
+DEFAULT_LIMITS: Final = ConsumerFetchConfig(max_bytes=52_428_800, partition_max_bytes=8_388_608)
 STALL_TIMEOUT_MS: Final = 120_000
 """The time without progress after which a range fails (the default of Spark's `kafkaConsumer.pollTimeoutMs`)."""
 
@@ -84,7 +84,7 @@ class PartitionReader:
     def __init__(
         self,
         cluster: Cluster,
-        limits: FetchLimits = DEFAULT_LIMITS,
+        limits: ConsumerFetchConfig = DEFAULT_LIMITS,
         *,
         stall_timeout_ms: float = STALL_TIMEOUT_MS,
     ) -> None:

@@ -15,9 +15,9 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.record_stream import RecordStream
 from barnabas.client.errors import TransactionAbortedError
-from barnabas.client.fetching import FetchLimits
+from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.offsets import list_offsets
-from barnabas.client.options import ClusterOptions
+from barnabas.client.options import ClusterConfig
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST, ConfigEntry, ConfigResource, IsolationLevel
@@ -35,7 +35,7 @@ _REPLICAS: Final = 3
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 _CHANGE_TIMEOUT_MS: Final = 15_000
 _MARKER_WAIT_S: Final = 0.002
-_LIMITS: Final = FetchLimits(
+_LIMITS: Final = ConsumerFetchConfig(
     max_bytes=52_428_800, partition_max_bytes=8_388_608, isolation=IsolationLevel.READ_COMMITTED
 )
 _LOST: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -46,7 +46,7 @@ class KafkaSchemaLog:
 
     def __init__(self, settings: Mapping[str, object], *, topic: str = DEFAULT_TOPIC) -> None:
         self.topic = topic
-        self._cluster = Cluster(ClusterOptions.of(settings))
+        self._cluster = Cluster(ClusterConfig.of(settings))
         self._partition = TopicPartition(topic, 0)
         self._reader = PartitionReader(self._cluster, _LIMITS)
         self._position = -1

@@ -19,9 +19,9 @@ from typing import Any, TypeVar, cast
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
-from barnabas.client.fetching import FetchLimits
+from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.offsets import commit_group_offsets, list_offsets
-from barnabas.client.options import ClusterOptions
+from barnabas.client.options import ClusterConfig
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLevel, OffsetAndMetadata
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -83,12 +83,12 @@ class LogClient(BlockingClient):
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings = resolve_config(CONSUMER_CONFIGS, settings, {})
         self.isolation = IsolationLevel.parse(str(self.settings["isolation.level"]))
-        self._fetch_limits = _fetch_limits(settings, self.settings, self.isolation)
+        self._fetch_limits = _fetch_config(settings, self.settings, self.isolation)
         super().__init__()
         self.cluster: Cluster = self.run(self._open())
 
     async def _open(self) -> Cluster:
-        return Cluster(ClusterOptions.from_settings(self.settings))
+        return Cluster(ClusterConfig.from_settings(self.settings))
 
     async def disconnect(self) -> None:
         await self.cluster.close()
@@ -259,10 +259,12 @@ def require_partitions(client: LogClient, subscription: SourceSubscription) -> l
     return found
 
 
-def _fetch_limits(given: Mapping[str, str], settings: Mapping[str, Any], isolation: IsolationLevel) -> FetchLimits:
+def _fetch_config(
+    given: Mapping[str, str], settings: Mapping[str, Any], isolation: IsolationLevel
+) -> ConsumerFetchConfig:
     """The user's limits. The default for one partition is higher than a consumer's, because a task reads megabytes."""
     asked = settings["max.partition.fetch.bytes"]
-    return FetchLimits(
+    return ConsumerFetchConfig(
         max_bytes=settings["fetch.max.bytes"],
         partition_max_bytes=asked if "max.partition.fetch.bytes" in given else TASK_FETCH_BYTES,
         min_bytes=settings["fetch.min.bytes"],

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.options import ClusterOptions
+from barnabas.client.options import ClusterConfig
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import iter_batches, iter_records, read_header
@@ -184,7 +184,7 @@ class FakeCluster:
             "reconnect_backoff_max_ms": 2,
             "request_timeout_ms": 2_000,
         }
-        options = ClusterOptions.of(bootstrap_servers="fake:9001", **{**fast, **settings})
+        options = ClusterConfig.of(bootstrap_servers="fake:9001", **{**fast, **settings})
         return Cluster(options, opener=self.opener)
 
     async def opener(

@@ -7,7 +7,7 @@ import pytest
 from barnabas.client.config import CONSUMER_CONFIGS, PRODUCER_CONFIGS, UnknownConfigWarning, resolve_config
 from barnabas.client.consumer.subscription import ResetPolicy, parse_duration_ms
 from barnabas.client.membership.subscriptions import build_assignors
-from barnabas.client.options import ClusterOptions, parse_servers
+from barnabas.client.options import ClusterConfig, parse_servers
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST
 from barnabas.core.config import ConfigError
@@ -59,7 +59,7 @@ def test_servers_that_are_none(text: str) -> None:
 
 
 def test_jaas_credentials_and_hidden_secrets() -> None:
-    options = ClusterOptions.of(
+    options = ClusterConfig.of(
         bootstrap_servers="a:1",
         security_protocol="sasl_plaintext",
         sasl_mechanism="PLAIN",

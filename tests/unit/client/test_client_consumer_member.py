@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.client.membership.classic import MembershipFailed, MembershipOptions
+from barnabas.client.membership.classic import MembershipConfig, MembershipFailed
 from barnabas.client.membership.consumer_protocol import ConsumerMember, Lost, Phase, Wait
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
@@ -21,7 +21,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 def member(instance: str | None = None) -> ConsumerMember:
-    made = ConsumerMember(MembershipOptions("g", instance, rack="r"), "me", assignor="uniform")
+    made = ConsumerMember(MembershipConfig("g", instance, rack="r"), "me", assignor="uniform")
     made.subscribe(["a"])
     return made
 

@@ -7,8 +7,8 @@ from barnabas.client.membership.classic import (
     ClassicMember,
     JoinAgain,
     Lead,
+    MembershipConfig,
     MembershipFailed,
-    MembershipOptions,
     MemberState,
     SendSync,
 )
@@ -30,7 +30,7 @@ A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
 
 def member(*strategies: str, instance: str | None = None) -> ClassicMember:
     assignors = [CLASSIC_ASSIGNORS[name] for name in strategies or ("range",)]
-    made = ClassicMember(MembershipOptions("g", instance), assignors)
+    made = ClassicMember(MembershipConfig("g", instance), assignors)
     made.on_topics(["a"])
     return made
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError
-from barnabas.client.fetching import FetchLimits
+from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.values import IsolationLevel
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -50,7 +50,7 @@ async def test_ranges_begin_and_end_inside_batches() -> None:
     fake.add_topic("t", 2)
     fill(fake.log("t", 0), 10)
     fill(fake.log("t", 1), 4)
-    small = FetchLimits(partition_max_bytes=200, max_wait_ms=1)
+    small = ConsumerFetchConfig(partition_max_bytes=200, max_wait_ms=1)
     found = await read(fake, [OffsetRange(T0, 3, 42), OffsetRange(T1, 0, 20)], limits=small)
     assert found == {T0: list(range(3, 42)), T1: list(range(20))}
 
@@ -97,7 +97,7 @@ async def test_leaders_move_and_connections_break() -> None:
         return DROP if fetches % 5 == 0 else None
 
     fake.scripts[ApiKey.FETCH] = trouble
-    small = FetchLimits(partition_max_bytes=300, max_wait_ms=1)
+    small = ConsumerFetchConfig(partition_max_bytes=300, max_wait_ms=1)
     found = await read(fake, [OffsetRange(T0, 0, 100), OffsetRange(T1, 0, 100)], limits=small)
     assert found == {T0: list(range(100)), T1: list(range(100))}
 
@@ -118,7 +118,7 @@ async def test_an_end_that_never_comes_is_given_up() -> None:
     fake.add_topic("t")
     fill(fake.log("t"), 1)
     with pytest.raises(RequestTimeoutError, match="the range goes to 9"):
-        await read(fake, [OffsetRange(T0, 0, 9)], limits=FetchLimits(max_wait_ms=1), stall_timeout_ms=30)
+        await read(fake, [OffsetRange(T0, 0, 9)], limits=ConsumerFetchConfig(max_wait_ms=1), stall_timeout_ms=30)
 
 
 async def test_what_cannot_be_retried_is_raised() -> None:
@@ -144,7 +144,7 @@ async def test_arrow_gives_the_range_exactly() -> None:
     fill(fake.log("t"), 10)
     offsets, values = [], []
     async with fake.cluster() as cluster:
-        reader = PartitionReader(cluster, FetchLimits(isolation=IsolationLevel.READ_COMMITTED, max_wait_ms=1))
+        reader = PartitionReader(cluster, ConsumerFetchConfig(isolation=IsolationLevel.READ_COMMITTED, max_wait_ms=1))
         async for partition, table in reader.arrow([OffsetRange(T0, 7, 33)], columns=("offset", "value")):
             assert partition == T0
             assert table.schema.names == ["offset", "value"]

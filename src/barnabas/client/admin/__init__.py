@@ -35,7 +35,7 @@ from barnabas.client.admin.transactions import (
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.metadata import TopicDescription
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
-from barnabas.client.options import ClusterOptions
+from barnabas.client.options import ClusterConfig
 from barnabas.client.values import (
     ClusterDescription,
     ConfigChange,
@@ -71,7 +71,7 @@ class AsyncAdmin:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
         resolved = resolve_config(ADMIN_CONFIGS, config, settings)
         self._owns_cluster = cluster is None
-        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self.cluster = cluster or Cluster(ClusterConfig.from_settings(resolved))
         self._timeout_ms = int(str(resolved["default.api.timeout.ms"]))
 
     async def __aenter__(self) -> Self:

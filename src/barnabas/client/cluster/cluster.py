@@ -3,7 +3,7 @@
 Connections are opened and metadata is requested on demand; there is no periodic task. Concurrent callers that need the
 same connection or metadata share one attempt. All deadlines are in seconds of the running loop's clock.
 
-    cluster = Cluster(ClusterOptions.of(bootstrap_servers="localhost:9092"))
+    cluster = Cluster(ClusterConfig.of(bootstrap_servers="localhost:9092"))
     async with cluster:
         view = await cluster.topic("orders")
         response = await cluster.send(view.partitions[0].leader, request)
@@ -26,7 +26,7 @@ from barnabas.client.errors import (
     ClientClosedError,
     RequestTimeoutError,
 )
-from barnabas.client.options import ClusterOptions
+from barnabas.client.options import ClusterConfig
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng, system_rng
@@ -45,7 +45,7 @@ class Cluster:
     """The connections and the metadata of one cluster, shared by all parts of one client. For one event loop only."""
 
     def __init__(
-        self, options: ClusterOptions, *, rng: Rng | None = None, opener: ConnectionOpener = open_connection
+        self, options: ClusterConfig, *, rng: Rng | None = None, opener: ConnectionOpener = open_connection
     ) -> None:
         self.options = options
         self.rng = rng or system_rng()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import barnabas
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError, TlsError, UnsupportedApiError
-from barnabas.client.options import ClusterOptions
+from barnabas.client.options import ClusterConfig
 from barnabas.core.errors import KafkaError
 from barnabas.core.rng import Rng
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
@@ -46,7 +46,7 @@ class ClientErrors(ConnectionErrors):
         )
 
 
-def open_pool(options: ClusterOptions, rng: Rng, opener: ConnectionOpener) -> ConnectionPool:
+def open_pool(options: ClusterConfig, rng: Rng, opener: ConnectionOpener) -> ConnectionPool:
     """The pool of a client. A connection is opened when a request first needs it."""
     config = ConnectionConfig(
         client_id=options.client_id,

@@ -30,9 +30,9 @@ from barnabas.client.consumer.jobs import Jobs
 from barnabas.client.consumer.positions import Positions
 from barnabas.client.consumer.subscription import ResetPolicy, SubscriptionState
 from barnabas.client.errors import ClientClosedError
-from barnabas.client.fetching import FetchLimits
+from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.offsets import fetch_group_offsets, list_offsets, offsets_at
-from barnabas.client.options import ClusterOptions, Settings
+from barnabas.client.options import ClusterConfig, Settings
 from barnabas.client.serialization import AnyDeserializer, NotReadyError, as_decode
 from barnabas.client.values import (
     EARLIEST,
@@ -79,7 +79,7 @@ class AsyncConsumer:
         resolved: Settings = resolve_config(CONSUMER_CONFIGS, config, settings)
         self._settings = resolved
         self._owns_cluster = cluster is None
-        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self.cluster = cluster or Cluster(ClusterConfig.from_settings(resolved))
         self._clock = clock or SystemClock()
         self._assignors = assignors
         self._group_id: str | None = resolved["group.id"] or None
@@ -87,7 +87,7 @@ class AsyncConsumer:
         self._reset_policy = ResetPolicy.parse(resolved["auto.offset.reset"])
         self._timeout_ms: int = resolved["default.api.timeout.ms"]
         self._subscription = SubscriptionState()
-        limits = FetchLimits(
+        limits = ConsumerFetchConfig(
             max_bytes=resolved["fetch.max.bytes"],
             partition_max_bytes=resolved["max.partition.fetch.bytes"],
             min_bytes=resolved["fetch.min.bytes"],

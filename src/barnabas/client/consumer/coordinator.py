@@ -19,7 +19,7 @@ from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.consumer.subscription import SubscriptionMode, SubscriptionState
 from barnabas.client.errors import CommitFailedError
-from barnabas.client.membership.classic import MembershipOptions
+from barnabas.client.membership.classic import MembershipConfig
 from barnabas.client.offsets import commit_group_offsets
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
@@ -77,7 +77,7 @@ class ConsumerCoordinator(ABC):
         self,
         cluster: Cluster,
         subscription: SubscriptionState,
-        options: MembershipOptions,
+        options: MembershipConfig,
         timing: GroupTiming,
         *,
         wake: Callable[[], None],

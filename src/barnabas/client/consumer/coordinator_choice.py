@@ -10,7 +10,7 @@ from barnabas.client.consumer.classic_coordinator import ClassicCoordinator
 from barnabas.client.consumer.consumer_coordinator import ConsumerProtocolCoordinator
 from barnabas.client.consumer.coordinator import ConsumerCoordinator, GroupTiming
 from barnabas.client.consumer.subscription import SubscriptionState
-from barnabas.client.membership.classic import ClassicMember, MembershipOptions
+from barnabas.client.membership.classic import ClassicMember, MembershipConfig
 from barnabas.client.membership.consumer_protocol import ConsumerMember
 from barnabas.client.membership.subscriptions import build_assignors
 from barnabas.client.options import Settings
@@ -30,7 +30,7 @@ def make_coordinator(
     before_revoke: Callable[[], Any],
 ) -> ConsumerCoordinator:
     """A member of `group_id` with the consumer's configs, not joined yet. Raises ConfigError."""
-    options = MembershipOptions(
+    options = MembershipConfig(
         group_id,
         settings["group.instance.id"],
         settings["session.timeout.ms"],

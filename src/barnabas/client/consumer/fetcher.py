@@ -18,7 +18,7 @@ from barnabas.client.consumer.subscription import PartitionState, ResetPolicy, S
 from barnabas.client.errors import OffsetOutOfRangeError, TruncationError
 from barnabas.client.fetching import (
     NO_TOPIC_IDS_VERSION,
-    FetchLimits,
+    ConsumerFetchConfig,
     FetchTarget,
     build_fetch,
     fetched,
@@ -75,7 +75,7 @@ class Fetcher:
         self,
         cluster: Cluster,
         subscription: SubscriptionState,
-        limits: FetchLimits,
+        limits: ConsumerFetchConfig,
         reset_policy: ResetPolicy,
         clock: Clock,
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -222,8 +222,3 @@ class SubscriptionState:
 
 
 RebalanceCallback = Callable[[list[TopicPartition]], object]
-
-
-def count_by_topic(counts: Mapping[str, int], topics: Iterable[str]) -> dict[str, int]:
-    """The partition counts of those `topics` that exist."""
-    return {topic: counts[topic] for topic in sorted(topics) if counts.get(topic)}

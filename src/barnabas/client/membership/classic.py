@@ -42,7 +42,7 @@ class MemberState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class MembershipOptions:
+class MembershipConfig:
     """The consumer's configs of group membership."""
 
     group_id: str
@@ -95,7 +95,7 @@ class MembershipFailed:
 class ClassicMember:
     """The machine. `owned` has the partitions of which the listener was notified."""
 
-    def __init__(self, options: MembershipOptions, assignors: Sequence[Assignor]) -> None:
+    def __init__(self, options: MembershipConfig, assignors: Sequence[Assignor]) -> None:
         assert assignors
         self.options = options
         self.assignors = {assignor.name: assignor for assignor in assignors}

@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
-from barnabas.client.membership.classic import MembershipFailed, MembershipOptions
+from barnabas.client.membership.classic import MembershipConfig, MembershipFailed
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicIdPartition, TopicPartition
 from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
@@ -86,7 +86,7 @@ Step = Wait | Lost | MembershipFailed | None
 class ConsumerMember:
     """The state machine of one member. `owned` are the partitions that it owns according to its listener."""
 
-    def __init__(self, options: MembershipOptions, member_id: str, *, assignor: str | None = None) -> None:
+    def __init__(self, options: MembershipConfig, member_id: str, *, assignor: str | None = None) -> None:
         self.options = options
         self.member_id = member_id
         self.assignor = assignor

@@ -23,11 +23,11 @@ from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
 from barnabas.client.interceptors import notify
-from barnabas.client.options import ClusterOptions, Settings
+from barnabas.client.options import ClusterConfig, Settings
 from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
 from barnabas.client.producer.delivery import ProducerBatch, RecordFuture, RecordPlace
 from barnabas.client.producer.partitioner import KeyHasher, Partitioner
-from barnabas.client.producer.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD, sender_options
+from barnabas.client.producer.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD, sender_config
 from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.topics import ProducerTopics
 from barnabas.client.producer.transaction_calls import TransactionCalls
@@ -65,9 +65,9 @@ class AsyncProducer(TransactionCalls):
         if cluster is not None:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
         resolved: Settings = resolve_config(PRODUCER_CONFIGS, config, settings)
-        options = sender_options(resolved, config or {}, settings)
+        options = sender_config(resolved, config or {}, settings)
         self._owns_cluster = cluster is None
-        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self.cluster = cluster or Cluster(ClusterConfig.from_settings(resolved))
         self._now_ms = (clock or SystemClock()).now_ms
         self._encode_key = as_encode(key_serializer, "key")
         self._encode_value = as_encode(value_serializer, "value")

@@ -29,7 +29,7 @@ COLUMNAR_BATCHES_AHEAD: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class SenderOptions:
+class SenderConfig:
     """The configs of the producer's sender. Times are seconds."""
 
     acks: int = -1
@@ -45,7 +45,7 @@ class SenderOptions:
     availability_timeout_s: float = 0.0
 
 
-def sender_options(settings: Settings, config: Mapping[str, object], keywords: Mapping[str, object]) -> SenderOptions:
+def sender_config(settings: Settings, config: Mapping[str, object], keywords: Mapping[str, object]) -> SenderConfig:
     """Check and complete configs that depend on each other, by Kafka's rules
     (ProducerConfig.postProcessAndValidate)."""
 
@@ -79,7 +79,7 @@ def sender_options(settings: Settings, config: Mapping[str, object], keywords: M
             f"delivery.timeout.ms ({settings['delivery.timeout.ms']}) must be at least linger.ms + request.timeout.ms"
             f" ({needed})."
         )
-    return SenderOptions(
+    return SenderConfig(
         acks=acks,
         idempotent=idempotent,
         retries=settings["retries"],
@@ -95,7 +95,7 @@ def sender_options(settings: Settings, config: Mapping[str, object], keywords: M
 
 
 def build_produce(
-    batches: Iterable[tuple[TopicPartition, Buffer]], metadata: MetadataCache, options: SenderOptions
+    batches: Iterable[tuple[TopicPartition, Buffer]], metadata: MetadataCache, options: SenderConfig
 ) -> tuple[ProduceRequest, int | None]:
     """The request, and its highest possible version (None: any). The metadata of all topics must be known."""
     topics: dict[str, TopicProduceData] = {}

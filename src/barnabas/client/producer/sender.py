@@ -18,7 +18,7 @@ from barnabas.client.fetching import note_leader_hints
 from barnabas.client.producer.accumulator import NO_IDENTITY, Accumulator, PartitionQueue, ProducerIdentity
 from barnabas.client.producer.delivery import ProducerBatch
 from barnabas.client.producer.links import BrokerLink, Links
-from barnabas.client.producer.producing import SenderOptions, answers_of, build_produce
+from barnabas.client.producer.producing import SenderConfig, answers_of, build_produce
 from barnabas.client.producer.transactions import Transactions
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.protocol.records.batch import HEADER_SIZE
@@ -54,7 +54,7 @@ _IN_DOUBT: Final = frozenset(
 class Sender:
     """Sends the batches of an accumulator until `stop`."""
 
-    def __init__(self, cluster: Cluster, accumulator: Accumulator, options: SenderOptions) -> None:
+    def __init__(self, cluster: Cluster, accumulator: Accumulator, options: SenderConfig) -> None:
         self.identity: ProducerIdentity = NO_IDENTITY
         self.transactions: Transactions | None = None
         self.flushing = 0

@@ -26,9 +26,9 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
 from barnabas.client.errors import AcknowledgementError, ClientClosedError
 from barnabas.client.membership.share_protocol import ShareMember
-from barnabas.client.options import ClusterOptions, Settings
+from barnabas.client.options import ClusterConfig, Settings
 from barnabas.client.serialization import AnyDeserializer, as_decode
-from barnabas.client.share.fetcher import AcknowledgementResult, ShareFetcher, ShareLimits
+from barnabas.client.share.fetcher import AcknowledgementResult, ShareFetchConfig, ShareFetcher
 from barnabas.client.share.heartbeats import ShareHeartbeats
 from barnabas.client.share.session import AcknowledgeType
 from barnabas.client.values import ConsumerRecord
@@ -63,7 +63,7 @@ class AsyncShareConsumer:
         if not resolved["group.id"]:
             raise ConfigError("A share consumer needs group.id: the name of its share group.")
         self._owns_cluster = cluster is None
-        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self.cluster = cluster or Cluster(ClusterConfig.from_settings(resolved))
         self._explicit = resolved["share.acknowledgement.mode"] == "explicit"
         self._timeout_ms: int = resolved["default.api.timeout.ms"]
         self._on_acknowledged = on_acknowledged
@@ -74,7 +74,7 @@ class AsyncShareConsumer:
         self._fetcher = ShareFetcher(
             self.cluster,
             self._member,
-            ShareLimits(
+            ShareFetchConfig(
                 max_records=resolved["max.poll.records"],
                 min_bytes=resolved["fetch.min.bytes"],
                 max_bytes=resolved["fetch.max.bytes"],

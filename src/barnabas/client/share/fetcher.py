@@ -45,7 +45,7 @@ _SESSION_LOST = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class ShareLimits:
+class ShareFetchConfig:
     """The limits of one fetch, and the time for which the broker may wait for records."""
 
     max_records: int = 500
@@ -83,7 +83,7 @@ class ShareFetcher:
         self,
         cluster: Cluster,
         member: ShareMember,
-        limits: ShareLimits,
+        limits: ShareFetchConfig,
         *,
         key: Decode | None,
         value: Decode | None,

@@ -29,7 +29,7 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import ADMIN_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS, resolve_config
 from barnabas.client.consumer.consumer import AsyncConsumer
-from barnabas.client.options import ClusterOptions
+from barnabas.client.options import ClusterConfig
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.core.config import ConfigDef
@@ -146,7 +146,7 @@ class World:
     @asynccontextmanager
     async def _cluster(self, table: ConfigDef, settings: dict[str, Any]) -> AsyncIterator[Cluster]:
         settings.setdefault("bootstrap_servers", self.bootstrap_servers)
-        options = ClusterOptions.from_settings(resolve_config(table, None, settings))
+        options = ClusterConfig.from_settings(resolve_config(table, None, settings))
         async with Cluster(options, rng=random.Random(self._client_rng.getrandbits(64))) as cluster:
             yield cluster
 
