@@ -19,7 +19,7 @@ from uuid import UUID
 
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.server.node.typed_configs import LOG
 from barnabas.server.storage.cleaner.cleanable import assess
 from barnabas.server.storage.cleaner.cleaning import EngineFactory
@@ -32,7 +32,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def bench(
-    path: str, engine: EngineFactory, megabytes: int, keys: int, per_batch: int, codec: Codec
+    path: str, engine: EngineFactory, megabytes: int, keys: int, per_batch: int, codec: CompressionType
 ) -> dict[str, float]:
     """Fill a log with random updates of `keys` keys, clean it once."""
     directory = LogDir.open(OsFileSystem(), path, cluster_id="bench", node_id=1, new_directory_id=UUID(int=1 << 100))
@@ -84,7 +84,7 @@ def main() -> None:
         engines.append(("columnar", ColumnarKeys))
     except ImportError as missing:
         print(f"columnar left out: {missing}")
-    for per_batch, codec in ((150, Codec.NONE), (150, Codec.ZSTD), (1, Codec.NONE)):
+    for per_batch, codec in ((150, CompressionType.NONE), (150, CompressionType.ZSTD), (1, CompressionType.NONE)):
         for name, engine in engines:
             path = tempfile.mkdtemp(prefix="barnabas-bench-", dir=options.dir)
             try:

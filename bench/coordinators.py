@@ -129,14 +129,14 @@ def _python() -> str:
 
 def compaction_sheet(megabytes: int) -> Sheet:
     """One pass over a log of random updates, by the compiled engine and by plain Python."""
-    from barnabas.protocol.records.compression import Codec
+    from barnabas.protocol.records.compression import CompressionType
     from barnabas.server.storage.cleaner.columns import ColumnarKeys
     from barnabas.server.storage.cleaner.keys import PlainKeys
 
     rows: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
-        compact(f"{folder}/warm-up", ColumnarKeys, 2, 1_000, 150, Codec.NONE)  # the kernels are compiled
-        for codec in (Codec.NONE, Codec.ZSTD):
+        compact(f"{folder}/warm-up", ColumnarKeys, 2, 1_000, 150, CompressionType.NONE)  # the kernels are compiled
+        for codec in (CompressionType.NONE, CompressionType.ZSTD):
             for name, engine, scale in (("compiled", ColumnarKeys, 1), ("plain Python", PlainKeys, 4)):
                 size = megabytes // scale
                 row = compact(f"{folder}/{name}-{codec.name}", engine, size, 5_000, 150, codec)

@@ -28,7 +28,7 @@ from barnabas.protocol.records.columnar import (
     iter_arrow,
 )
 from barnabas.protocol.records.columnar.partition import partitions_for_keys
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.validate import RecordCheck, ValidationRules, validate_and_assign
 
 TOTAL_BYTES = 16 * 1024 * 1024
@@ -134,7 +134,7 @@ def validation() -> Iterator[tuple[str, int, int, float]]:
     """(what, records, bytes, seconds per batch): a 16 KB batch as librdkafka sends them, and smaller ones."""
     for count in (1, 10, 145):
         records = [SimpleRecord(b"key-%d" % i, b'{"a":%06d}' % i * 8, NOW + i) for i in range(count)]
-        for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD):
+        for codec in (CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD):
             batch = build_batch(records, codec=codec)
             for check in RecordCheck:
                 rules = ValidationRules("t", record_check=check)

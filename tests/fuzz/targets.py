@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.records.batch import check_crc, iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.protocol.wire.apis import APIS
 from barnabas.protocol.wire.codec import decode, encode
@@ -82,6 +82,6 @@ def targets() -> dict[str, Target]:
         Target("requests", lambda data: _message("request", data), _message_corpus("request")),
         Target("responses", lambda data: _message("response", data), _message_corpus("response")),
         Target("frames", _frames, (bytes.fromhex("0000000a00120000000000010000"),)),
-        Target("batches", _batches, tuple(build_batch(records, codec=codec) for codec in Codec)),
+        Target("batches", _batches, tuple(build_batch(records, codec=codec) for codec in CompressionType)),
     ]
     return {target.name: target for target in every}

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from barnabas.core import ids
 from barnabas.protocol.records.batch import Record, check_crc, iter_batches, iter_records
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import OsFileSystem
 from barnabas.server.storage.log import Log
@@ -37,7 +37,7 @@ def write_ours(directory: Path) -> None:
     config = log_config(internal_segment_bytes=60_000, index_interval_bytes=2048)
     logs = LogHarness(disk=OsFileSystem(), path=str(directory), config=config, now_ms=NOW_MS)
     for i in range(300):
-        codec = list(Codec)[i % 5]
+        codec = list(CompressionType)[i % 5]
         logs.append(batch(10, timestamp=NOW_MS + i * 10 % 700, value=VALUE * 3 + b"%d" % i, codec=codec), epoch=i // 50)
     for i in range(60):
         data = batch(2, timestamp=NOW_MS + i, producer_id=5, producer_epoch=0, base_sequence=2 * i, transactional=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from barnabas.client.values import ConsumerRecord
 from barnabas.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.protocol.records.rows import read_rows
 
@@ -44,9 +44,13 @@ def unrolled(batch: bytes) -> Any:
         return CorruptBatchError
 
 
-@given(st.lists(RECORDS, min_size=1, max_size=80), st.sampled_from([Codec.NONE, Codec.GZIP]), st.integers(0, 1 << 40))
+@given(
+    st.lists(RECORDS, min_size=1, max_size=80),
+    st.sampled_from([CompressionType.NONE, CompressionType.GZIP]),
+    st.integers(0, 1 << 40),
+)
 @settings(deadline=None)
-def test_good_batches(records: list[SimpleRecord], codec: Codec, base_offset: int) -> None:
+def test_good_batches(records: list[SimpleRecord], codec: CompressionType, base_offset: int) -> None:
     batch = build_batch(records, codec=codec, base_offset=base_offset, leader_epoch=7)
     rows = unrolled(batch)
     assert rows == general(batch)

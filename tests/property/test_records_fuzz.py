@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.protocol.records.batch import Record, iter_batches, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, seal
-from barnabas.protocol.records.compression import Codec, compress, decompress
+from barnabas.protocol.records.compression import CompressionType, compress, decompress
 from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
 from barnabas.protocol.records.scan import scan_records
 from barnabas.protocol.records.validate import RecordCheck, ValidationRules, validate_and_assign
@@ -106,7 +106,7 @@ def _columnar() -> Any:
 def test_damaged_batches(seed: int) -> None:
     """Headers, lengths and all, as they could come off a socket or a disk."""
     rng = random.Random(1000 + seed)
-    data = build_batch(sample(rng), codec=rng.choice(list(Codec))) + build_batch(sample(rng), base_offset=100)
+    data = build_batch(sample(rng), codec=rng.choice(list(CompressionType))) + build_batch(sample(rng), base_offset=100)
     rules = ValidationRules("t", decompressed_bytes_max=LIMIT)
     for mutant in mutants(data, rng):
         with contextlib.suppress(CorruptBatchError):
@@ -117,9 +117,11 @@ def test_damaged_batches(seed: int) -> None:
             validate_and_assign(mutant, rules, first_offset=0, leader_epoch=0, now_ms=0)
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize(
+    "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+)
 @pytest.mark.parametrize("seed", range(10))
-def test_damaged_compressed_payloads(seed: int, codec: Codec) -> None:
+def test_damaged_compressed_payloads(seed: int, codec: CompressionType) -> None:
     rng = random.Random(2000 + seed)
     plain = rng.randbytes(300) + bytes(rng.randrange(200_000)) + rng.randbytes(50)
     for mutant in mutants(compress(codec, plain), rng):

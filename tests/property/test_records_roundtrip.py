@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from barnabas.core.hashing import murmur2
 from barnabas.protocol.records.batch import Record, check_crc, iter_records, read_header
 from barnabas.protocol.records.build import BatchBuilder, SimpleRecord, build_batch, rebuild_batch
-from barnabas.protocol.records.compression import Codec, compress, decompress
+from barnabas.protocol.records.compression import CompressionType, compress, decompress
 from barnabas.protocol.records.scan import check_chain, scan_records
 from barnabas.protocol.records.validate import RecordCheck, ValidationRules, validate_and_assign
 
@@ -18,7 +18,7 @@ headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size
 timestamps = st.integers(0, 2**45) | st.integers(1_700_000_000_000, 1_700_000_000_100)
 records = st.builds(SimpleRecord, payloads, payloads, timestamps, headers)
 batches = st.lists(records, min_size=1, max_size=70)
-codecs = st.sampled_from(Codec)
+codecs = st.sampled_from(CompressionType)
 offsets = st.integers(0, 2**62)
 
 
@@ -33,14 +33,14 @@ def expected(batch: list[SimpleRecord], base: int) -> list[Record]:
 
 
 @given(batches, codecs, offsets)
-def test_built_and_read(batch: list[SimpleRecord], codec: Codec, base: int) -> None:
+def test_built_and_read(batch: list[SimpleRecord], codec: CompressionType, base: int) -> None:
     data = build_batch(batch, codec=codec, base_offset=base)
     assert opened(data) == expected(batch, base)
     assert rebuild_batch(read_header(data), opened(data)) == data
 
 
 @given(batches, codecs)
-def test_the_accumulator_builds_the_same(batch: list[SimpleRecord], codec: Codec) -> None:
+def test_the_accumulator_builds_the_same(batch: list[SimpleRecord], codec: CompressionType) -> None:
     builder = BatchBuilder(1 << 30, codec=codec)
     for record in batch:
         assert builder.try_append(record.key, record.value, record.timestamp, record.headers) is not None
@@ -48,7 +48,9 @@ def test_the_accumulator_builds_the_same(batch: list[SimpleRecord], codec: Codec
 
 
 @given(batches, codecs, st.none() | codecs, st.sampled_from(RecordCheck))
-def test_validated(batch: list[SimpleRecord], codec: Codec, target: Codec | None, check: RecordCheck) -> None:
+def test_validated(
+    batch: list[SimpleRecord], codec: CompressionType, target: CompressionType | None, check: RecordCheck
+) -> None:
     rules = ValidationRules(
         "t", compression_type=target, record_check=check, timestamp_after_max_ms=2**60, max_message_bytes=1 << 30
     )
@@ -74,16 +76,18 @@ def test_both_depths_of_checking_agree(batch: list[SimpleRecord]) -> None:
 
 
 @given(st.binary(max_size=20_000) | st.integers(0, 200_000).map(bytes), codecs, st.none() | st.integers(1, 12))
-def test_compressed_and_inflated(data: bytes, codec: Codec, level: int | None) -> None:
+def test_compressed_and_inflated(data: bytes, codec: CompressionType, level: int | None) -> None:
     assert (
-        decompress(codec, compress(codec, data, min(level, 9) if level and codec is Codec.GZIP else level), len(data))
+        decompress(
+            codec, compress(codec, data, min(level, 9) if level and codec is CompressionType.GZIP else level), len(data)
+        )
         == data
     )
 
 
 @settings(deadline=None)
 @given(st.lists(batches, min_size=1, max_size=4), st.lists(codecs, min_size=4, max_size=4))
-def test_columns_and_back(several: list[list[SimpleRecord]], codec_of: list[Codec]) -> None:
+def test_columns_and_back(several: list[list[SimpleRecord]], codec_of: list[CompressionType]) -> None:
     pa = pytest.importorskip("pyarrow")
     columnar = pytest.importorskip("barnabas.protocol.records.columnar")
     base, data, flat = 0, [], []

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from barnabas.core.buffers import Buffer
 from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.server.storage.cleaner.cleanable import CleanableLog, CleaningVerdict, assess
 from barnabas.server.storage.cleaner.cleaning import EngineFactory
 from barnabas.server.storage.cleaner.columns import ColumnarKeys
@@ -46,7 +46,7 @@ class Put(NamedTuple):
 
     producer: int
     records: tuple[tuple[int, bool], ...]
-    codec: Codec
+    codec: CompressionType
 
 
 class End(NamedTuple):
@@ -80,7 +80,7 @@ PUTS = st.builds(
     Put,
     st.integers(0, 3),
     st.lists(st.tuples(KEYS, st.sampled_from([True, True, False])), min_size=1, max_size=5).map(tuple),
-    st.sampled_from([Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD]),
+    st.sampled_from([CompressionType.NONE, CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD]),
 )
 STEPS: st.SearchStrategy[Step] = st.one_of(
     PUTS,
@@ -352,15 +352,15 @@ def test_history(engine: EngineFactory, steps: list[Step]) -> None:
 
 
 HISTORY: list[Step] = [
-    *(Put(i % 4, tuple((k % 6, (i + k) % 5 != 0) for k in range(i, i + 3)), Codec.NONE) for i in range(12)),
+    *(Put(i % 4, tuple((k % 6, (i + k) % 5 != 0) for k in range(i, i + 3)), CompressionType.NONE) for i in range(12)),
     End(1, True),
     End(2, False),
     End(3, True),
-    *(Put(0, ((i % 4, i % 3 != 0), (i % 3, True)), Codec.LZ4) for i in range(10)),
+    *(Put(0, ((i % 4, i % 3 != 0), (i % 3, True)), CompressionType.LZ4) for i in range(10)),
     Clean(97, None, False, False),
-    *(Put(i % 2, ((i % 5, i % 4 != 0),), Codec.NONE) for i in range(14)),
+    *(Put(i % 2, ((i % 5, i % 4 != 0),), CompressionType.NONE) for i in range(14)),
     End(1, False),
-    *(Put(0, ((5, True),), Codec.NONE) for i in range(8)),
+    *(Put(0, ((5, True),), CompressionType.NONE) for i in range(8)),
     Wait(150),
 ]
 
@@ -388,8 +388,8 @@ def test_pass_survives_a_crash_at_each_step(power: bool, fail: bool) -> None:
 
 def test_pass_without_dirty_records_removes_expired_tombstones() -> None:
     world = World(PlainKeys)
-    run(world, [Put(0, ((1, True), (2, True)), Codec.NONE), Put(0, ((1, False),), Codec.NONE)])
-    run(world, [Put(0, ((3 + i % 2, True),), Codec.NONE) for i in range(30)])
+    run(world, [Put(0, ((1, True), (2, True)), CompressionType.NONE), Put(0, ((1, False),), CompressionType.NONE)])
+    run(world, [Put(0, ((3 + i % 2, True),), CompressionType.NONE) for i in range(30)])
     world.clean(Clean(97, None, False, False))
     assert b"k1" in {r.key for r in world.read()}
     world.logs.now_ms += RETENTION_MS

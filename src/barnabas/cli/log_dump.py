@@ -15,7 +15,7 @@ from uuid import UUID
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import uuid_to_text
 from barnabas.protocol.records.batch import BatchHeader, Record, check_crc, iter_batches, iter_records
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import (
     EndTxn,
     KRaftVersion,
@@ -170,7 +170,7 @@ def batch_line(data: memoryview, position: int, header: BatchHeader) -> str:
         f"isTransactional: {_flag(header.is_transactional)} isControl: {_flag(header.is_control)} "
         f"deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'} "
         f"position: {position} {header.timestamp_type.config_name}: {header.max_timestamp} "
-        f"size: {header.size} magic: {header.magic} compresscodec: {Codec(header.codec).name.lower()} "
+        f"size: {header.size} magic: {header.magic} compresscodec: {CompressionType(header.codec).name.lower()} "
         f"crc: {header.crc & 0xFFFFFFFF} isvalid: {valid}"
     )
 

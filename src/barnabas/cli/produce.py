@@ -13,6 +13,7 @@ from barnabas.cli.line_format import LineReader, unescape
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
+from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
 
 
 def produce(
@@ -25,7 +26,7 @@ def produce(
     null: Annotated[
         str | None, typer.Option("--null", help="This text stands for null (as a value: a tombstone).")
     ] = None,
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    compression: Annotated[str, typer.Option(help=f"One of {', '.join(PRODUCER_COMPRESSION_TYPES)}.")] = "none",
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
     setting: Annotated[list[str] | None, typer.Option("--setting", "-X", help="Producer setting name=value.")] = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,

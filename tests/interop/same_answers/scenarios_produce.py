@@ -9,7 +9,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from barnabas.core.ids import NO_TOPIC_ID
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.wire.messages.describe_producers import DescribeProducersRequest
 from barnabas.protocol.wire.messages.describe_producers import TopicRequest as ProducersOf
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
@@ -77,15 +77,15 @@ def produce_answers(talk: Talk) -> None:
     ask("append-time flag", patched(good, 21, ">h", 8), topic=odd)
     ask("unused bits", patched(good, 21, ">h", 0x4000))
     ask("delete horizon", patched(good, 21, ">h", 0x40))
-    for codec in Codec:
+    for codec in CompressionType:
         ask(f"codec {codec.name}", batch("a" * 200, at=T, codec=codec))
-        if codec is not Codec.NONE:
+        if codec is not CompressionType.NONE:
             whole = batch("a" * 200, at=T, codec=codec)
             cut = patched(whole[:-5], 8, ">i", len(whole) - 5 - 12)
             ask(f"codec {codec.name}, cut", cut)
             ask(f"codec {codec.name}, garbage", patched(whole, len(whole) - 9, ">q", -2))
             ask(f"codec {codec.name}, count", patched(whole, 57, ">i", 2))
-    ask("zstd before v7", batch("a", at=T, codec=Codec.ZSTD), (3, 6))
+    ask("zstd before v7", batch("a", at=T, codec=CompressionType.ZSTD), (3, 6))
     ask("max timestamp wrong", patched(good, 35, ">q", T + 1000))
     ask("base timestamp wrong", patched(good, 27, ">q", T - 1000))
     ask("no timestamp", batch("a", at=-1))
@@ -135,7 +135,7 @@ def produce_rules(talk: Talk) -> None:
     talk.ask("large, small once compressed", produce(squeezed, batch("v" * 5000, at=T)), 8)
     compact = talk.topic("compact", cleanup_policy="compact")
     talk.each("no key", produce(compact, batch("a", key=None, at=T)), (7, 8, 12))
-    talk.each("no key, compressed", produce(compact, batch("a", "b", key=None, at=T, codec=Codec.LZ4)), (8,))
+    talk.each("no key, compressed", produce(compact, batch("a", "b", key=None, at=T, codec=CompressionType.LZ4)), (8,))
     talk.each("key", produce(compact, batch("a", at=T)), (8,))
     both = talk.topic("both", cleanup_policy="compact,delete")
     talk.each("no key, both policies", produce(both, batch("a", key=None, at=T)), (8,))
@@ -153,7 +153,7 @@ def produce_rules(talk: Talk) -> None:
     talk.note("append time", (answer.error_code, answer.log_append_time_ms > T, answer.base_offset))
     for codec in ("gzip", "uncompressed", "zstd", "producer", "lz4", "snappy"):
         name = talk.topic(f"to-{codec}", compression_type=codec)
-        for given in (Codec.NONE, Codec.GZIP, Codec.ZSTD):
+        for given in (CompressionType.NONE, CompressionType.GZIP, CompressionType.ZSTD):
             talk.ask(f"{given.name} to {codec}", produce(name, batch("a" * 300, at=T, codec=given)), 8)
         fetched = talk.quietly(fetch(name, 0, max_bytes=1 << 20), 11).responses[0].partitions[0]
         data = bytes(fetched.records or b"")

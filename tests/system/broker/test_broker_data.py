@@ -12,7 +12,7 @@ import pytest
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -163,8 +163,8 @@ def test_fetch_in_every_version_by_name(client: WireClient, topic: str, version:
     assert values(fetch(client, topic, version=version)) == [b"one"]
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_batch_of_every_codec_is_returned_unchanged(client: WireClient, topic: str, codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_batch_of_every_codec_is_returned_unchanged(client: WireClient, topic: str, codec: CompressionType) -> None:
     create(client, topic)
     sent = [b"value %d " % i * 20 for i in range(50)]
     assert produce(client, topic, batch(*sent, codec=codec)).error_code == 0

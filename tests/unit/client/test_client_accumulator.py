@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.client.producer.accumulator import Accumulator, ProducerIdentity
 from barnabas.client.producer.delivery import RecordFuture
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 
 ME = ProducerIdentity(1, 0)
 
@@ -15,7 +15,7 @@ def test_a_later_success_does_not_end_the_recovery_of_earlier_batches() -> None:
     five batches later the broker would not know 0 any more, and it would be written twice.
     """
     accumulator = Accumulator(
-        batch_size=1, buffer_memory=1 << 20, linger_s=0.0, delivery_timeout_s=60.0, codec=Codec.NONE
+        batch_size=1, buffer_memory=1 << 20, linger_s=0.0, delivery_timeout_s=60.0, codec=CompressionType.NONE
     )
     queue = accumulator.queue(TopicPartition("t", 0))
     for number in range(6):

@@ -10,7 +10,7 @@ from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.spark import reading
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import OnDataLoss
@@ -20,7 +20,7 @@ from barnabas.spark.schema import DDL, arrow_schema
 T0 = TopicPartition("t", 0)
 
 
-def batch(first: int, count: int, size: int = 1, codec: Codec = Codec.NONE) -> bytes:
+def batch(first: int, count: int, size: int = 1, codec: CompressionType = CompressionType.NONE) -> bytes:
     records = [SimpleRecord(None, b"%d" % i * size, 1000 + i) for i in range(first, first + count)]
     return bytes(build_batch(records, base_offset=first, codec=codec))
 
@@ -30,7 +30,7 @@ def fetched(buffer: bytes, position: int = 0) -> FetchedBatches:
 
 
 def test_range_is_read_as_batches_with_sparks_schema() -> None:
-    buffer = batch(0, 10) + batch(20, 10, codec=Codec.LZ4)  # compaction removed the offsets 10 to 19
+    buffer = batch(0, 10) + batch(20, 10, codec=CompressionType.LZ4)  # compaction removed the offsets 10 to 19
     found = list(reading.decode(fetched(buffer), OffsetRange(T0, 5, 25), tuple(DDL)))
     assert all(part.schema.equals(arrow_schema(tuple(DDL))) for part in found)
     table = pa.Table.from_batches(found)

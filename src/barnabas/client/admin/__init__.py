@@ -1,4 +1,7 @@
-"""Shell: the admin client, with a method for each method of Kafka's own Admin.
+"""Shell: the admin client: topics, configs, groups, transactions, the quorum.
+
+The client has the methods of Kafka's own Admin, except those for ACLs, quotas, SCRAM and delegation tokens, which the
+brokers do not support yet.
 
 Calls with many items return a mapping, in which a failed item is a `KafkaError`. A call raises only when the request as
 a whole failed. `timeout_ms` is the time of the whole call, retries included (default.api.timeout.ms).

@@ -20,7 +20,7 @@ from barnabas.protocol.records.columnar import (
 from barnabas.protocol.records.columnar._jit import np, pa
 from barnabas.protocol.records.columnar.encode import BatchLayout, lay_out, rows_from_arrow, write_batches
 from barnabas.protocol.records.columnar.segments import Selection
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 
 WITHOUT_HEADERS: Final = tuple(name for name in COLUMNS if name != "headers")
 ROWS_MAX: Final = 1_000_000
@@ -109,7 +109,7 @@ def encode_columns(
     *,
     now_ms: int,
     batch_bytes: int,
-    codec: Codec,
+    codec: CompressionType,
     level: int | None,
 ) -> Iterator[tuple[int, Buffer, int]]:
     """(partition, encoded batch, record count) for the rows of a Table or RecordBatch, in the order of the rows.

@@ -27,7 +27,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX, BatchBuilder, Headers
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 
 IN_FLIGHT_PER_PARTITION_MAX: Final = 5
 """A broker remembers the last five batches of an idempotent producer, so no more may be in flight."""
@@ -182,7 +182,7 @@ class Accumulator:
         buffer_memory: int,
         linger_s: float,
         delivery_timeout_s: float,
-        codec: Codec,
+        codec: CompressionType,
         level: int | None = None,
     ) -> None:
         self.batch_size = batch_size

@@ -30,7 +30,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, decompress
 from barnabas.protocol.records.crc import crc32c
 from barnabas.protocol.records.errors import CorruptBatchError
 
@@ -49,7 +49,7 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 _INT32: Final = 1 << 32
-_CODECS: Final = tuple(Codec)  # indexed by codec id; a look-up is faster than Codec(...)
+_CODECS: Final = tuple(CompressionType)  # indexed by codec id; a look-up is faster than CompressionType(...)
 
 
 class TimestampType(IntEnum):
@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> CompressionType:
         """The codec of the records. Raises CorruptBatchError for an unknown id."""
         return codec_of(self.attributes)
 
@@ -141,7 +141,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def codec_of(attributes: int) -> Codec:
+def codec_of(attributes: int) -> CompressionType:
     """The codec in a batch's attributes. Raises CorruptBatchError for ids 5 to 7."""
     try:
         return _CODECS[attributes & CODEC_MASK]
@@ -229,7 +229,7 @@ def records_payload(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int
         raise CorruptBatchError(f"batch at byte {pos} needs {header.size} bytes, {len(buf) - pos} are left")
     view = memoryview(buf)[pos + HEADER_SIZE : end]
     codec = codec_of(header.attributes)
-    if codec is Codec.NONE:
+    if codec is CompressionType.NONE:
         return view
     return decompress(codec, view, limit_bytes)
 

@@ -26,7 +26,7 @@ from barnabas.protocol.records.batch import (
     Record,
     TimestampType,
 )
-from barnabas.protocol.records.compression import Codec, compress
+from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.records.crc import crc32c
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -108,7 +108,7 @@ def build_batch(
     records: Iterable[SimpleRecord],
     *,
     base_offset: int = 0,
-    codec: Codec = Codec.NONE,
+    codec: CompressionType = CompressionType.NONE,
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time_ms: int = NO_TIMESTAMP,
@@ -178,16 +178,16 @@ def _join(header: BatchHeader, parts: Sequence[Buffer]) -> bytearray:
     return batch
 
 
-def _payload(encoded: list[bytes], codec: Codec, level: int | None) -> bytes:
+def _payload(encoded: list[bytes], codec: CompressionType, level: int | None) -> bytes:
     joined = b"".join(encoded)
-    return joined if codec is Codec.NONE else compress(codec, joined, level)
+    return joined if codec is CompressionType.NONE else compress(codec, joined, level)
 
 
 def rebuild_batch(
     header: BatchHeader,
     records: Iterable[Record],
     *,
-    codec: Codec | None = None,
+    codec: CompressionType | None = None,
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
@@ -210,7 +210,7 @@ def rebuild_batch(
             max_timestamp = timestamp
         encoded.append(encode_record(offset - header.base_offset, timestamp - base_timestamp, key, value, headers))
     rebuilt = header._replace(
-        attributes=attributes_with(header, target if encoded else Codec.NONE, horizon is not None),
+        attributes=attributes_with(header, target if encoded else CompressionType.NONE, horizon is not None),
         base_timestamp=header.base_timestamp if base_timestamp is None else base_timestamp,
         max_timestamp=header.max_timestamp if by_append_time else max_timestamp,
         record_count=len(encoded),
@@ -218,7 +218,7 @@ def rebuild_batch(
     return seal(rebuilt, _payload(encoded, target, level) if encoded else b"")
 
 
-def attributes_with(header: BatchHeader, codec: Codec, has_delete_horizon: bool) -> int:
+def attributes_with(header: BatchHeader, codec: CompressionType, has_delete_horizon: bool) -> int:
     """The attributes of `header` under another codec, with the delete horizon's flag set if there is one."""
     return header.attributes & ~CODEC_MASK | codec | (DELETE_HORIZON_FLAG if has_delete_horizon else 0)
 
@@ -252,13 +252,13 @@ class BatchBuilder:
         self,
         batch_bytes_max: int,
         *,
-        codec: Codec = Codec.NONE,
+        codec: CompressionType = CompressionType.NONE,
         level: int | None = None,
         compression_ratio: float = 1.0,
     ) -> None:
         self._codec = codec
         self._level = level
-        self._ratio = compression_ratio if codec is not Codec.NONE else 1.0
+        self._ratio = compression_ratio if codec is not CompressionType.NONE else 1.0
         self._limit = int((batch_bytes_max - HEADER_SIZE) / self._ratio)
         self._parts: list[bytes] = []
         self._base_timestamp = self._max_timestamp = NO_TIMESTAMP
@@ -349,5 +349,6 @@ class BatchBuilder:
             record_count=self.record_count,
         )
         return _join(
-            header, self._parts if self._codec is Codec.NONE else [_payload(self._parts, self._codec, self._level)]
+            header,
+            self._parts if self._codec is CompressionType.NONE else [_payload(self._parts, self._codec, self._level)],
         )

@@ -13,6 +13,13 @@ declares. (CVE-2023-34455 was a snappy length that a library trusted.) zlib coun
 bytes to at most 64. LZ4 and Zstandard frames are first traversed block by block, because the format limits the size of
 each block (`compression_frames.py`).
 
+To add a codec: a member of `CompressionType`, a branch of `compress` and one of `decompress` below, and, if the format
+has frames, their largest size in `compression_frames.py`. The config tables, the producer and the command line derive
+their words from this module; validation and columnar decoding need no change. A codec with a level has a config
+`compression.<name>.level`: `server/metadata/configs/topic_keys.py` and `broker_log.py`, `server/storage/config.py`,
+`client/config.py`. A codec that older clients cannot read needs a check of the request version in
+`server/broker/handlers/data/produce.py`.
+
 The functions import cramjam when they are called: the module has 1.5 MB, and many brokers never get a compressed batch.
 """
 
@@ -41,7 +48,7 @@ _SNAPPY_EXPANSION_MAX: Final = 22  # a 3-byte copy element yields at most 64 byt
 _INT32: Final = Struct(">i")
 
 
-class Codec(IntEnum):
+class CompressionType(IntEnum):
     """The low three bits of a batch's attributes."""
 
     NONE = 0
@@ -56,24 +63,24 @@ class Codec(IntEnum):
         return self.name.lower()
 
 
-PRODUCER_COMPRESSION_TYPES: Final = tuple(codec.config_name for codec in Codec)
+PRODUCER_COMPRESSION_TYPES: Final = tuple(codec.config_name for codec in CompressionType)
 """The values of the producer config compression.type."""
 TOPIC_COMPRESSION_TYPES: Final = (
     "uncompressed",
-    *(codec.config_name for codec in reversed(Codec) if codec is not Codec.NONE),
+    *(codec.config_name for codec in reversed(CompressionType) if codec is not CompressionType.NONE),
     "producer",
 )
 """The values of the topic config compression.type, and of the broker's (Kafka's BrokerCompressionType)."""
 
 
-def producer_codec(compression_type: str) -> Codec:
+def producer_codec(compression_type: str) -> CompressionType:
     """The codec for the producer config compression.type. Raises ValueError for an unknown value."""
     if compression_type not in PRODUCER_COMPRESSION_TYPES:
         raise ValueError(f"{compression_type!r} is none of {', '.join(PRODUCER_COMPRESSION_TYPES)}")
-    return Codec[compression_type.upper()]
+    return CompressionType[compression_type.upper()]
 
 
-def topic_codec(compression_type: str) -> Codec | None:
+def topic_codec(compression_type: str) -> CompressionType | None:
     """The codec for the topic config compression.type. None for "producer": a batch keeps the producer's codec.
 
     Raises ValueError for an unknown value.
@@ -82,30 +89,30 @@ def topic_codec(compression_type: str) -> Codec | None:
         raise ValueError(f"{compression_type!r} is none of {', '.join(TOPIC_COMPRESSION_TYPES)}")
     if compression_type == "producer":
         return None
-    return Codec.NONE if compression_type == "uncompressed" else producer_codec(compression_type)
+    return CompressionType.NONE if compression_type == "uncompressed" else producer_codec(compression_type)
 
 
-def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
     """Compress `data`. A `level` of None means Kafka's default for the codec (gzip -1, lz4 9, zstd 3; KIP-390)."""
     import cramjam
 
     match codec:
-        case Codec.NONE:
+        case CompressionType.NONE:
             return bytes(data)
-        case Codec.GZIP:
+        case CompressionType.GZIP:
             deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
             return deflate.compress(data) + deflate.flush()
-        case Codec.SNAPPY:
+        case CompressionType.SNAPPY:
             return _compress_xerial(data)
-        case Codec.LZ4:
+        case CompressionType.LZ4:
             lz4 = cramjam.lz4.Compressor(level=_lz4_level(level), content_checksum=False, block_linked=False)
             lz4.compress(bytes(data))
             return bytes(lz4.finish())
-        case Codec.ZSTD:
+        case CompressionType.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=_ZSTD_DEFAULT_LEVEL if level is None else level))
 
 
-def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+def decompress(codec: CompressionType, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Decompress `data` to at most `limit_bytes`.
 
     Raises DecompressionLimitError beyond the limit, CorruptBatchError if `data` is not valid for the codec.
@@ -114,18 +121,26 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES
 
     try:
         match codec:
-            case Codec.NONE:
+            case CompressionType.NONE:
                 inflated = bytes(data)
-            case Codec.GZIP:
+            case CompressionType.GZIP:
                 inflated = _inflate_gzip(data, limit_bytes)
-            case Codec.SNAPPY:
+            case CompressionType.SNAPPY:
                 inflated = _decompress_snappy(data, limit_bytes)
-            case Codec.LZ4:
+            case CompressionType.LZ4:
                 fits = lz4_frame_bound(data) <= limit_bytes
-                inflated = bytes(cramjam.lz4.decompress(data)) if fits else _into(cramjam.lz4, data, limit_bytes)
-            case Codec.ZSTD:
+                inflated = (
+                    bytes(cramjam.lz4.decompress(data))
+                    if fits
+                    else _decompress_into(CompressionType.LZ4, cramjam.lz4, data, limit_bytes)
+                )
+            case CompressionType.ZSTD:
                 fits = zstd_frames_bound(data) <= limit_bytes
-                inflated = bytes(cramjam.zstd.decompress(data)) if fits else _into(cramjam.zstd, data, limit_bytes)
+                inflated = (
+                    bytes(cramjam.zstd.decompress(data))
+                    if fits
+                    else _decompress_into(CompressionType.ZSTD, cramjam.zstd, data, limit_bytes)
+                )
     except (cramjam.DecompressionError, zlib.error, OSError, ValueError) as error:
         raise CorruptBatchError(f"the {codec.config_name} payload cannot be decompressed: {error}") from error
     if len(inflated) > limit_bytes:
@@ -146,17 +161,16 @@ def _lz4_level(level: int | None) -> int:
     return max(3, min(level, _LZ4_LEVEL_MAX))
 
 
-def _into(module: object, data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_into(codec: CompressionType, module: object, data: Buffer, limit_bytes: int) -> bytes:
     """Decompress into a buffer of the limit's size, for frames that may exceed the limit."""
     import cramjam
 
     out = bytearray(limit_bytes)
-    name = "lz4" if module is cramjam.lz4 else "zstd"
     try:
         written = module.decompress_into(data, out)  # type: ignore[attr-defined]
     except cramjam.DecompressionError as error:
         if "whole buffer" in str(error):
-            raise _over(name, limit_bytes) from error
+            raise _over(codec.config_name, limit_bytes) from error
         raise
     del out[written:]
     return bytes(out)

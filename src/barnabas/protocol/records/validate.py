@@ -32,7 +32,7 @@ from barnabas.protocol.records.batch import (
     read_header,
     records_payload,
 )
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
 from barnabas.protocol.records.crc import crc32c
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError, RecordValidationError
 from barnabas.protocol.records.scan import LONG_MAX, Scan, check_chain, iter_facts, open_record, scan_records
@@ -66,8 +66,8 @@ class ValidationRules(Struct, frozen=True):
     topic: str
     compact: bool = False
     max_message_bytes: int = 1_048_588
-    compression_type: Codec | None = None
-    """None stands for `producer`: keep the codec of the batch. Codec.NONE stands for `uncompressed`."""
+    compression_type: CompressionType | None = None
+    """None stands for `producer`: keep the codec of the batch. CompressionType.NONE stands for `uncompressed`."""
     compression_level: int | None = None
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = LONG_MAX

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Principal(Struct, frozen=True, order=True):
+class KafkaPrincipal(Struct, frozen=True, order=True):
     """The identity that a connection has proved, or ANONYMOUS on a listener without authentication."""
 
     kind: str
@@ -17,13 +17,13 @@ class Principal(Struct, frozen=True, order=True):
         return f"{self.kind}:{self.name}"
 
 
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+ANONYMOUS: Final = KafkaPrincipal("User", "ANONYMOUS")
 """The principal of clients on PLAINTEXT listeners, as in Kafka."""
 
 
-def parse_principal(text: str) -> Principal:
+def parse_principal(text: str) -> KafkaPrincipal:
     """Parse `User:alice`. Raises ValueError if the type or the name is missing."""
     kind, colon, name = text.partition(":")
     if not colon or not kind or not name:
         raise ValueError(f"{text!r} is not a principal: expected Type:name, for example User:alice")
-    return Principal(kind, name)
+    return KafkaPrincipal(kind, name)

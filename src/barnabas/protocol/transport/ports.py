@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
-from barnabas.protocol.security.principals import ANONYMOUS, Principal
+from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
 from barnabas.protocol.wire.server_conn import ReceivedRequest
 
 Answer = Sequence[Buffer] | None
@@ -42,7 +42,7 @@ class Peer(Struct):
     security_protocol: str
     host: str
     port: int
-    principal: Principal = ANONYMOUS
+    principal: KafkaPrincipal = ANONYMOUS
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -1,4 +1,5 @@
-"""Table: every API of the protocol: its key, its versions, its first flexible version, and the listeners that serve it.
+"""Table: every API of the protocol: its key, its versions, its first flexible version, and the listeners on which Kafka
+serves it.
 
 The versions are those that the message classes can read and write; a broker advertises those that it has handlers for.
 A message module is imported when `request` or `response` of its row is first used, so this table is cheap to import.

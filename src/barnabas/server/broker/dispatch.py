@@ -1,6 +1,7 @@
 """Shell: dispatches a request: finds its route, decodes it, calls the handler, encodes the response, updates metrics.
 
-Authentication, authorization and quotas belong between decoding and the handler.
+Authentication (SASL), authorization and quotas are not implemented yet. Their place is `Dispatcher`, between decoding
+and the handler; `node/setup/listeners.py` lists the security protocols that a listener accepts.
 """
 
 from __future__ import annotations

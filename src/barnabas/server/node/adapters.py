@@ -12,7 +12,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
 from barnabas.server.coordination.group.service import GroupCoordinator
@@ -32,7 +32,7 @@ _NEVER = 1e12
 class ReplicatedWriter:
     """Implements `PartitionWriter` of the coordination package with `Partitions` of the replication package."""
 
-    def __init__(self, partitions: Partitions, disk: Executor, codec: Codec = Codec.NONE) -> None:
+    def __init__(self, partitions: Partitions, disk: Executor, codec: CompressionType = CompressionType.NONE) -> None:
         """`codec` compresses the batches of records; `disk` executes the reads that miss the page cache."""
         self._partitions = partitions
         self._disk = disk

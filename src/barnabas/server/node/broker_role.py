@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
@@ -215,8 +215,8 @@ class BrokerRole:
 
     def _build_services(self, controller: ControllerChannel) -> Services:
         parts, config, channels = self._parts, self._parts.config, self._channels
-        offsets_codec = Codec(config["offsets.topic.compression.codec"])
-        share_state_codec = Codec(config["share.coordinator.state.topic.compression.codec"])
+        offsets_codec = CompressionType(config["offsets.topic.compression.codec"])
+        share_state_codec = CompressionType(config["share.coordinator.state.topic.compression.codec"])
         groups = GroupCoordinator(
             GROUP_COORDINATOR.build(config.__getitem__),
             ReplicatedWriter(self.partitions, parts.disk, offsets_codec),

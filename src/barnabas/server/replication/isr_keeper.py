@@ -1,8 +1,9 @@
 """Shell: maintains the ISRs of the partitions that this broker leads (Kafka's `AlterPartitionManager`).
 
-Every half replica.lag.time.max.ms the followers are checked for lag. The proposals of all partitions go to the
-controller in one AlterPartition request, one request at a time. A proposal without a response is sent again with the
-broker epoch of that time, unless an image has settled the proposal meanwhile.
+Every half replica.lag.time.max.ms the followers are checked for lag: `Partition.shrink_isr` calls `rules/isr.py`
+(`try_shrink`), which decides. `PeerChannel.alter_partition` sends AlterPartition (`node/channels/replication.py`). The
+proposals of all partitions go to the controller in one AlterPartition request, one request at a time. A proposal
+without a response is sent again with the broker epoch of that time, unless an image has settled the proposal meanwhile.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class IsrKeeper:
     async def _send_batch(self, batch: list[tuple[PartitionKey, Partition, IsrProposal]]) -> bool:
         """Send one request and apply the responses. Returns False if a proposal has to be sent again."""
         try:
-            answers = await self._channel.alter_isr([(key, proposal) for key, _, proposal in batch])
+            answers = await self._channel.alter_partition([(key, proposal) for key, _, proposal in batch])
         except KafkaError as error:
             log.info("AlterPartition failed; it is sent again", partitions=len(batch), reason=str(error))
             answers = [IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)] * len(batch)

@@ -79,7 +79,7 @@ class PeerChannel(Protocol):
         """ListOffsets, sent as a replica, for each (partition, leader epoch)."""
         ...
 
-    async def alter_isr(self, proposals: Sequence[tuple[PartitionKey, IsrProposal]]) -> Sequence[IsrAnswer]:
+    async def alter_partition(self, proposals: Sequence[tuple[PartitionKey, IsrProposal]]) -> Sequence[IsrAnswer]:
         """AlterPartition with the current broker epoch. Returns a response for each proposal, in the same order."""
         ...
 

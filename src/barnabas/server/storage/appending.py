@@ -137,7 +137,8 @@ class Appender:
         return rolled
 
     def _must_roll(self, active: Segment, checked: Validated, now_ms: int) -> bool:
-        """Whether the batches need a new segment: because of segment.bytes, segment.ms or full indexes."""
+        """Whether the batches need a new segment: because of segment.bytes, segment.ms or full indexes
+        (Kafka's LogSegment.shouldRoll)."""
         config = self._state.config
         size = active.size
         if size > config.segment_size - checked.size or not active.takes_offset(checked.last_offset):

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.protocol.records.batch import TimestampType
-from barnabas.protocol.records.compression import Codec, topic_codec
+from barnabas.protocol.records.compression import CompressionType, topic_codec
 from barnabas.protocol.records.validate import Origin, ValidationRules
 
 LONG_MAX: Final = (1 << 63) - 1
@@ -66,10 +66,10 @@ class LogConfig(Struct, frozen=True):
         """The rules by which `protocol.records.validate` checks the batches of this topic."""
         codec = topic_codec(self.compression_type)
         level = {
-            Codec.GZIP: self.compression_gzip_level,
-            Codec.LZ4: self.compression_lz4_level,
-            Codec.ZSTD: self.compression_zstd_level,
-        }.get(codec or Codec.NONE)
+            CompressionType.GZIP: self.compression_gzip_level,
+            CompressionType.LZ4: self.compression_lz4_level,
+            CompressionType.ZSTD: self.compression_zstd_level,
+        }.get(codec or CompressionType.NONE)
         stamped = self.message_timestamp_type == "LogAppendTime"
         return ValidationRules(
             topic=topic,

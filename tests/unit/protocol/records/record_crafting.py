@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.protocol.records.batch import BatchHeader, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, seal, varint
-from barnabas.protocol.records.compression import Codec, compress
+from barnabas.protocol.records.compression import CompressionType, compress
 
 SOME = [SimpleRecord(b"k%d" % i, b"value %d" % i, 1000 + i) for i in range(5)]
 
@@ -31,7 +31,7 @@ def record(
     return varint(len(body) if length is None else length) + body
 
 
-def batch(payload: bytes, count: int, codec: Codec = Codec.NONE, **changes: Any) -> bytes:
+def batch(payload: bytes, count: int, codec: CompressionType = CompressionType.NONE, **changes: Any) -> bytes:
     """A batch around `payload`, header fields as a producer's, except for `changes`."""
     plain = read_header(build_batch([SimpleRecord(b"k", b"v", 1000)]))
     header = plain._replace(last_offset_delta=count - 1, record_count=count, attributes=int(codec))._replace(**changes)

@@ -15,7 +15,7 @@ from barnabas.protocol.records.batch import (
     read_header,
 )
 from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
 
 
@@ -31,7 +31,7 @@ def test_the_header_says_what_was_built() -> None:
     assert (header.size, header.base_offset, header.last_offset, header.next_offset) == (len(data), 100, 104, 105)
     assert (header.base_timestamp, header.max_timestamp) == (1000, 1004)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (7, 2, 40, 44)
-    assert (header.codec, header.timestamp_type) == (Codec.NONE, TimestampType.CREATE_TIME)
+    assert (header.codec, header.timestamp_type) == (CompressionType.NONE, TimestampType.CREATE_TIME)
     assert (header.is_transactional, header.is_control, header.delete_horizon_ms) == (True, False, None)
     assert header.partition_leader_epoch == 3
     assert header.pack() == data[:HEADER_SIZE]
@@ -102,9 +102,9 @@ def test_offset_and_leader_epoch_lie_outside_the_crc() -> None:
     assert check_crc(data, 0, header) is None
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("name", list(MALFORMED))
-def test_malformed_records_are_refused(name: str, codec: Codec) -> None:
+def test_malformed_records_are_refused(name: str, codec: CompressionType) -> None:
     payload, count = MALFORMED[name]
     with pytest.raises(CorruptBatchError):
         opened(batch(payload, count, codec))
@@ -136,8 +136,10 @@ def test_unknown_codecs_are_refused(codec: int) -> None:
         opened(data)
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_records_inflate_only_up_to_the_cap(codec: Codec) -> None:
+@pytest.mark.parametrize(
+    "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+)
+def test_records_inflate_only_up_to_the_cap(codec: CompressionType) -> None:
     data = build_batch([SimpleRecord(None, bytes(100_000))], codec=codec)
     header = read_header(data)
     assert len(next(iter_records(data, 0, header, limit_bytes=101_000)).value or b"") == 100_000

@@ -7,7 +7,7 @@ from record_crafting import SOME
 
 from barnabas.protocol.records.batch import Record, check_crc, iter_records, read_header
 from barnabas.protocol.records.build import BatchBuilder, SimpleRecord, build_batch, rebuild_batch, varint
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 
 
 def opened(data: bytes) -> list[Record]:
@@ -69,7 +69,7 @@ def test_the_builder_stops_at_its_limit_but_takes_a_large_first_record() -> None
 
 
 def test_a_good_compression_ratio_lets_more_in() -> None:
-    builder = BatchBuilder(1000, codec=Codec.ZSTD, compression_ratio=0.1)
+    builder = BatchBuilder(1000, codec=CompressionType.ZSTD, compression_ratio=0.1)
     while builder.try_append(None, b"abcdefghij" * 5, 1) is not None:
         pass
     assert builder.bytes > 9000
@@ -78,7 +78,7 @@ def test_a_good_compression_ratio_lets_more_in() -> None:
 
 
 def test_rebuilding_with_all_records_changes_nothing() -> None:
-    for codec in Codec:
+    for codec in CompressionType:
         data = build_batch(SOME, base_offset=50, producer_id=3, producer_epoch=0, base_sequence=0, codec=codec)
         assert rebuild_batch(read_header(data), opened(data)) == data
 
@@ -86,15 +86,17 @@ def test_rebuilding_with_all_records_changes_nothing() -> None:
 def test_rebuilding_keeps_the_offset_range_and_the_sequence() -> None:
     data = build_batch(SOME, base_offset=50, producer_id=3, producer_epoch=0, base_sequence=20)
     kept = [record for record in opened(data) if record.offset in (51, 53)]
-    rebuilt = rebuild_batch(read_header(data), kept, codec=Codec.LZ4)
+    rebuilt = rebuild_batch(read_header(data), kept, codec=CompressionType.LZ4)
     header = read_header(rebuilt)
     assert opened(rebuilt) == kept
     assert (header.base_offset, header.last_offset, header.last_sequence) == (50, 54, 24)
-    assert (header.record_count, header.max_timestamp, header.codec) == (2, 1003, Codec.LZ4)
+    assert (header.record_count, header.max_timestamp, header.codec) == (2, 1003, CompressionType.LZ4)
 
 
 def test_a_batch_may_lose_all_its_records() -> None:
-    data = build_batch(SOME, base_offset=50, producer_id=3, producer_epoch=0, base_sequence=20, codec=Codec.ZSTD)
+    data = build_batch(
+        SOME, base_offset=50, producer_id=3, producer_epoch=0, base_sequence=20, codec=CompressionType.ZSTD
+    )
     rebuilt = rebuild_batch(read_header(data), [])
     header = read_header(rebuilt)
     assert (len(rebuilt), header.last_offset, header.last_sequence, header.record_count) == (61, 54, 24, 0)

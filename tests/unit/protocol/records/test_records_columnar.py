@@ -14,7 +14,7 @@ from record_crafting import MALFORMED, SOME, batch, damaged, record
 from barnabas.core.hashing import partition_for_key
 from barnabas.protocol.records.batch import Record, TimestampType, check_crc, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
 
@@ -74,8 +74,8 @@ def offsets(*buffers: bytes, **changes: Any) -> list[int]:
     return result
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_the_columns_hold_what_the_records_hold(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_the_columns_hold_what_the_records_hold(codec: CompressionType) -> None:
     one = build_batch(MIXED, base_offset=10, codec=codec)
     two = build_batch(MIXED, base_offset=2000)
     table = decode_to_arrow([one + two, one], options())
@@ -115,8 +115,8 @@ def test_header_keys_that_are_not_utf8() -> None:
     assert table["headers"].to_pylist() == [[{"key": "��", "value": None}]]
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_offsets_outside_the_range_are_cut(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
+def test_offsets_outside_the_range_are_cut(codec: CompressionType) -> None:
     data = [build_batch(SOME, base_offset=base, codec=codec) for base in (0, 5, 10)]
     assert offsets(*data, start_offset=3, end_offset=11) == list(range(3, 11))
     assert offsets(b"".join(data), start_offset=5, end_offset=10) == [5, 6, 7, 8, 9]
@@ -170,9 +170,9 @@ def test_an_idempotent_batch_is_not_aborted_with_its_producers_transaction() -> 
     assert offsets(transaction(0), plain, marker(False, 3), aborted=[(1, 0)]) == [2]
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("name", list(MALFORMED))
-def test_malformed_records_are_refused(name: str, codec: Codec) -> None:
+def test_malformed_records_are_refused(name: str, codec: CompressionType) -> None:
     payload, count = MALFORMED[name]
     data = batch(payload, count, codec)
     with pytest.raises(CorruptBatchError):
@@ -201,13 +201,13 @@ def test_crcs_are_checked_unless_told_otherwise() -> None:
 
 
 def test_bombs_stop_at_the_cap() -> None:
-    data = build_batch([SimpleRecord(None, bytes(5_000_000))], codec=Codec.ZSTD)
+    data = build_batch([SimpleRecord(None, bytes(5_000_000))], codec=CompressionType.ZSTD)
     with pytest.raises(DecompressionLimitError):
         offsets(data, limit_bytes=1_000_000)
 
 
 def test_good_batches_come_before_the_error() -> None:
-    data = build_batch(SOME, codec=Codec.LZ4) + batch(record(0, key_length=40), 1)
+    data = build_batch(SOME, codec=CompressionType.LZ4) + batch(record(0, key_length=40), 1)
     chunks = iter_arrow([data], options())
     assert len(next(chunks)) == 5
     with pytest.raises(CorruptBatchError):
@@ -230,8 +230,8 @@ def test_encoding_gives_the_bytes_of_build_batch() -> None:
     assert bytes(encoded.data) == build_batch(MIXED)
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_batches_keep_to_their_size_and_follow_in_sequence(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_batches_keep_to_their_size_and_follow_in_sequence(codec: CompressionType) -> None:
     encoded = encode_from_arrow(
         **columns(MIXED),
         options=EncodeOptions(

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.records.batch import TimestampType, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, rebuild_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import CorruptBatchError
 
 np = pytest.importorskip("numpy")
@@ -34,8 +34,8 @@ MASKS = {
 
 @pytest.mark.parametrize("mask", list(MASKS))
 @pytest.mark.parametrize("horizon", [None, 5])
-@pytest.mark.parametrize("codec", list(Codec))
-def test_the_kernel_and_the_plain_rebuild_agree(codec: Codec, horizon: int | None, mask: str) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_the_kernel_and_the_plain_rebuild_agree(codec: CompressionType, horizon: int | None, mask: str) -> None:
     data = build_batch(RECORDS, base_offset=900, codec=codec, producer_id=1, producer_epoch=0, base_sequence=4)
     header = read_header(data)
     kept = [r for r, keep in zip(iter_records(data, 0, header), MASKS[mask], strict=True) if keep]
@@ -47,7 +47,7 @@ def test_a_compacted_batch_is_compacted_again_under_another_codec() -> None:
     data = build_batch(RECORDS, base_offset=900)
     once = retain(data, 0, read_header(data), np.array(MASKS["some"]), delete_horizon_ms=777)
     header = read_header(once)
-    again = retain(once, 0, header, np.arange(header.record_count) % 2 == 0, codec=Codec.ZSTD)
+    again = retain(once, 0, header, np.arange(header.record_count) % 2 == 0, codec=CompressionType.ZSTD)
     kept = list(iter_records(once, 0, header))[::2]
     assert list(iter_records(again, 0, read_header(again))) == kept
     assert read_header(again).delete_horizon_ms == 777
@@ -60,7 +60,7 @@ def test_append_time_stays() -> None:
 
 
 def test_scanning_keys() -> None:
-    data = b"pad" + build_batch(RECORDS, base_offset=900, codec=Codec.LZ4)
+    data = b"pad" + build_batch(RECORDS, base_offset=900, codec=CompressionType.LZ4)
     scan = scan_keys(data, 3, read_header(data, 3), (1, 2))
     assert scan.offsets.tolist() == list(range(900, 1100))
     assert scan.timestamps.tolist() == [r.timestamp for r in RECORDS]

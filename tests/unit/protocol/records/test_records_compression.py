@@ -9,17 +9,17 @@ import tracemalloc
 import cramjam
 import pytest
 
-from barnabas.protocol.records.compression import Codec, compress, decompress
+from barnabas.protocol.records.compression import CompressionType, compress, decompress
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
 
-COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+COMPRESSING = [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
 TEXT = b"".join(b'{"id": %d, "name": "record %d"}' % (i, i * 7919 % 1000) for i in range(5000))
 MIB = 1024 * 1024
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("data", [b"", b"a", b"abc" * 100_000, TEXT], ids=["empty", "one", "repetitive", "text"])
-def test_round_trip_at_exactly_the_limit(codec: Codec, data: bytes) -> None:
+def test_round_trip_at_exactly_the_limit(codec: CompressionType, data: bytes) -> None:
     packed = compress(codec, data)
     assert decompress(codec, packed, len(data)) == data
     assert decompress(codec, memoryview(packed)) == data
@@ -29,49 +29,56 @@ def test_round_trip_at_exactly_the_limit(codec: Codec, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("view", [bytearray, memoryview])
-@pytest.mark.parametrize("codec", list(Codec))
-def test_any_buffer_is_taken(codec: Codec, view: type) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_any_buffer_is_taken(codec: CompressionType, view: type) -> None:
     assert decompress(codec, view(compress(codec, view(TEXT)))) == TEXT
 
 
 @pytest.mark.parametrize(
     ("codec", "level"),
-    [(Codec.GZIP, 1), (Codec.GZIP, 9), (Codec.LZ4, 1), (Codec.LZ4, 17), (Codec.ZSTD, -5), (Codec.ZSTD, 19)],
+    [
+        (CompressionType.GZIP, 1),
+        (CompressionType.GZIP, 9),
+        (CompressionType.LZ4, 1),
+        (CompressionType.LZ4, 17),
+        (CompressionType.ZSTD, -5),
+        (CompressionType.ZSTD, 19),
+    ],
 )
-def test_levels(codec: Codec, level: int) -> None:
+def test_levels(codec: CompressionType, level: int) -> None:
     assert decompress(codec, compress(codec, TEXT, level)) == TEXT
 
 
 def test_levels_matter() -> None:
-    assert len(compress(Codec.GZIP, TEXT, 9)) < len(compress(Codec.GZIP, TEXT, 1))
-    assert len(compress(Codec.ZSTD, TEXT, 19)) < len(compress(Codec.ZSTD, TEXT, -5))
-    assert len(compress(Codec.LZ4, TEXT, 12)) < len(compress(Codec.LZ4, TEXT))
+    assert len(compress(CompressionType.GZIP, TEXT, 9)) < len(compress(CompressionType.GZIP, TEXT, 1))
+    assert len(compress(CompressionType.ZSTD, TEXT, 19)) < len(compress(CompressionType.ZSTD, TEXT, -5))
+    assert len(compress(CompressionType.LZ4, TEXT, 12)) < len(compress(CompressionType.LZ4, TEXT))
 
 
 def test_raw_snappy_is_read_xerial_is_written() -> None:
-    assert compress(Codec.SNAPPY, TEXT)[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
-    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+    assert compress(CompressionType.SNAPPY, TEXT)[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    assert decompress(CompressionType.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
 
 
 def test_gzip_members_are_joined() -> None:
-    assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+    assert decompress(CompressionType.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
 
 
 def test_zstd_frames_are_joined_and_skippable_ones_skipped() -> None:
     skippable = struct.pack("<II", 0x184D2A50, 3) + b"xyz"
-    frames = compress(Codec.ZSTD, b"one ") + skippable + compress(Codec.ZSTD, b"two")
+    frames = compress(CompressionType.ZSTD, b"one ") + skippable + compress(CompressionType.ZSTD, b"two")
     try:
-        assert decompress(Codec.ZSTD, frames) == b"one two"
+        assert decompress(CompressionType.ZSTD, frames) == b"one two"
     except CorruptBatchError as error:  # the library may refuse skippable frames; it must do so cleanly
         assert "zstd" in str(error)
 
 
 def test_written_lz4_blocks_are_independent_as_java_demands() -> None:
-    assert compress(Codec.LZ4, TEXT)[4] & 0x20
+    assert compress(CompressionType.LZ4, TEXT)[4] & 0x20
     linked = bytes(cramjam.lz4.compress(TEXT * 3))
     assert not linked[4] & 0x20
     with pytest.raises(CorruptBatchError, match="linked"):
-        decompress(Codec.LZ4, linked)
+        decompress(CompressionType.LZ4, linked)
 
 
 def _zstd_rle_bomb(total: int) -> bytes:
@@ -83,12 +90,12 @@ def _zstd_rle_bomb(total: int) -> bytes:
 
 
 BOMBS = {
-    "gzip": (Codec.GZIP, lambda: compress(Codec.GZIP, bytes(256 * MIB), 1)),
-    "snappy": (Codec.SNAPPY, lambda: compress(Codec.SNAPPY, bytes(64 * MIB))),
-    "raw snappy": (Codec.SNAPPY, lambda: bytes(cramjam.snappy.compress_raw(bytes(64 * MIB)))),
-    "lz4": (Codec.LZ4, lambda: compress(Codec.LZ4, bytes(256 * MIB))),
-    "zstd": (Codec.ZSTD, lambda: compress(Codec.ZSTD, bytes(256 * MIB))),
-    "zstd rle": (Codec.ZSTD, lambda: _zstd_rle_bomb(1024 * MIB)),
+    "gzip": (CompressionType.GZIP, lambda: compress(CompressionType.GZIP, bytes(256 * MIB), 1)),
+    "snappy": (CompressionType.SNAPPY, lambda: compress(CompressionType.SNAPPY, bytes(64 * MIB))),
+    "raw snappy": (CompressionType.SNAPPY, lambda: bytes(cramjam.snappy.compress_raw(bytes(64 * MIB)))),
+    "lz4": (CompressionType.LZ4, lambda: compress(CompressionType.LZ4, bytes(256 * MIB))),
+    "zstd": (CompressionType.ZSTD, lambda: compress(CompressionType.ZSTD, bytes(256 * MIB))),
+    "zstd rle": (CompressionType.ZSTD, lambda: _zstd_rle_bomb(1024 * MIB)),
 }
 
 
@@ -118,24 +125,24 @@ def test_a_lying_snappy_length_allocates_nothing(declared: int) -> None:
     xerial = b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(raw)) + raw
     for payload in (raw, xerial):
         with pytest.raises(CorruptBatchError):
-            decompress(Codec.SNAPPY, payload)
+            decompress(CompressionType.SNAPPY, payload)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 2**31 - 1, -(2**31)])
 def test_a_lying_xerial_block_length(size: int) -> None:
     with pytest.raises(CorruptBatchError):
-        decompress(Codec.SNAPPY, b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, size) + b"abc")
+        decompress(CompressionType.SNAPPY, b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, size) + b"abc")
 
 
 def test_a_zstd_frame_may_not_ask_for_a_huge_window() -> None:
     frame = bytearray(_zstd_rle_bomb(128 * 1024))
     frame[5] = 0xF8  # 2^41 bytes
     with pytest.raises(CorruptBatchError, match="window"):
-        decompress(Codec.ZSTD, frame)
+        decompress(CompressionType.ZSTD, frame)
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
-def test_cut_payloads_are_refused(codec: Codec) -> None:
+def test_cut_payloads_are_refused(codec: CompressionType) -> None:
     packed = compress(codec, TEXT)
     whole_blocks = []
     for cut in [0, 1, 3, 4, 7, 12, 17, *range(20, len(packed), len(packed) // 50 or 1)]:
@@ -146,10 +153,10 @@ def test_cut_payloads_are_refused(codec: Codec) -> None:
         whole_blocks.append(inflated)
     # xerial framing has no end mark: a cut between two blocks is a shorter stream
     assert all(TEXT.startswith(part) for part in whole_blocks)
-    assert codec is Codec.SNAPPY or not whole_blocks
+    assert codec is CompressionType.SNAPPY or not whole_blocks
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_trailing_bytes_are_refused(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
+def test_trailing_bytes_are_refused(codec: CompressionType) -> None:
     with pytest.raises(CorruptBatchError):
         decompress(codec, compress(codec, TEXT) + b"more")

@@ -10,7 +10,7 @@ import pytest
 from barnabas.core.hashing import murmur2
 from barnabas.protocol.records.batch import HEADER_SIZE, Record, TimestampType, check_crc, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, rebuild_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import (
     NO_DIRECTORY,
     EndTxn,
@@ -92,7 +92,7 @@ def test_a_java_batch_opens_to_its_records() -> None:
 @pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd"])
 def test_java_compressed_batches_open(name: str) -> None:
     batch = java(name)
-    assert read_header(batch).codec is Codec[name.upper()]
+    assert read_header(batch).codec is CompressionType[name.upper()]
     assert opened(batch) == [Record(0, 5, b"k", b"abc" * 40), Record(1, 6, b"k", b"abc" * 40)]
 
 

@@ -17,7 +17,7 @@ from barnabas.protocol.records.batch import (
     read_header,
 )
 from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
-from barnabas.protocol.records.compression import Codec, compress
+from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
 from barnabas.protocol.records.validate import (
@@ -74,9 +74,9 @@ def test_offsets_and_epoch_are_assigned_without_touching_the_records() -> None:
     assert validated.batches[0].crc == read_header(data).crc
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("check", list(RecordCheck))
-def test_every_codec_passes_in_place(codec: Codec, check: RecordCheck) -> None:
+def test_every_codec_passes_in_place(codec: CompressionType, check: RecordCheck) -> None:
     data = build_batch([*SOME, SimpleRecord(None, None, 1005, (("h", None),))], codec=codec)
     validated = accept(data, replace(RULES, record_check=check))
     assert len(validated.parts[0]) == 16
@@ -84,9 +84,9 @@ def test_every_codec_passes_in_place(codec: Codec, check: RecordCheck) -> None:
     assert validated.batches[0].codec is codec
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("name", list(MALFORMED))
-def test_malformed_records_are_refused_by_the_full_check(name: str, codec: Codec) -> None:
+def test_malformed_records_are_refused_by_the_full_check(name: str, codec: CompressionType) -> None:
     payload, count = MALFORMED[name]
     error = refuse(batch(payload, count, codec), replace(RULES, record_check=RecordCheck.FULL))
     assert error.code is ErrorCode.INVALID_RECORD
@@ -206,7 +206,10 @@ def test_coordinators_write_markers_and_several_batches() -> None:
 
 def test_markers_are_never_compressed_nor_given_append_time() -> None:
     rules = replace(
-        RULES, origin=Origin.COORDINATOR, compression_type=Codec.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME
+        RULES,
+        origin=Origin.COORDINATOR,
+        compression_type=CompressionType.ZSTD,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
     )
     marker = build_end_txn_marker(EndTxn(True, 1), producer_id=1, producer_epoch=0, timestamp=5)
     assert accept(marker, rules).batches[0]._replace(base_offset=0, partition_leader_epoch=-1) == read_header(marker)
@@ -228,15 +231,15 @@ def test_a_length_beyond_the_request_is_no_batch() -> None:
 
 
 def test_recompression_may_make_a_batch_too_large() -> None:
-    data = build_batch([SimpleRecord(None, bytes(10_000), 1000)], codec=Codec.ZSTD)
-    rules = replace(RULES, max_message_bytes=5000, compression_type=Codec.NONE)
+    data = build_batch([SimpleRecord(None, bytes(10_000), 1000)], codec=CompressionType.ZSTD)
+    rules = replace(RULES, max_message_bytes=5000, compression_type=CompressionType.NONE)
     assert refuse(data, rules).code is ErrorCode.MESSAGE_TOO_LARGE
     accept(data, replace(rules, compression_type=None))
 
 
-@pytest.mark.parametrize("source", list(Codec))
-@pytest.mark.parametrize("target", list(Codec))
-def test_the_topics_codec_wins(source: Codec, target: Codec) -> None:
+@pytest.mark.parametrize("source", list(CompressionType))
+@pytest.mark.parametrize("target", list(CompressionType))
+def test_the_topics_codec_wins(source: CompressionType, target: CompressionType) -> None:
     data = build_batch(SOME, codec=source, producer_id=1, producer_epoch=0, base_sequence=3)
     validated = accept(data, replace(RULES, compression_type=target))
     assert validated.batches[0].codec is target
@@ -245,8 +248,8 @@ def test_the_topics_codec_wins(source: Codec, target: Codec) -> None:
     assert (len(validated.parts[0]) == 16) == (source is target)
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_log_append_time(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
+def test_log_append_time(codec: CompressionType) -> None:
     rules = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
     validated = accept(build_batch(times(5, NOW * 9000), codec=codec), rules)
     assert (validated.log_append_time_ms, validated.max_timestamp) == (NOW, NOW)
@@ -260,8 +263,8 @@ def test_producers_may_not_claim_log_append_time(kind: TimestampType) -> None:
     assert refuse(data, replace(RULES, timestamp_type=kind)).code is ErrorCode.INVALID_TIMESTAMP
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_timestamps_in_the_future_are_refused_one_by_one(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+def test_timestamps_in_the_future_are_refused_one_by_one(codec: CompressionType) -> None:
     rules = replace(RULES, timestamp_after_max_ms=100)
     accept(build_batch(times(NOW, NOW + 100), codec=codec), rules)
     error = refuse(build_batch(times(NOW, NOW + 101, NOW, NOW + 5000), codec=codec), rules)
@@ -298,8 +301,8 @@ def test_a_max_timestamp_in_the_middle_is_found() -> None:
     assert (validated.max_timestamp, len(validated.parts[0])) == (3000, 16)
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
-def test_compacted_topics_need_keys(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.SNAPPY])
+def test_compacted_topics_need_keys(codec: CompressionType) -> None:
     rules = replace(RULES, compact=True)
     accept(build_batch([SimpleRecord(b"", b"v", 1), SimpleRecord(b"k", None, 1)], codec=codec), rules)
     keyless = [
@@ -319,15 +322,19 @@ def test_both_faults_answer_with_the_timestamp_code() -> None:
     assert (error.code, [i for i, _ in error.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_bombs_are_refused_as_too_large(codec: Codec) -> None:
+@pytest.mark.parametrize(
+    "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+)
+def test_bombs_are_refused_as_too_large(codec: CompressionType) -> None:
     """Not retriable, and the one answer that makes Kafka's own producer split an honest batch."""
     data = build_batch([SimpleRecord(None, bytes(4_000_000), 1)], codec=codec)
     assert refuse(data, replace(RULES, decompressed_bytes_max=1_000_000)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_payloads_that_are_not_what_the_codec_says(codec: Codec) -> None:
+@pytest.mark.parametrize(
+    "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+)
+def test_payloads_that_are_not_what_the_codec_says(codec: CompressionType) -> None:
     header = read_header(build_batch(SOME))
     data = damaged(build_batch(SOME), attributes=header.attributes | codec)
     assert refuse(data).code is ErrorCode.INVALID_RECORD

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.security.operations import CLUSTER_OPERATIONS, GROUP_OPERATIONS, TOPIC_OPERATIONS
-from barnabas.protocol.security.principals import ANONYMOUS, Principal, parse_principal
+from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal, parse_principal
 
 
 def test_principals() -> None:
     assert str(ANONYMOUS) == "User:ANONYMOUS"
-    assert parse_principal("User:a:b") == Principal("User", "a:b")
+    assert parse_principal("User:a:b") == KafkaPrincipal("User", "a:b")
     for text in ("alice", ":alice", "User:"):
         with pytest.raises(ValueError, match="Type:name"):
             parse_principal(text)

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.security.principals import Principal
+from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.protocol.transport.node_client import NodeClient, UnansweredError
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.apis import APIS, ApiKey
@@ -120,7 +120,7 @@ def services(house: House) -> ControllerServices:
 
 
 def context(key: int, version: int) -> RequestContext:
-    peer = Peer(1, "PLAINTEXT", "PLAINTEXT", "10.1.2.3", 5, Principal("User", "alice"))
+    peer = Peer(1, "PLAINTEXT", "PLAINTEXT", "10.1.2.3", 5, KafkaPrincipal("User", "alice"))
     return RequestContext(key, version, 77, "client", peer, 0, 0.0)
 
 

@@ -12,7 +12,7 @@ from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.client.values import ConfigChange, ConfigResource
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from barnabas.protocol.records.batch import iter_batches
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.testing import AsyncEmbeddedBroker
 
 CONFIG = {
@@ -23,7 +23,7 @@ CONFIG = {
 }
 
 
-def codecs_of(folder: Path, topic: str) -> set[Codec]:
+def codecs_of(folder: Path, topic: str) -> set[CompressionType]:
     data = b"".join(path.read_bytes() for path in sorted(folder.glob(f"{topic}-0/*.log")))
     return {header.codec for _, header in iter_batches(data) if not header.is_control}
 
@@ -53,5 +53,5 @@ def test_state_topics_are_compressed_with_the_configured_codecs(tmp_path: Path) 
                 await consume_from_both_kinds_of_group(broker.bootstrap_servers)
 
     asyncio.run(main())
-    assert codecs_of(tmp_path, CONSUMER_OFFSETS_TOPIC) == {Codec.GZIP}
-    assert codecs_of(tmp_path, SHARE_STATE_TOPIC) == {Codec.ZSTD}
+    assert codecs_of(tmp_path, CONSUMER_OFFSETS_TOPIC) == {CompressionType.GZIP}
+    assert codecs_of(tmp_path, SHARE_STATE_TOPIC) == {CompressionType.ZSTD}

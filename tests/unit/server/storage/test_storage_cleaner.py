@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from barnabas.protocol.records.batch import BatchHeader, iter_batches, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import EndTxn
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage.cleaner.cleanable import CleaningVerdict, assess
@@ -36,7 +36,9 @@ SECRET = (1, 2)
 ENGINES: list[EngineFactory] = [PlainKeys, ColumnarKeys]
 
 
-def keyed(logs: LogHarness, *keys: str, alive: bool = True, codec: Codec = Codec.NONE, **fields: int) -> None:
+def keyed(
+    logs: LogHarness, *keys: str, alive: bool = True, codec: CompressionType = CompressionType.NONE, **fields: int
+) -> None:
     """One batch, in which each value contains the record's offset."""
     start = logs.log.log_end_offset
     records = [
@@ -228,7 +230,12 @@ class TestPass:
     def test_latest_record_of_each_key_keeps_its_offset(self, engine: EngineFactory) -> None:
         logs = LogHarness(config=CONFIG)
         for i in range(40):
-            keyed(logs, f"k{i % 3}", f"k{i % 5}", codec=(Codec.NONE, Codec.LZ4, Codec.ZSTD)[i % 3])
+            keyed(
+                logs,
+                f"k{i % 3}",
+                f"k{i % 5}",
+                codec=(CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD)[i % 3],
+            )
         active = logs.log.segments.active.base_offset
         before = content(logs)
         newest = {key: offset for offset, key in before if offset < active}
@@ -305,12 +312,12 @@ class TestEmptied:
     def test_pass_retains_batches_that_a_replay_needs(self) -> None:
         batch = build_batch(
             [SimpleRecord(b"k", b"v", 77), SimpleRecord(b"k", b"w", 78)],
-            base_offset=9, codec=Codec.LZ4, producer_id=1, producer_epoch=2, base_sequence=3, leader_epoch=4,
+            base_offset=9, codec=CompressionType.LZ4, producer_id=1, producer_epoch=2, base_sequence=3, leader_epoch=4,
         )  # fmt: skip
         before, after = read_header(batch), read_header(emptied(read_header(batch)))
         assert (after.base_offset, after.last_offset, after.last_sequence) == (9, 10, before.last_sequence)
         assert (after.producer_id, after.producer_epoch, after.partition_leader_epoch) == (1, 2, 4)
-        assert (after.max_timestamp, after.record_count, after.codec) == (78, 0, Codec.NONE)
+        assert (after.max_timestamp, after.record_count, after.codec) == (78, 0, CompressionType.NONE)
 
 
 class TestCalledOff:

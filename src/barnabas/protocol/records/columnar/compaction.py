@@ -15,7 +15,7 @@ from barnabas.protocol.records.columnar._jit import BYTES, I32, I64, OUT_HASHES,
 from barnabas.protocol.records.columnar.byte_column import ByteColumn
 from barnabas.protocol.records.columnar.encode_kernels import sizes, write
 from barnabas.protocol.records.columnar.segments import RecordTable, Selection, batch_table
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
 
 
 class KeyScan(NamedTuple):
@@ -114,7 +114,7 @@ def retain(
     header: BatchHeader,
     keep: Any,
     *,
-    codec: Codec | None = None,
+    codec: CompressionType | None = None,
     level: int | None = None,
     delete_horizon_ms: int | None = None,
     limit_bytes: int = DECOMPRESSED_BYTES_MAX,
@@ -136,13 +136,13 @@ def retain(
     by_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     newest = max(int(times.max()), NO_TIMESTAMP) if count else NO_TIMESTAMP
     rebuilt = header._replace(
-        attributes=attributes_with(header, target if count else Codec.NONE, horizon is not None),
+        attributes=attributes_with(header, target if count else CompressionType.NONE, horizon is not None),
         base_timestamp=base_time,
         max_timestamp=header.max_timestamp if by_append_time else newest,
         record_count=count,
     )
     payload = _write(table, rows, header.base_offset, times - base_time) if count else b""
-    return seal(rebuilt, compress(target, payload, level) if count and target is not Codec.NONE else payload)
+    return seal(rebuilt, compress(target, payload, level) if count and target is not CompressionType.NONE else payload)
 
 
 def _open(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int) -> RecordTable:

@@ -21,7 +21,7 @@ from barnabas.protocol.records.build import seal
 from barnabas.protocol.records.columnar._jit import np, pa
 from barnabas.protocol.records.columnar.byte_column import ByteColumn, from_arrow, nulls
 from barnabas.protocol.records.columnar.encode_kernels import header_sizes, plan, sizes, write, write_headers
-from barnabas.protocol.records.compression import Codec, compress
+from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.records.crc import crc32c
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -33,7 +33,7 @@ class EncodeOptions(Struct, frozen=True):
     batch_bytes_max: int = 1_000_000
     """The largest size of a batch, header included, before compression. A larger record gets a batch of its own."""
     records_max: int = 1 << 30
-    codec: Codec = Codec.NONE
+    codec: CompressionType = CompressionType.NONE
     level: int | None = None
     producer_id: int = -1
     producer_epoch: int = -1
@@ -184,7 +184,7 @@ def _seal(batch: memoryview, table: Rows, low: int, high: int, max_time: int, op
         base_sequence=sequence if sequence < 0 else (sequence + low) & _SEQUENCE_MASK,
         record_count=high - low,
     )
-    if options.codec is not Codec.NONE:
+    if options.codec is not CompressionType.NONE:
         return seal(header, compress(options.codec, batch[HEADER_SIZE:], options.level))
     batch[:HEADER_SIZE] = header.pack()
     if options.with_crc:

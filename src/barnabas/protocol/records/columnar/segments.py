@@ -26,7 +26,7 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.columnar._jit import np
 from barnabas.protocol.records.columnar.kernels import OK, REASONS, scan
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType
 from barnabas.protocol.records.control import EndTxn, parse_control
 from barnabas.protocol.records.errors import CorruptBatchError
 
@@ -157,7 +157,7 @@ class _AbortedFilter:
 
 def batch_table(buf: Buffer, pos: int, header: BatchHeader, wanted: Selection) -> RecordTable:
     """The requested records of one batch of any kind. Raises CorruptBatchError. The CRC is not checked."""
-    group = _Group(buf, header.codec is not Codec.NONE)
+    group = _Group(buf, header.codec is not CompressionType.NONE)
     group.add_batch(buf, pos, header, wanted.limit_bytes)
     return group.table(wanted)
 
@@ -167,7 +167,7 @@ def run_table(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], limit_byt
 
     Raises CorruptBatchError. CRCs are not checked.
     """
-    group = _Group(buf, batches[0][1].codec is not Codec.NONE)
+    group = _Group(buf, batches[0][1].codec is not CompressionType.NONE)
     for pos, header in batches:
         assert (header.attributes & CODEC_MASK != 0) is group.compressed, "one table, one array of bytes"
         group.add_batch(buf, pos, header, limit_bytes)
@@ -195,7 +195,7 @@ def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[Record
                 continue
             if header.last_offset < wanted.start_offset or header.size == HEADER_SIZE:
                 continue
-            compressed = header.codec is not Codec.NONE
+            compressed = header.codec is not CompressionType.NONE
             if group is None or group.compressed is not compressed or group.bytes >= _GROUP_BYTES:
                 if group is not None:
                     yield group.table(wanted)

@@ -182,7 +182,7 @@ SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
     short(
         "share.coordinator.state.topic.min.isr",
         2,
-        "The The min.insync.replicas of __share_group_state.",
+        "The min.insync.replicas of __share_group_state.",
         InRange(1),
         importance=HIGH,
     ),

@@ -117,7 +117,7 @@ class ReplicationChannel:
 
     # -- AlterPartition ------------------------------------------------------------------------------------------------
 
-    async def alter_isr(self, proposals: Sequence[tuple[PartitionKey, IsrProposal]]) -> Sequence[IsrAnswer]:
+    async def alter_partition(self, proposals: Sequence[tuple[PartitionKey, IsrProposal]]) -> Sequence[IsrAnswer]:
         by_topic: dict[UUID, list[alter.PartitionData]] = {}
         for (topic_id, index), proposal in proposals:
             by_topic.setdefault(topic_id, []).append(

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
-from barnabas.server.replication.rules.leader import UNKNOWN_BROKER_EPOCH, IsrProposal, LeaderState
+from barnabas.server.replication.rules.leader import UNKNOWN_BROKER_EPOCH, FollowerProgress, IsrProposal, LeaderState
 
 ActiveBrokers = Mapping[int, int]
 """Broker id -> broker epoch of every broker that is neither fenced nor shutting down in the newest image."""
@@ -118,7 +118,7 @@ def out_of_sync(state: LeaderState, log_end_offset: int, replica_lag_time_max_ms
         broker
         for broker in state.isr
         if broker != state.local_id
-        and not state.progress(broker).is_caught_up(log_end_offset, now_ms, replica_lag_time_max_ms)
+        and not _is_caught_up(state.progress(broker), log_end_offset, now_ms, replica_lag_time_max_ms)
     )
 
 
@@ -131,9 +131,14 @@ def joining_soon(
         broker
         for broker, progress in state.followers.items()
         if broker not in maximal
-        and progress.is_caught_up(log_end_offset, now_ms, replica_lag_time_max_ms)
+        and _is_caught_up(progress, log_end_offset, now_ms, replica_lag_time_max_ms)
         and is_eligible(state, broker, active)
     ]
+
+
+def _is_caught_up(progress: FollowerProgress, log_end_offset: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
+    """Whether the follower is caught up, or was caught up within the last replica.lag.time.max.ms."""
+    return progress.log_end_offset == log_end_offset or now_ms - progress.caught_up_ms <= replica_lag_time_max_ms
 
 
 def _propose(state: LeaderState, members: frozenset[int], active: ActiveBrokers) -> tuple[LeaderState, IsrProposal]:

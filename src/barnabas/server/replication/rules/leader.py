@@ -36,10 +36,6 @@ class FollowerProgress(Struct, frozen=True):
     last_fetch_leader_end: int = UNKNOWN_OFFSET
     """The leader's log end offset at the last fetch. A follower that reaches this offset was caught up at that time."""
 
-    def is_caught_up(self, leader_end_offset: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
-        """Whether the follower is caught up, or was caught up within the last replica.lag.time.max.ms."""
-        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= replica_lag_time_max_ms
-
 
 class IsrProposal(Struct, frozen=True):
     """The ISR in one AlterPartition request, and the epochs that the controller's answer is matched with."""

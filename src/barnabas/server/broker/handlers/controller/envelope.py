@@ -14,7 +14,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.security.principals import ANONYMOUS, Principal
+from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.apis import APIS, ApiKey, response_header_version
 from barnabas.protocol.wire.codec import decode, encode
@@ -68,16 +68,16 @@ def _client(ctx: RequestContext, request: EnvelopeRequest) -> Peer:
     return replace(broker, host=host, port=0, principal=principal)
 
 
-def read_principal(data: bytes) -> Principal:
+def read_principal(data: bytes) -> KafkaPrincipal:
     """Decode what Kafka's DefaultKafkaPrincipalBuilder encodes: two bytes of version, then DefaultPrincipalData."""
     version = int.from_bytes(data[:2], "big")
     try:
         found = decode(DefaultPrincipalData, version, data, 2)
     except (WireError, ValueError):
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
-    return Principal(found.type, found.name)
+    return KafkaPrincipal(found.type, found.name)
 
 
-def write_principal(principal: Principal) -> bytes:
+def write_principal(principal: KafkaPrincipal) -> bytes:
     """Encode a principal for `read_principal`."""
     return b"\0\0" + encode(DefaultPrincipalData(type=principal.kind, name=principal.name), 0)

@@ -32,7 +32,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import RecordValidationError
 from barnabas.protocol.transport.ports import CloseConnectionError
 from barnabas.protocol.wire.messages.produce import (
@@ -263,7 +263,7 @@ def _produce(
 
 
 def _is_zstd(records: Buffer) -> bool:
-    return records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
+    return records[_ATTRIBUTES_AT] & CODEC_MASK == CompressionType.ZSTD
 
 
 def _log_start(partition: Partition | None, code: ErrorCode) -> int:
