@@ -75,8 +75,8 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
 
 
 def _dump_offset_index(path: Path, base: int, options: DumpOptions) -> Iterator[str]:
-    """The entries of the index; then the entries that point to another batch than they name. The log file must be in
-    the same directory.
+    """The entries of the index; then the wrong entries, whose offset is not the last offset of the batch at their
+    position. The log file must be in the same directory.
     """
     entries = list(_entries(path, _OFFSET_ENTRY))
     if not options.index_only:

@@ -11,7 +11,7 @@ import time
 
 _STARTED = time.perf_counter()
 
-import gc  # noqa: E402 - the clock starts before the imports do: they are part of the start
+import gc  # noqa: E402 - the clock starts before the imports, so that start-up time includes them
 import os  # noqa: E402
 from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter  # noqa: E402
 from collections.abc import Sequence  # noqa: E402

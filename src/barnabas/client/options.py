@@ -115,7 +115,8 @@ def _tls_config(settings: Settings) -> TlsConfig:
 
 
 def _check_stores(settings: Settings) -> None:
-    """Raises ConfigError for formats of key and trust stores that are not supported, with any `security.protocol`."""
+    """Raises ConfigError for key and trust stores that are not PEM, and for a certificate chain or a key without the
+    other. `security_config` checks this for every `security.protocol`."""
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         if str(settings[name]).upper() != "PEM":
             raise ConfigError(

@@ -58,7 +58,8 @@ class LastPassFacts:
 
 @dataclass(frozen=True, slots=True)
 class CleanerFailureFacts:
-    """The failure of the last compactions, and the time from which the next one may begin."""
+    """Why the last compaction failed, since when and how often compactions have failed without a success, and the time
+    from which the next one may begin."""
 
     reason: str
     since_ms: int
@@ -313,7 +314,7 @@ def group_facts(group: explain_group.ExplainedGroup) -> GroupFacts:
 
 
 def partition_facts(p: explain_partition.PartitionResponse) -> PartitionFacts:
-    """Convert a response to the result."""
+    """Convert the part of an ExplainPartition response about one partition."""
     compaction, last_pass, failure = p.compaction, p.compaction.last_pass, p.compaction.failure
     return _value(
         PartitionFacts,

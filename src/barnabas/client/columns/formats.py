@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecodedColumn:
-    """A decoded column with the same number of rows. `errors` is a string column, null for decoded rows; None without
-    failures, or if failures raise.
+    """A decoded column, with as many rows as the encoded one. `errors` is a string column, with null for each row that
+    was decoded; it is None if no row failed, or if failures raise.
     """
 
     values: pa.Array

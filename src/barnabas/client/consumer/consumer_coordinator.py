@@ -92,7 +92,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
         if not member.is_current(step):
             return  # fenced in the meantime: the next poll reports the remaining partitions as lost
         member.on_assigned(step)
-        # a topic that was created again starts without a position
+        # Added partitions are removed first: those of a topic that was created again must start without a position.
         self._subscription.set_partitions(sorted(member.partitions - step.added))
         self._subscription.set_partitions(sorted(member.partitions))
         self._subscription.topics |= {partition.topic for partition in step.added} if self._is_remote else frozenset()

@@ -102,7 +102,7 @@ class PartitionState:
 
     @property
     def last_fetched_epoch(self) -> int:
-        """The epoch that goes with `next_fetch`."""
+        """The leader epoch of the record before `next_fetch`."""
         return self.leader_epoch if self.fetch_position is None else self.fetch_epoch
 
     @property

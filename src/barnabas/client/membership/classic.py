@@ -93,7 +93,7 @@ class MembershipFailed:
 
 
 class ClassicMember:
-    """The machine. `owned` has the partitions of which the listener was notified."""
+    """One member of a classic group. `owned` has the assigned partitions, as the rebalance listener was told them."""
 
     def __init__(self, options: MembershipConfig, assignors: Sequence[Assignor]) -> None:
         assert assignors

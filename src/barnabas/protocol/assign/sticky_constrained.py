@@ -70,7 +70,8 @@ class ConstrainedAssignment:
             self._at_low.clear()
 
     def _deal_near(self, left: list[TopicPartition]) -> list[TopicPartition]:
-        """Assign partitions to members in their rack, in turn. Returns the partitions without such a member."""
+        """Assign each partition to the next member in a rack that holds a replica of it. Returns the partitions for
+        which there is no such member."""
         remaining = []
         turn = 0
         below, at = self._below_low, self._at_low

@@ -135,7 +135,8 @@ class GeneralAssignment:
         return any_moved
 
     def _better_owner(self, tp: TopicPartition) -> str | None:
-        """The subscribed member with at least two partitions fewer that should own the partition; None without one."""
+        """The member that should own the partition instead: a subscribed member with at least two partitions fewer
+        than the owner. None if there is no such member."""
         load = len(self._current[self._owner[tp]])
         previous = self._previous.get(tp)
         # Java does not check whether the earlier owner still subscribes, and may assign it a topic without a

@@ -155,7 +155,8 @@ def _over(name: str, limit_bytes: int) -> DecompressionLimitError:
 
 
 def _lz4_level(level: int | None) -> int:
-    """Java maps its default, 9, to the fast compressor and every other level to the high-compression one."""
+    """The library's level for Kafka's `level`. Java uses the fast compressor for its default, 9, and the
+    high-compression one for every other level."""
     if level is None or level == _LZ4_DEFAULT_LEVEL:
         return 1
     return max(3, min(level, _LZ4_LEVEL_MAX))

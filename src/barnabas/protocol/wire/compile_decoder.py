@@ -64,7 +64,7 @@ class _Decoder:
         )
         self.formats = ""  # format codes of the fixed-size fields that the next `flush` reads together
         self.targets: list[str] = []  # the variables for these fields
-        self.afterwards: list[tuple[str, str]] = []  # (path, line): the lines that follow that `flush`
+        self.afterwards: list[tuple[str, str]] = []  # (line, field path): the lines that follow that `flush`
 
     def compile(self) -> Compiled:
         src = self.src
@@ -267,7 +267,7 @@ class _Decoder:
         return name
 
     def later(self, line: str) -> None:
-        """Add a line after the next `flush`, for the current field."""
+        """Add a line that follows the code of the next `flush` and belongs to the current field."""
         self.afterwards.append((line, self.src.path))
 
     def flush(self) -> None:

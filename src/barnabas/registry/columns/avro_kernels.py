@@ -100,11 +100,11 @@ def _block(data: Any, position: int, end: int) -> tuple[int, int]:
 
 @kernel(numba.int64(BYTES, numba.int64, numba.int64, STEPS, NUMBERS, VALID, numba.int64, NUMBERS))
 def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, valid: Any, row: int, stack: Any) -> int:
-    """Run the steps over one row. Returns the position after the row, or a negative error status.
+    """Run the steps of the compiled schema over one row. Returns the position after it, or a negative error status.
 
-    The items of arrays and maps are skipped in a loop. `stack` holds the enclosing steps: the step, where its items
-    begin, the number of items, the number of items left in the block, and where the enclosing steps end. (numba cannot
-    cache recursive functions.)
+    The items of arrays and maps are only skipped, in a loop. `stack` has an entry for each array or map that the loop
+    is inside: its step, where its items begin, the number of its items, the number of items left in the block, and
+    where the steps around it end. (This is a loop because numba cannot cache recursive functions.)
     """
     index, last, depth = 0, len(steps), 0
     while True:

@@ -150,7 +150,11 @@ class CoordinatorContext(Generic[S]):
         return future
 
     def _execute(self, op: WriteOperation, mark: int) -> int | None:
-        """Returns the offset that must be committed before the operation's own response is sent; None: none."""
+        """Append the operation's records and set its timers. When an append fails, the state is rolled back to `mark`.
+
+        Returns the offset that must be committed before the operation's own response is sent; None if the response need
+        not wait for a commit.
+        """
         for future, response in op.completed:
             assert isinstance(future, AsyncioResponseFuture)
             future.complete(response)

@@ -75,8 +75,8 @@ class ConfigView:
         )
 
     def limited_to_bounds(self, name: str, value: ConfigValue) -> ConfigValue:
-        """`value` limited to the bounds, which may have been changed after the config was set
-        (GroupConfig.evaluate)."""
+        """The value of the group config `name`, limited to the broker configs that are its bounds. These may have been
+        changed after the group config was set (GroupConfig.evaluate)."""
         if not isinstance(value, int) or isinstance(value, bool):
             return value
         (_, low), (_, high) = self.group_bounds(name)

@@ -129,7 +129,7 @@ class ControllerService:
                 self._in_transaction = False
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """A snapshot never contains records of an open transaction."""
+        """Note that no metadata transaction is open, because a snapshot never contains records of an open one."""
         self._in_transaction = False
 
     def on_leader(self, leader_id: int, epoch: int) -> None:

@@ -206,7 +206,8 @@ class TransactionCoordinatorListener:
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self._transactions.on_feature_level(image.features.levels.get("transaction.version", 0))
         if delta.topics:
-            # later: MetadataCache, from which the channel reads the leaders, gets the image after this subscriber
+            # Called later, because the channel reads the leaders from MetadataCache, which gets the image after this
+            # subscriber.
             asyncio.get_running_loop().call_soon(self._transactions.markers.on_leaders_changed)
             topic = image.topics.get(TRANSACTION_STATE_TOPIC)
             self._transactions.on_partition_count(0 if topic is None else len(topic.partitions))

@@ -276,7 +276,7 @@ class Partition(LocalReplica, LogListener):
         return self._require_leader().delete_records(before_offset, now_ms)
 
     def low_watermark(self) -> int:
-        """See `LeaderRole.low_watermark`."""
+        """The smallest log start offset among this replica and the active followers."""
         return self._require_leader().low_watermark()
 
     # -- consumers -----------------------------------------------------------------------------------------------------
@@ -349,12 +349,12 @@ class Partition(LocalReplica, LogListener):
         return leader.read_by_follower(fetch, min_one_batch=min_one_batch, first=first)
 
     def was_caught_up(self, replica_id: int, at_ms: int) -> None:
-        """See `LeaderRole.was_caught_up`. No effect on a partition that this broker does not lead."""
+        """Record that a follower was caught up at `at_ms`. No effect on a partition that this broker does not lead."""
         if isinstance(self.role, LeaderRole):
             self.role.was_caught_up(replica_id, at_ms)
 
     def shrink_isr(self) -> None:
-        """See `LeaderRole.shrink_isr`. No effect on a partition that this broker does not lead."""
+        """Propose an ISR without lagging followers. No effect on a partition that this broker does not lead."""
         if isinstance(self.role, LeaderRole):
             self.role.shrink_isr()
 

@@ -129,7 +129,7 @@ class PurgatoryWatcher(Protocol):
         ...
 
     def complete_by(self, deadline: float) -> None:
-        """The partition has changed without new bytes: complete the request that waits by `deadline`."""
+        """The partition has changed without new bytes: the waiting request must complete by `deadline`."""
         ...
 
     def mark_changed(self) -> None:

@@ -44,7 +44,7 @@ class Appender:
         self._rules.clear()
 
     def append_as_leader(self, buf: Buffer, leader_epoch: int, now_ms: int, origin: Origin) -> AppendInfo:
-        """See `Log.append_as_leader`."""
+        """Validate batches, assign offsets and the leader epoch, and append them; see `Log.append_as_leader`."""
         state = self._state
         if state.failure is not None:
             state.check_usable()
@@ -81,7 +81,7 @@ class Appender:
         )
 
     def append_as_follower(self, buf: Buffer, now_ms: int, leader_epoch: int | None) -> AppendInfo | None:
-        """See `Log.append_as_follower`."""
+        """Append batches with the offsets and epochs that the leader gave them; see `Log.append_as_follower`."""
         state = self._state
         state.check_usable()
         checked = validate_replicated(buf, expected_offset=state.log_end_offset)

@@ -30,7 +30,7 @@ class OpenTransaction(Struct, frozen=True):
 
 
 class LogFacts(Struct, frozen=True):
-    """One log at one moment."""
+    """The offsets, size, transactions, compaction and retention of one log at one moment."""
 
     config: LogConfig
     log_start_offset: int

@@ -371,7 +371,8 @@ class Log:
     def truncate_fully_and_start_at(
         self, offset: int, log_start_offset: int | None = None, *, now_ms: int | None = None
     ) -> None:
-        """Remove all records. The log is then empty, and starts and ends at `offset`."""
+        """Remove all records. The log is then empty and ends at `offset`. It also starts there, unless
+        `log_start_offset` is given."""
         self._truncator.truncate_fully_and_start_at(offset, log_start_offset, now_ms)
 
     def skip_to(self, offset: int, *, now_ms: int) -> None:

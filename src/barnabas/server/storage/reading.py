@@ -109,7 +109,7 @@ class LogReadPlan:
 def plan_read(
     state: LogState, offset: int, max_bytes: int, upper_offset: int | None, min_one_batch: bool
 ) -> LogReadPlan:
-    """See `Log.plan_read`."""
+    """Plan a read of about `max_bytes` from the batch that contains `offset`; see `Log.plan_read`."""
     if state.failure is not None:
         state.check_usable()
     end = state.log_end_offset
@@ -146,7 +146,9 @@ def _collect(state: LogState, offset: int, upper: int, candidates: list[ReadCand
             return
         following = segments.after(segment)
         assert following is not None
-        if segment.base_offset < state.recovery_point:  # an unflushed one keeps its descriptor, for errors of fsync
+        # A segment that is not flushed yet keeps its descriptor open: fsync of a new descriptor might not report an
+        # earlier write error.
+        if segment.base_offset < state.recovery_point:
             state.warm.touch(segment)
         end = segment.size if upper >= following.base_offset else -1
         candidates.append(ReadCandidate(segment, segment.file(), end, None))
@@ -156,7 +158,8 @@ def _collect(state: LogState, offset: int, upper: int, candidates: list[ReadCand
 
 
 def _add_active(state: LogState, segment: Segment, offset: int, upper: int, candidates: list[ReadCandidate]) -> None:
-    """Add the active segment. Its batches are looked up now, because each append changes the positions it remembers."""
+    """Add the active segment. Its batches are looked up now, because each append changes the positions that the segment
+    remembers."""
     found = segment.find(offset)
     if found is None:
         return

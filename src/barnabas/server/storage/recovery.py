@@ -262,7 +262,7 @@ class _LogLoader:
         self._snapshots.delete_outside(start, end)
         now_ms = self._request.now_ms
         if self._clean and not self._snapshots.offsets:
-            self._producers.reset(end)  # a clean shutdown writes a snapshot if there are producers
+            self._producers.reset(end)  # after a clean shutdown, no snapshot means that there were no producers
         elif not self._producers_valid or self._producers.end_offset != end:
             replay_producers(self._producers, self._snapshots, list(self._segments), start, end, now_ms)
         self._producers.end_offset = end

@@ -77,7 +77,8 @@ def explain_retention(state: LogState, high_watermark: int, now_ms: int) -> Rete
 
 
 def _verdict(state: LogState, segment: Segment, end: int, high_watermark: int, now_ms: int) -> RetentionVerdict:
-    """The conditions in the order of `Retention.enforce_retention`."""
+    """Why the segment would be deleted or kept. The conditions are checked in the order of
+    `Retention.enforce_retention`."""
     config = state.config
     if end > high_watermark:
         return RetentionVerdict.UNREPLICATED
@@ -144,7 +145,7 @@ class Retention:
         self._deleter = deleter
 
     def enforce_retention(self, now_ms: int, high_watermark: int) -> int:
-        """See `Log.enforce_retention`."""
+        """Delete the segments that retention does not keep, and return their number; see `Log.enforce_retention`."""
         state = self._state
         if state.failure is not None:
             return 0
@@ -175,7 +176,7 @@ class Retention:
         return len(expired)
 
     def delete_records(self, before_offset: int, high_watermark: int, now_ms: int) -> int:
-        """See `Log.delete_records`."""
+        """Raise the log start offset to `before_offset` and apply retention; see `Log.delete_records`."""
         state = self._state
         if not state.config.delete and state.config.cleanup_policy:
             raise KafkaError(
@@ -195,7 +196,7 @@ class Retention:
 
 
 def advance_log_start(state: LogState, offset: int) -> bool:
-    """See `Log.advance_log_start`."""
+    """Raise the log start offset to `offset`; see `Log.advance_log_start`."""
     if offset > state.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -20,7 +20,7 @@ class Truncator:
         self._deleter = deleter
 
     def truncate_to(self, offset: int, now_ms: int | None) -> bool:
-        """See `Log.truncate_to`."""
+        """Remove the records at and above `offset`; see `Log.truncate_to`."""
         state = self._state
         with state.guarded():
             if offset >= state.log_end_offset:
@@ -52,7 +52,7 @@ class Truncator:
             return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None, now_ms: int | None) -> None:
-        """See `Log.truncate_fully_and_start_at`."""
+        """Remove all records and continue at `offset`; see `Log.truncate_fully_and_start_at`."""
         state = self._state
         with state.guarded():
             delete_ms = state.now_ms if now_ms is None else now_ms
@@ -76,7 +76,7 @@ class Truncator:
             listener.on_truncated()
 
     def skip_to(self, offset: int, now_ms: int) -> None:
-        """See `Log.skip_to`."""
+        """Continue at `offset`, above the log's end, without records in between; see `Log.skip_to`."""
         state = self._state
         assert offset > state.log_end_offset, "the log's end lies at or above the offset"
         with state.guarded():

@@ -46,7 +46,7 @@ class Invoked:
 
 
 class Recorder:
-    """Records a history. An operation that never ended counts as INFO."""
+    """Records a history. An operation that never ended counts as INFO, which means that its outcome is unknown."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()

@@ -1,6 +1,6 @@
 """Shell: a disk in memory that loses unsynced data, fills up and fails on demand. Implements `storage.fs.FileSystem`.
 
-Durable are, as the port defines, a file's bytes as of its last `sync`, and a name as of the last `sync_dir` of its
+As the port defines, a file's bytes are durable as of its last `sync`, and a name as of the last `sync_dir` of its
 directory. `crash()` is kill -9: the page cache survives. `lose_power()` keeps the durable data, and a part of the other
 data that a real disk may have written by itself: a prefix, or some sectors with zeros between them. The caller or the
 random generator chooses that part.

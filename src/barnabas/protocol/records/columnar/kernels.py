@@ -40,7 +40,7 @@ REASONS = {
 }
 
 
-# offsets, timestamps, segment_of, key (at, len), value (at, len), headers (at, len)
+# The types of the output arrays: offsets, timestamps, segment_of, key (at, len), value (at, len), headers (at, len).
 _SCAN_OUT = (OUT_I64, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32)
 
 

@@ -25,7 +25,8 @@ _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_
 
 
 class DelayedFetch:
-    """One Fetch request. `answers` holds the latest result of each partition that was read in any pass."""
+    """One Fetch request, whose partitions are read in one or more passes. `answers` holds the latest result of each
+    partition that was read."""
 
     def __init__(self, services: Services, context: FetchContext, params: FetchParams, max_bytes: int) -> None:
         self.answers: dict[PartitionKey, PartitionData] = {}

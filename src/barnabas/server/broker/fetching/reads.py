@@ -84,7 +84,7 @@ def build_params(services: Services, ctx: RequestContext, request: FetchRequest)
             for broker in services.metadata.image.brokers.alive()
             if broker.rack == request.rack_id and broker.endpoint(ctx.client.listener) is not None
         )
-    # The preferred replica may change while the partition does not.
+    # All partitions are read, because the preferred replica of a partition may change while the partition does not.
     reads_all = rack_brokers is not None
     return FetchParams(CONSUMER_REPLICA_ID, -1, request.isolation_level, leader_only, rack_brokers, reads_all)
 
@@ -135,9 +135,11 @@ def read_for_follower(
 ) -> FetchRead:
     """Read batches up to the log end offset. Raises KafkaError.
 
-    Only the first pass over the partitions of a request records the follower's fetch offset and the time. A partition
-    that the session does not read has been at its end since the last read; `on_caught_up` records this when it stops
-    being true. A follower that is not in sync is never `at_end`, because each of its fetches may let it join the ISR.
+    Only the first pass over the partitions of a request records the follower's fetch offset and the time. A fetch
+    session does not read a partition again while the follower is at the end of the log (`at_end`). When that is about
+    to change, the session calls `on_caught_up`, which records that the follower had the whole log at the time of the
+    session's last request. A follower that is not in sync is never `at_end`, because each of its fetches may let it
+    join the ISR.
     """
     replica_id, name, throttle, leader = params.replica_id, partition.name, context.leader_throttle, partition.leader
     throttled = throttle.covers(name.topic, name.partition) and leader is not None and replica_id not in leader.isr

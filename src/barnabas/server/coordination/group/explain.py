@@ -1,6 +1,7 @@
 """Machine: ExplainGroup: which phase a group is in, what each member must do next, and the remaining timeouts.
 
-The newest state is read, including the timers.
+The newest state is read, even if it is not committed yet, and the timers. Only the state name of a share group is the
+committed one.
 
 phase     initial-delay   the first rebalance of a classic group waits for more members (KIP-134)
           join            members must rejoin
@@ -8,7 +9,14 @@ phase     initial-delay   the first rebalance of a classic group waits for more 
           store           the assignment is being appended to the log
           assign          the target assignment must be computed
           reconcile       members are moving to the target assignment
-pending   the next action of a member: come-back, rejoin, assign, sync, revoke, release, heartbeat, return
+pending   come-back       a new member was given its member id and must send JoinGroup again
+          rejoin          the member must send JoinGroup
+          assign          the leader must send the assignment with SyncGroup
+          sync            the member must send SyncGroup to get its assignment
+          revoke          the member must revoke partitions
+          release         the member waits until other members have revoked partitions
+          heartbeat       the member's next heartbeat brings its new epoch or assignment
+          return          a static member left temporarily and is expected to join again
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from barnabas.server.coordination.log_format import RecordKind
 
 
 class OffsetCommitKey(Message, versions="0"):
-    """Kind 1. Kind 0 has the same fields; Kafka wrote it before 0.8.2.2."""
+    """Kind 1: the committed offset of a group for one partition. Kind 0 has the same fields; Kafka wrote it before
+    0.8.2.2."""
 
     group: str = string()
     topic: str = string()
@@ -73,7 +74,7 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
 
 
 class ConsumerGroupMetadataKey(Message, versions="0"):
-    """Kind 3."""
+    """Kind 3: the epoch of a consumer group, and a hash of the metadata of its topics."""
 
     group_id: str = string()
 
@@ -84,7 +85,8 @@ class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupPartitionMetadataKey(Message, versions="0"):
-    """Kind 4. Kafka wrote this kind before 4.1 (KIP-1101); it is listed so that such records are recognized."""
+    """Kind 4: the partitions of the topics of a consumer group. Kafka wrote this kind before 4.1 (KIP-1101); it is
+    listed so that such records are recognized."""
 
     group_id: str = string()
 
@@ -106,7 +108,7 @@ class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupMemberMetadataKey(Message, versions="0"):
-    """Kind 5."""
+    """Kind 5: the subscription and the client of one member of a consumer group."""
 
     group_id: str = string()
     member_id: str = string()
@@ -137,7 +139,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="0"):
-    """Kind 6."""
+    """Kind 6: the epoch and the time of the target assignment of a consumer group."""
 
     group_id: str = string()
 
@@ -148,7 +150,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="0"):
-    """Kind 7."""
+    """Kind 7: the target assignment of one member of a consumer group."""
 
     group_id: str = string()
     member_id: str = string()
@@ -164,7 +166,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="0"):
-    """Kind 8."""
+    """Kind 8: the current assignment of one member of a consumer group, and the partitions that it must revoke."""
 
     group_id: str = string()
     member_id: str = string()

@@ -15,7 +15,7 @@ from barnabas.server.coordination.log_format import LogFormat, RecordKind
 
 
 class ShareSnapshotKey(Message, versions="0"):
-    """Kind 0."""
+    """Kind 0: the whole state of a share partition."""
 
     group_id: str = string()
     topic_id: UUID = uuid()
@@ -41,7 +41,7 @@ class ShareSnapshotValue(Message, versions="0", flexible="0+"):
 
 
 class ShareUpdateKey(Message, versions="0"):
-    """Kind 1."""
+    """Kind 1: the changes of a share partition since its last snapshot."""
 
     group_id: str = string()
     topic_id: UUID = uuid()

@@ -158,7 +158,7 @@ def _registration_problem(
     if (
         present is not None
         and present.incarnation_id != request.incarnation_id
-        # the next process of a broker in controlled shutdown need not wait for its session
+        # after a controlled shutdown, the next process need not wait until the previous session expires
         and not present.in_controlled_shutdown
         and request.broker_id in live_brokers
     ):
@@ -174,8 +174,12 @@ def _registration_problem(
 
 
 def _shut_down(image: ClusterImage, broker: BrokerImage, ctx: DecideContext) -> tuple[bool, bool, list[MetadataRecord]]:
-    """Continue a controlled shutdown: (fenced, may stop, records). First other replicas become leaders. When the broker
-    leads no partition, and all active brokers have that metadata, the broker may stop and is fenced."""
+    """Continue the controlled shutdown of a broker. Returns whether the broker is fenced, whether it may stop, and the
+    records.
+
+    First, other replicas become the leaders of the broker's partitions. When the broker leads no partition, and all
+    active brokers have applied that metadata, the broker may stop and is fenced.
+    """
     others = any(other.is_active and other.broker_id != broker.broker_id for other in image.brokers)
     limit = None if broker.fenced or not others else PARTITIONS_PER_DECISION
     records = records_without_broker(image, broker.broker_id, ctx, limit=limit)

@@ -185,7 +185,8 @@ def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord)
         return ()
     if record.isr == [] and partition.leader != NO_LEADER:
         return (partition.leader,)
-    if record.isr == [] and len(partition.isr) == 1:  # without a leader since before the feature was enabled
+    # The partition may have lost its leader before eligible.leader.replicas.version was enabled.
+    if record.isr == [] and len(partition.isr) == 1:
         return partition.isr
     return partition.last_known_elr
 

@@ -159,7 +159,7 @@ class ActiveController:
     ) -> Response:
         """Send `request` and wait for the response, or until another node becomes the active controller.
 
-        A controller that is disconnected from this node would never answer.
+        The previous controller may be cut off from this node, and then would never answer.
         """
         epoch = self._quorum.leader_epoch
         left_ms = max(int((deadline - asyncio.get_running_loop().time()) * 1000), 1)

@@ -62,7 +62,8 @@ class CoordinationChannels:
 
 
 class Markers:
-    """Implements `MarkerChannel` of the coordination package. `MarkerSender` builds the batches of markers."""
+    """Writes batches of transaction markers through the partitions' leaders. Implements `MarkerChannel` of the
+    coordination package, whose `MarkerSender` builds the batches."""
 
     def __init__(self, router: PeerRouter) -> None:
         self._router = router

@@ -251,7 +251,7 @@ def on_connection_refused(q: Quorum, node_id: int) -> None:
     if state is not None and node_id == q.leader_id:
         spread = (
             min(q.config.controller_quorum_election_timeout_ms, q.config.controller_quorum_fetch_timeout_ms) // 8
-        )  # so that few start at once
+        )  # replicas wait for different times, so that few start an election at once
         state.fetch_deadline_ms = min(state.fetch_deadline_ms, q.now_ms + q.rng.randrange(spread + 1))
         state.has_fetched = False
         state.refused = True

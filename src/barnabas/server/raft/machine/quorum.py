@@ -312,7 +312,7 @@ class Quorum:
             self.fx.high_watermark = offset
 
     def reply(self, token: int, response: object) -> None:
-        self.fx.replies.append(Reply(token, response))  # type: ignore[arg-type]  # one type a request
+        self.fx.replies.append(Reply(token, response))  # type: ignore[arg-type]  # the type depends on the request
 
     def send(self, node_id: int, request: RaftRequest, endpoints: Endpoints = ()) -> None:
         """Send a request to a node without a request in flight (see `is_ready`)."""

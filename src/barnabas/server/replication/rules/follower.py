@@ -235,7 +235,7 @@ def after_append(answer: FetchAnswer, log: ReplicaLog, high_watermark: int) -> R
 
 
 def after_truncation(log: ReplicaLog, high_watermark: int) -> ReplicaBounds:
-    """The bounds after a `TruncateLog` or `RestartLog`."""
+    """The high watermark and the log start offset of the replica after a `TruncateLog` or `RestartLog` step."""
     watermark = max(truncated_watermark(high_watermark, log.log_end_offset), log.log_start_offset)
     return ReplicaBounds(watermark, log.log_start_offset)
 

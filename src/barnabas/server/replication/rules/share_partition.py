@@ -232,14 +232,17 @@ class SharePartitionState:
         return sequence if self._sequence == sequence else None
 
     def release(self, member: str, config: SharePartitionConfig) -> int | None:
-        """Release the records of a member that left. The delivery counts, as in Kafka 4.3.
+        """Release the records of a member that left. The interrupted delivery still counts, as in Kafka 4.3.
 
-        Returns the sequence number, or None.
+        Returns the sequence number that must be written, or None if no record was released.
         """
         return self._free(lambda entry: entry.member == member, partial(_returned, config=config))
 
     def expire(self, config: SharePartitionConfig, now_ms: int) -> int | None:
-        """Release the records whose acquisition lock has expired. Returns the sequence number, or None."""
+        """Release the records whose acquisition lock has expired.
+
+        Returns the sequence number that must be written, or None if no record was released.
+        """
         return self._free(lambda entry: entry.lock_until_ms <= now_ms, partial(_returned, config=config))
 
     def _free(

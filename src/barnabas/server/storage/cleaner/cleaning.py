@@ -219,7 +219,8 @@ class CleaningPass:
         return rewritten
 
     def _opens(self, header: BatchHeader) -> bool:
-        """Whether the batch contains records that the map decides about."""
+        """Whether the offset map decides which records of the batch are kept. It does so for data batches that begin
+        below the end of the map."""
         return not header.is_control and header.record_count > 0 and header.base_offset < self._end
 
     def _fate(self, buf: Buffer, placed: Placed, last_offset: int) -> _Fate:

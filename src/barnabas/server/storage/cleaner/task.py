@@ -49,7 +49,7 @@ class CleanerConfig(Struct, frozen=True):
 
     @property
     def per_thread(self) -> CleanerConfig:
-        """The share of one cleaner thread."""
+        """These configs with the buffers and the I/O rate divided equally among the cleaner threads."""
         threads = max(self.log_cleaner_threads, 1)
         return replace(
             self,

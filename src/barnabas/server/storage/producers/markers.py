@@ -19,8 +19,8 @@ def read_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndTxn | None:
 
 
 def markers_of(buf: Buffer, batches: Sequence[BatchHeader]) -> dict[int, EndTxn]:
-    """The markers among `batches`, by base offset. `buf` contains the same batches, in this order, possibly with
-    offsets that the leader has not assigned yet."""
+    """The transaction markers among `batches`, by base offset. `buf` contains the same batches in the same order; the
+    offsets in `buf` may differ from those in `batches`, which the leader has assigned."""
     for header in batches:
         if header.attributes & CONTROL_FLAG:
             break

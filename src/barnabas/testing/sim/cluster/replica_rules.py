@@ -63,7 +63,8 @@ class AcknowledgedIsCommitted(Rule):
         self._early = ""
 
     def on_acknowledged(self, tp: TopicPartition, offset: int) -> None:
-        """Called in the client's process. A violation is raised at the next check."""
+        """A producer has received the acknowledgement of the record at `offset`. This method runs in the client's
+        process, so a violation is only stored here, and raised at the next check."""
         state = self.cluster.partition(tp)
         for node, _, partition, log, _ in replicas_of(self.cluster):
             role = partition.leader

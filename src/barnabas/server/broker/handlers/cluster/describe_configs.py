@@ -63,7 +63,8 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeConfi
         )
         try:
             key = (resource.resource_type, resource.resource_name, options.names)
-            # The number of topics bounds the distinct topics of a request; nothing bounds the other resources.
+            # A request cannot name more distinct topics than exist, but any number of repeated topics and of other
+            # resources. So only these count towards the limit.
             is_extra = key in found or resource.resource_type != ResourceType.TOPIC
             if is_extra and extra >= EXTRA_ROWS_MAX:
                 raise KafkaError(

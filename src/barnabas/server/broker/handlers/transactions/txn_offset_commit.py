@@ -55,8 +55,8 @@ async def handle(services: Services, ctx: RequestContext, request: TxnOffsetComm
 
 
 def _for_client(code: ErrorCode) -> ErrorCode:
-    """The error code for the client of an error of the transaction coordinator: one that makes the client retry at this
-    group coordinator (`GroupCoordinatorService.handleOperationException`)."""
+    """The error code that the client gets for an error of the transaction coordinator. Two codes are replaced, so that
+    every client retries (`GroupCoordinatorService.handleOperationException`)."""
     match code:
         case ErrorCode.NETWORK_EXCEPTION:
             return (

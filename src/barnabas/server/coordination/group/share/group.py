@@ -97,7 +97,7 @@ class StateTable(Struct, frozen=True):
         )
 
     def remove_deleting(self, topic_ids: Iterable[TopicId]) -> StateTable:
-        """The table without these deleting topics."""
+        """A copy of the table that no longer lists these topics as being deleted."""
         gone = set(topic_ids)
         return replace(self, deleting={t: name for t, name in self.deleting.items() if t not in gone})
 

@@ -10,7 +10,7 @@ from barnabas.server.coordination.log_format import RecordKind
 
 
 class ShareGroupMemberMetadataKey(Message, versions="0"):
-    """Kind 10."""
+    """Kind 10: the subscription and the client of one member of a share group."""
 
     group_id: str = string()
     member_id: str = string()
@@ -24,7 +24,7 @@ class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ShareGroupMetadataKey(Message, versions="0"):
-    """Kind 11."""
+    """Kind 11: the epoch of a share group, and a hash of the metadata of its topics."""
 
     group_id: str = string()
 
@@ -35,7 +35,7 @@ class ShareGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message, versions="0"):
-    """Kind 12."""
+    """Kind 12: the epoch and the time of the target assignment of a share group."""
 
     group_id: str = string()
 
@@ -46,7 +46,7 @@ class ShareGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0
 
 
 class ShareGroupTargetAssignmentMemberKey(Message, versions="0"):
-    """Kind 13."""
+    """Kind 13: the target assignment of one member of a share group."""
 
     group_id: str = string()
     member_id: str = string()
@@ -57,7 +57,7 @@ class ShareGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, versions="0"):
-    """Kind 14."""
+    """Kind 14: the current assignment of one member of a share group."""
 
     group_id: str = string()
     member_id: str = string()

@@ -82,7 +82,8 @@ class Appends:
         return [_settle(proposal, ProposalOutcome.UNKNOWN) for proposal in over]
 
     def on_epoch(self, epoch: int) -> list[Effect]:
-        """The log was read up to a tail of `epoch`: refuse the unsettled proposals of earlier epochs."""
+        """The log was read up to a `tail` znode that was written in `epoch`: refuse the unsettled proposals of earlier
+        epochs."""
         over = [proposal for proposal in self._unsettled if proposal.batch.epoch < epoch]
         self._unsettled = [proposal for proposal in self._unsettled if proposal.batch.epoch >= epoch]
         return [_settle(proposal, ProposalOutcome.REFUSED) for proposal in over]

@@ -46,7 +46,8 @@ class ControllerLease(Struct):
             self.lease_until_ms = max(self.lease_until_ms, sent_ms + lease_ms)
 
     def is_fenced(self, request: Request, answer: Answer) -> bool:
-        """Whether the answer proves a later controller: the check at the start of every transaction has failed."""
+        """Whether the answer proves that a later controller was elected: the check of the controller epoch, with which
+        each transaction begins, has failed."""
         if not self._has_check(request) or not isinstance(answer, RequestFailed):
             return False
         return answer.failure is FailureReason.BAD_VERSION and answer.op == 0

@@ -131,7 +131,7 @@ class ZooKeeperMachine:
 
     @property
     def controller(self) -> ControllerInfo | None:
-        """The known active controller; this node only while its lease lasts."""
+        """The active controller, as far as this node knows. It is this node only while this node's lease lasts."""
         return self._controller
 
     @property
@@ -400,7 +400,7 @@ class ZooKeeperMachine:
         if self._resigning:
             self._announce(
                 _NO_LEADER, lease.epoch
-            )  # before the request: another node may lead before the answer arrives
+            )  # announced before the request is sent, because another node may lead before the answer arrives
             return ZooKeeperCall(
                 Multi((lease.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, lease)
             )

@@ -61,7 +61,7 @@ class SnapshotUpkeep:
         self._job = _SnapshotWrite(info, chunks)
 
     def clean(self) -> None:
-        """Find and delete the znodes that the tail does not refer to."""
+        """Begin to find and delete the znodes of snapshots and log entries to which the `tail` znode does not refer."""
         self._to_list = [SNAPSHOTS, LOG]
 
     def stop(self) -> None:
