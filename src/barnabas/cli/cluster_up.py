@@ -119,7 +119,7 @@ def _show(cluster: ClusterProcess, seconds: float) -> None:
     ]
     print_table(["NODE>", "ROLES", "ADDRESS", "PID>", "DATA"], rows)
     print(f"barnabas cluster ready: {cluster.bootstrap_servers}  (started in {seconds:.1f} s)", flush=True)
-    note("Ctrl-C stops the cluster. Describe it with:barnabas cluster describe -b " + cluster.bootstrap_servers)
+    note("Ctrl-C stops the cluster. Describe it with: barnabas cluster describe -b " + cluster.bootstrap_servers)
 
 
 def _watch(cluster: ClusterProcess) -> None:

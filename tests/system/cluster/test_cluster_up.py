@@ -118,7 +118,7 @@ def test_killed_broker_is_reported_and_catches_up_after_a_restart(tmp_path: Path
         told = describe(up.address)
         assert {b["id"]: b["answers"] for b in told["brokers"]} == {1: True, 2: False, 3: True}
         assert told["controller"] in (-1, 1, 3)
-        wait_until(lambda: "node 2 has ended" in up.said, "`cluster up` says that node 2 has ended")
+        wait_until(lambda: "node 2 has exited" in up.said, "`cluster up` reports that node 2 has exited")
         write(up.address, "t", 100)
         read(up.address, "t", 200)
         assert copies(up.address, "t") == {(3, 2)}
