@@ -1,4 +1,7 @@
-"""Shell: `barnabas logs compact` and `enforce-retention` on a running broker: run a pass, print its result."""
+"""Shell: `barnabas logs compact` and `enforce-retention` on a running broker.
+
+Each command asks brokers to compact logs, or to delete old segments, once and now, and prints the result.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
 
 PASS_TIMEOUT_MS = 3_600_000
-"""A pass reads a log once or twice; one hour is enough for a log of a hundred gigabytes."""
+"""The timeout of a request. Compaction reads a log once or twice; an hour is enough for a hundred gigabytes."""
 
 
 def compact_running(

@@ -138,11 +138,10 @@ def moves(
 
 
 async def _remove_throttles(admin: AsyncAdmin, moved: Iterable[int], always: bool) -> None:
-    """Remove the throttle that finished reassignments left on topics, on all brokers of the cluster, and on `moved`
-    brokers.
+    """Remove the throttle that finished reassignments left on topics and on brokers.
 
-    A rate on a broker has no effect without throttled replicas on a topic. Rates alone are left as they are unless
-    `always`.
+    `moved` are the ids of further brokers to clear, besides the running ones. If no topic has throttled replicas, the
+    rates on brokers have no effect, and are removed only with `always`.
     """
     topics = await read_throttled_topics(admin)
     if topics or always:

@@ -28,8 +28,10 @@ ENDING_POLL_MS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The position at which a consumer without a group starts. `kind` is earliest, latest, offset, last (this many
-    records before the end) or time.
+    """The position at which a consumer without a group starts. `kind` is earliest, latest, offset, last or time.
+
+    `number` is the offset for offset, the number of records before the end for last, and milliseconds since the epoch
+    for time.
     """
 
     kind: str = "latest"
@@ -56,9 +58,9 @@ class ConsumePlan:
 
     topic: str | None = None
     include: re.Pattern[str] | None = None
-    """Used instead of `topic`: all topics whose whole name matches."""
+    """If set, all topics whose whole name matches are read, and `topic` is not used."""
     partitions: tuple[int, ...] = ()
-    """Empty: all partitions."""
+    """The partitions to read. An empty tuple means all partitions."""
     start: Start = Start()
     group: bool = False
     until_end: bool = False

@@ -80,7 +80,11 @@ async def select_partitions(admin: AsyncAdmin, group: str, topics: Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """The position to which offsets are reset. `kind` is earliest, latest, current, offset, shift, time or file."""
+    """The position to which offsets are reset. `kind` is earliest, latest, current, offset, shift, time or file.
+
+    `number` is the offset for offset, the difference to the committed offset for shift, and milliseconds since the
+    epoch for time. `offsets` has the offsets of a file.
+    """
 
     kind: str
     number: int = 0

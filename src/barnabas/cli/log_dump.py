@@ -76,7 +76,7 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
 
 def _dump_offset_index(path: Path, base: int, options: DumpOptions) -> Iterator[str]:
     """The entries of the index; then the wrong entries, whose offset is not the last offset of the batch at their
-    position. The log file must be in the same directory.
+    position. The wrong entries are found only if the log file is in the same directory.
     """
     entries = list(_entries(path, _OFFSET_ENTRY))
     if not options.index_only:

@@ -1,4 +1,6 @@
-"""Shell: `barnabas logs compact` and `barnabas logs enforce-retention`: run a pass now and print a report.
+"""Shell: `barnabas logs compact` and `barnabas logs enforce-retention`.
+
+The commands compact logs, or delete old segments, once and now, and print a report.
 
 Without a directory, the commands send the request to a running broker (`broker_maintenance`). With a directory, they
 work on the data of a stopped broker. A running broker locks its directories; the commands then fail and change nothing.

@@ -46,6 +46,8 @@ async def throttled(
 ) -> AsyncIterator[Throttled]:
     """An async context manager whose block submits the reassignments `planned`.
 
+    It yields the topics and brokers whose configs it has changed.
+
     Before the block, replication is limited to `bytes_per_second` on each broker, for the leaders that send and the
     followers that fetch; None sets no limit. If a reassignment is rejected, or the block ends with an exception, the
     previous configs are restored. Reassignments that have nevertheless begun keep the throttle; `remover` is the
@@ -53,7 +55,7 @@ async def throttled(
 
     Reassignments that were already under way are throttled as well, as in Kafka: a topic has one list of throttled
     replicas for all its partitions, and a broker has one rate. `current` has the replicas before these reassignments;
-    for a partition that is already being reassigned, the cluster's own list is used instead.
+    for a partition that is already being reassigned, the replicas that the cluster reports are used instead.
     """
     if bytes_per_second is None:
         yield Throttled()
@@ -171,8 +173,9 @@ async def clear_throttle(
 ) -> Cleared:
     """Remove the throttle of finished reassignments.
 
-    The lists of `topics` are removed, and the rates of running brokers, of brokers that the lists name, and of
-    `brokers`. The configs in `also` are removed with the rates. What reassignments under way need is kept.
+    Removed are the lists of throttled replicas of `topics`, and the rates of running brokers, of brokers that the lists
+    name, and of `brokers`. `also` names further configs of these brokers to remove. Lists and rates that reassignments
+    under way need are kept.
     """
     from barnabas.client.values import AlterOp, ConfigChange, ConfigResource
 
@@ -230,21 +233,21 @@ async def _read_lists(admin: AsyncAdmin, topics: Iterable[str], *, may_hide: boo
 
 
 def _listed(text: str) -> set[tuple[int, int]]:
-    """(partition, broker) of each replica that a list of throttled replicas names; `*` names none."""
+    """(partition, broker) of each replica that a topic's list of throttled replicas names one by one; none for `*`."""
     pairs = [part.strip().partition(":") for part in text.split(",")]
     return {(int(index), int(broker)) for index, _, broker in pairs if index.isdecimal() and broker.isdecimal()}
 
 
 def _of_reassigned(text: str, moves: Mapping[int, Reassignment]) -> set[tuple[int, int]]:
-    """The listed replicas whose partition is being reassigned."""
+    """The replicas in a topic's list of throttled replicas whose partitions are being reassigned; `*` lists all."""
     if text.strip() == ALL:
         return {(index, broker) for index, move in moves.items() for broker in move.replicas}
     return {(index, broker) for index, broker in _listed(text) if index in moves}
 
 
 async def _apply(admin: AsyncAdmin, changes: Changes) -> None:
-    """Apply the changes. Changes of a broker that is not registered any more are skipped: they are impossible, and it
-    replicates nothing.
+    """Apply the changes. Changes of a broker that is not registered any more are skipped: they are impossible, and
+    such a broker replicates nothing.
     """
     for error in (await admin.incremental_alter_configs(changes)).values():
         if error is not None and error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:

@@ -1,7 +1,7 @@
 """Shell: the blocking producer, which passes records to the thread of its event loop.
 
-`send` must be fast. Unlike the other blocking methods it neither waits for the event loop nor wakes the loop for every
-record.
+`send` must be fast. Unlike the other blocking methods, `send` does not wake the event loop for every record, and waits
+for the loop only when more than `HANDED_OVER_MAX` records have not reached the loop yet.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from barnabas.client.values import Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.errors import BarnabasError, KafkaError
 
 HANDED_OVER_MAX: Final = 2_000
-"""The largest number of records between the callers' threads and the loop; beyond it `send` waits. With more records
-the garbage collector would visit each several times, which is half of the cost of `send`.
+"""The largest number of records between the callers' threads and the loop; beyond it `send` waits. With more
+waiting records, the garbage collector would visit each of them several times, and these visits would be half of the
+cost of `send`.
 """
 DRAINED_AT_ONCE_MAX: Final = 500
 """The number of records that are passed on at once, before the loop may run other tasks such as the sender."""
@@ -51,7 +52,8 @@ _HandedOver = tuple[SentRecord, str, Any, Any, int | None, int | None, Headers, 
 
 
 class Producer(Blocking[AsyncProducer]):
-    """`AsyncProducer`, blocking. `send` passes the record to the loop's thread and returns at once."""
+    """`AsyncProducer`, blocking. `send` leaves the record for the loop's thread and returns, without waiting for the
+    loop unless more than `HANDED_OVER_MAX` records are waiting."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
         self._handed_over: deque[_HandedOver] = deque()
@@ -88,7 +90,8 @@ class Producer(Blocking[AsyncProducer]):
         return self._client.prepared_transaction
 
     def commit_transaction(self) -> None:
-        """Flush and commit. Raises TransactionAbortedError when a part has failed; call `abort_transaction` then."""
+        """Flush and commit. Raises TransactionAbortedError if a part of the transaction (a batch or an offset
+        commit) has failed; call `abort_transaction` then."""
         self._run(self._until_drained())
         self._run(self._client.commit_transaction())
 
@@ -99,7 +102,8 @@ class Producer(Blocking[AsyncProducer]):
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """Whether a transaction is open, or has failed and must be aborted. (A prepared one must be completed
+        instead.)"""
         return self._client.in_transaction
 
     @contextmanager
@@ -125,7 +129,10 @@ class Producer(Blocking[AsyncProducer]):
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> SentRecord:
-        """Queue a record. Every error, also of a serializer, is in the result and is passed to `on_delivery`."""
+        """Queue a record. Errors, also of a serializer, are raised by `result()` of the returned object.
+
+        `on_delivery` gets the errors that are BarnabasErrors.
+        """
         if self._closed:
             raise ClientClosedError("This producer")
         sent = SentRecord(self)
@@ -175,10 +182,10 @@ class Producer(Blocking[AsyncProducer]):
         asyncio.run_coroutine_threadsafe(self._drain(), self._thread.loop)
 
     def _is_drained(self) -> bool:
-        """Whether the drain can end, because no record is left; called on the loop. Later records start a new drain.
+        """Whether this drain can end: no record is left, or `send` has started a new drain. Called on the loop.
 
-        `send` appends a record and then reads the flag. This method clears the flag and then reads the records. So
-        at least one of the two sees the other's change, without a lock.
+        `send` appends a record and then reads `_draining`. This method clears `_draining` and then looks for records.
+        So `send` sees that it must start a new drain, or this method sees the record, without a lock.
         """
         self._draining = False
         if not self._handed_over:
@@ -207,7 +214,7 @@ class Producer(Blocking[AsyncProducer]):
 
 
 def _refuse(record: _HandedOver, error: Exception) -> None:
-    """Fail a record that was not added to a batch."""
+    """Fail a record that was not added to a batch. Only a BarnabasError is passed to `on_delivery`."""
     sent, *_, on_delivery = record
     if not isinstance(error, BarnabasError):
         sent.batch = unplaced(KafkaError(-1, f"The record could not be sent: {error!r}"))

@@ -47,7 +47,7 @@ async def list_offsets(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     deadline: float | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-    """The first offset at or after a timestamp in ms, or of a special one (`values.EARLIEST`, `LATEST`, ...)."""
+    """The first offset at or after each timestamp (ms), or at a special one such as `values.EARLIEST` or `LATEST`."""
 
     def build(part: dict[TopicPartition, int]) -> ListOffsetsRequest:
         return ListOffsetsRequest(
@@ -85,7 +85,8 @@ async def offsets_at(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     deadline: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """`list_offsets` for one timestamp, all or nothing: raises the first error. -1: no record at or after it."""
+    """Like `list_offsets`, with one timestamp for all partitions; raises the first error. The offset is -1 if no record
+    is at or after the timestamp."""
     found = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), isolation=isolation, deadline=deadline)
     offsets: dict[TopicPartition, int] = {}
     for partition, answer in found.items():

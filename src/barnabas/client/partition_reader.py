@@ -7,8 +7,9 @@
         ...                                    # pyarrow.RecordBatch, only the offsets of the range
 
 A range may begin or end at any offset: inside a batch, in a gap that compaction left, at a transaction marker. The
-position advances to the last offset of each batch. A range is complete when the position has reached its end, or when
-the log has no more records before the end. The next fetch is sent to a leader before the previous one is returned.
+position advances to the offset after the last batch. A range is complete when the position has reached its end, or when
+the log has no more records before the end. The next fetch is sent to a leader before the records of the previous fetch
+are returned.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ class PartitionReader:
     # -- failures --------------------------------------------------------------------------------------------------
 
     def _postpone(self, progress: _Progress, error: KafkaError) -> None:
-        """Retry a range later, or raise the error after the stall time-out."""
+        """Retry a range later. Raises `error` if it is not retriable, RequestTimeoutError after the stall time-out."""
         if not error.retriable:
             raise error
         progress.last_error = error

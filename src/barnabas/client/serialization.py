@@ -41,13 +41,13 @@ class NotReadyError(SerializationError):
 
 
 class Serializer(Protocol):
-    """Turns a key or a value into bytes, knowing topic and headers."""
+    """Turns a key or a value into bytes; gets the topic and the headers of the record."""
 
     def serialize(self, topic: str, headers: Headers, value: Any) -> Buffer | None: ...
 
 
 class Deserializer(Protocol):
-    """Turns bytes into a key or a value, knowing topic and headers."""
+    """Turns bytes into a key or a value; gets the topic and the headers of the record."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any: ...
 

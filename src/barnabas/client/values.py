@@ -58,8 +58,8 @@ class RecordMetadata:
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """One consumed record. (A named tuple is the fastest to construct; `records.rows` depends on the order of
-    fields.)"""
+    """One consumed record. (A named tuple is the fastest to construct; `protocol.records.rows` depends on the order
+    of the fields.)"""
 
     topic: str
     partition: int
@@ -148,7 +148,8 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 stands for the broker's default. `replica_assignment` replaces both numbers."""
+    """A topic to create; -1 stands for the broker's default. If `replica_assignment` is set, it replaces
+    `num_partitions` and `replication_factor`."""
 
     name: str
     num_partitions: int = -1
@@ -238,7 +239,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """Another source of the value, in order of precedence."""
+    """A source of a config's value. `ConfigEntry.synonyms` has the sources in order of precedence."""
 
     name: str
     value: str | None
@@ -247,7 +248,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config of a resource. `value` is None for sensitive ones."""
+    """One config of a resource. `value` is None for a sensitive config."""
 
     name: str
     value: str | None
@@ -319,14 +320,14 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogDirs:
-    """The log directory of a replica, and the directory to which it is moving. None and a lag of -1 if there is
-    none."""
+    """The log directory of a replica, and the directory to which the replica is moving (`future`). A directory that
+    does not exist is None, with a lag of -1."""
 
     current: str | None = None
     current_offset_lag: int = -1
     future: str | None = None
     future_offset_lag: int = -1
-    """The number of records that the copy lacks."""
+    """The number of records that the copy in the `future` directory lacks."""
 
 
 # -- admin: groups -----------------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Types and ports that all packages share. Imports only the standard library and msgspec."""
+"""Types and ports that all packages share. This package imports only the standard library and msgspec."""

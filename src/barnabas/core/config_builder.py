@@ -43,7 +43,7 @@ class ConfigBuilder(Generic[C]):
     """Builds instances of one config class from the values of one config table."""
 
     def __init__(self, config_class: type[C], table: ConfigDef, computed: Iterable[str] = ()) -> None:
-        """Raises TypeError if a field of `config_class` agrees with neither the table nor `computed`."""
+        """Raises TypeError if a field contradicts the table, or if `computed` has a name that is not a field."""
         self._config_class = config_class
         self._table = table
         self._plan: dict[str, tuple[str, Callable[[Any], Any] | None]] = {}
@@ -70,7 +70,10 @@ class ConfigBuilder(Generic[C]):
         self._plan[info.name] = name, _converter(where, info.type, key)
 
     def build(self, value_of: Callable[[str], Any], **computed: Any) -> C:
-        """`value_of` returns the typed value in effect of a config, by the config's name."""
+        """An instance with the values that `value_of` returns for the names of the configs.
+
+        `value_of` returns the typed value that is in effect. `computed` has the values of the computed fields.
+        """
         values = {
             field: value_of(name) if convert is None else convert(value_of(name))
             for field, (name, convert) in self._plan.items()

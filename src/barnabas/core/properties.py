@@ -41,7 +41,10 @@ def render_properties(values: Mapping[str, str], comment: str | None = None) -> 
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blanks, continuations joined; each with the number of its first natural line."""
+    """The lines of `text` without comments and blank lines, each with its line number in `text`.
+
+    Lines that a backslash continues are joined, and have the number of the first one.
+    """
     pending: str | None = None
     first = 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Rng(Protocol):
-    """The methods of `random.Random` that this package uses."""
+    """The methods of `random.Random` that Barnabas uses."""
 
     def random(self) -> float: ...
 

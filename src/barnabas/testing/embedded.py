@@ -39,7 +39,7 @@ class EmbeddedBrokerError(BarnabasError):
 
 
 class AsyncEmbeddedBroker:
-    """The broker on the running loop: `async with AsyncEmbeddedBroker() as broker: ...`."""
+    """An embedded broker on the running event loop: `async with AsyncEmbeddedBroker() as broker: ...`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class AsyncEmbeddedBroker:
         self._run: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when clients may connect. Raises what prevented the start."""
+        """Starts the broker. Returns when clients may connect. Raises the exception that prevented the start."""
         from barnabas.server.node.config import build_config
         from barnabas.server.node.server import Node
 
@@ -75,7 +75,7 @@ class AsyncEmbeddedBroker:
         self.bootstrap_servers = node.bootstrap_servers
 
     async def stop(self) -> None:
-        """A clean shutdown; a temporary data directory is removed."""
+        """Shuts the broker down cleanly, and removes the data directory if it is temporary."""
         node, run = self.node, self._run
         self.node = self._run = None
         try:
@@ -101,7 +101,7 @@ class AsyncEmbeddedBroker:
 
 
 class EmbeddedBroker:
-    """The broker on an event loop and a thread of its own, for synchronous tests and any kind of client.
+    """An embedded broker on an event loop and a thread of its own, for synchronous tests and any kind of client.
 
     `config` has broker settings by Kafka's names. With `data_dir` the data stays when the broker stops, and another
     broker can open the same directory.
@@ -137,7 +137,7 @@ class EmbeddedBroker:
         return self._inner.node
 
     def start(self) -> EmbeddedBroker:
-        """Returns when clients may connect. Raises what prevented the start."""
+        """Starts the broker. Returns when clients may connect. Raises the exception that prevented the start."""
         if self._thread is not None:
             raise EmbeddedBrokerError("This embedded broker is running already; make another one.")
         self._thread = threading.Thread(target=self._main, name="barnabas-embedded", daemon=True)
@@ -151,7 +151,7 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """A clean shutdown. Does nothing if the broker is not running."""
+        """Shuts the broker down cleanly. Does nothing if the broker is not running."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stop is None:
             return

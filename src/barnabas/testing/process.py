@@ -121,7 +121,8 @@ class BrokerProcess:
         return self.process is not None and self.process.poll() is None
 
     def stop(self, seconds: float = 30.0) -> int:
-        """A clean shutdown with SIGTERM. Returns the exit code."""
+        """Shuts the broker down cleanly with SIGTERM, and returns the exit code. Raises subprocess.TimeoutExpired if
+        the process has not ended after `seconds`."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

@@ -30,9 +30,9 @@ class ClusterProcess:
     three brokers are controllers, too (with two brokers only the first).
 
     `port` is the port of the first broker; the other brokers use the ports that follow, and controller listeners use
-    these ports plus 10,000. With port 0 free ports are chosen. `hosts` are the addresses of the nodes in the order of
-    their ids (default 127.0.0.1), and `prefixes` the commands that run their commands. `settings` are `name=value`
-    strings for every node.
+    these ports plus 10,000. With port 0 free ports are chosen. `hosts` has the address of each node in the order of
+    the ids (default 127.0.0.1). `prefixes` has, in the same order, the words that precede the command line of each
+    node, such as `ip netns exec NAME`. `settings` are `name=value` strings for every node.
     """
 
     def __init__(

@@ -228,8 +228,9 @@ async def _cancel(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 
 
 async def _clear_throttles(admin: AsyncAdmin, plan: Plan, also: Sequence[str]) -> None:
-    """Remove the throttles of the plan's topics, and all rates, except those that other reassignments under way
-    need.
+    """Remove the throttled replicas of the plan's topics, and the rates of the plan's brokers and of all running ones.
+
+    `also` names further configs of these brokers to remove. What reassignments under way need is kept.
     """
     brokers = {broker for replicas in plan.values() for broker in replicas}
     cleared = await clear_throttle(admin, _topics(plan), brokers, also=also)

@@ -111,7 +111,7 @@ class AsyncAdmin:
         *,
         timeout_ms: float | None = None,
     ) -> CreatedTopic:
-        """Create one topic. Raises KafkaError, TOPIC_ALREADY_EXISTS among them."""
+        """Create one topic. Raises KafkaError, for example with TOPIC_ALREADY_EXISTS."""
         topic = NewTopic(name, num_partitions, replication_factor, configs or {})
         return value_or_raise(await self.create_topics([topic], timeout_ms=timeout_ms), name)
 
@@ -129,7 +129,7 @@ class AsyncAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Grow topics to a total number of partitions; `assignments` gives the replicas of the new ones."""
+        """Grow topics to a total number of partitions; `assignments` gives the replicas of the new partitions."""
         return await _topics.create_partitions(
             self.cluster,
             totals,
@@ -165,7 +165,7 @@ class AsyncAdmin:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-        """Offsets by timestamp in ms, or by `values.EARLIEST`, `LATEST`, `MAX_TIMESTAMP`, ..."""
+        """The first offset at or after each timestamp (ms), or at a special one like `values.EARLIEST` or `LATEST`."""
         return await _offsets.list_offsets(
             self.cluster, timestamps, isolation=isolation, deadline=self._deadline(timeout_ms)
         )
@@ -232,14 +232,16 @@ class AsyncAdmin:
         *,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders of these partitions, or of all (None). ELECTION_NOT_NEEDED: that replica already leads."""
+        """Elect leaders of these partitions, or of all (None). A partition gets the error ELECTION_NOT_NEEDED if the
+        replica that would be elected already leads."""
         return await _elections.elect_leaders(self.cluster, kind, partitions, deadline=self._deadline(timeout_ms))
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Move partitions to these brokers, the preferred leader first; None cancels a reassignment. Each is accepted,
-        or rejected with an error; `list_partition_reassignments` shows those in progress."""
+        """Move partitions to these brokers, the preferred leader first; None cancels a reassignment. The broker accepts
+        each change, or rejects it with an error; `list_partition_reassignments` shows the reassignments in progress.
+        """
         return await _reassignments.alter_reassignments(self.cluster, targets, deadline=self._deadline(timeout_ms))
 
     async def list_partition_reassignments(
@@ -289,7 +291,7 @@ class AsyncAdmin:
     async def describe_replica_log_dirs(
         self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: float | None = None
     ) -> dict[TopicPartitionReplica, ReplicaLogDirs]:
-        """The directory of each replica, and the directory to which it is moving."""
+        """The log directory of each replica, and the directory to which the replica is moving, if any."""
         return await _log_dirs.describe_replica_log_dirs(self.cluster, replicas, deadline=self._deadline(timeout_ms))
 
     # -- groups ----------------------------------------------------------------------------------------------------
@@ -400,7 +402,8 @@ class AsyncAdmin:
         now_ms: int,
         timeout_ms: float | None = None,
     ) -> list[HangingTransaction]:
-        """Open transactions that block read_committed consumers and that no coordinator has."""
+        """Transactions that block read_committed consumers and that no coordinator will end. A transaction counts if
+        its producer has not written to the partition for `older_than_ms` before `now_ms`."""
         return await _transactions.find_hanging(
             self.cluster, partitions, older_than_ms=older_than_ms, now_ms=now_ms, deadline=self._deadline(timeout_ms)
         )
@@ -408,12 +411,13 @@ class AsyncAdmin:
     async def abort_transaction(
         self, partition: TopicPartition, producer: ActiveProducer, *, timeout_ms: float | None = None
     ) -> None:
-        """Abort a hanging transaction in one partition. Do not use this for a transaction that a coordinator has,
-        because its other partitions would be committed."""
+        """Abort a hanging transaction in one partition. Do not use this for a transaction that a coordinator still has:
+        the coordinator may later commit the other partitions of that transaction."""
         await _transactions.abort_transaction(self.cluster, partition, producer, deadline=self._deadline(timeout_ms))
 
     async def fence_producer(self, transactional_id: str, *, timeout_ms: float | None = None) -> tuple[int, int]:
-        """Fence the producer with this id, and abort its open transaction."""
+        """Fence the producer with this transactional id, and abort its open transaction. Returns the new, unused
+        producer id and epoch."""
         return await _transactions.fence_producer(self.cluster, transactional_id, deadline=self._deadline(timeout_ms))
 
     # -- explanations and maintenance: Barnabas brokers only --------------------------------------------------------
@@ -439,7 +443,8 @@ class AsyncAdmin:
         dry_run: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
-        """Compact the partitions that are due. `force` includes the others; `roll` closes the active segments first."""
+        """Compact the partitions that are due. `force` also compacts partitions that are not due, `roll` first closes
+        the active segments, and `dry_run` only reports what would be done."""
         return await _maintenance.compact(
             self.cluster,
             partitions,
@@ -452,7 +457,7 @@ class AsyncAdmin:
     async def enforce_retention(
         self, partitions: Iterable[TopicPartition], *, dry_run: bool = False, timeout_ms: float | None = None
     ) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
-        """Delete the segments that exceed retention.ms or retention.bytes."""
+        """Delete the segments that exceed retention.ms or retention.bytes; `dry_run` only reports the effect."""
         return await _maintenance.enforce_retention(
             self.cluster,
             partitions,

@@ -185,8 +185,11 @@ async def describe_log_dirs(
 
 
 async def _send(cluster: Cluster, broker_id: int | None, request: Any, deadline: float, *, or_any: bool = False) -> Any:
-    """With `or_any`, if the broker is down, another broker forwards the request to the controller. (Apache Kafka's
-    brokers reject that.)"""
+    """Send a request to a broker, or to any broker if `broker_id` is None, with retries until the deadline.
+
+    With `or_any`, the request goes to any other broker when `broker_id` is unreachable and no longer in the metadata.
+    (A Barnabas broker forwards such a request to the controller; Apache Kafka's brokers reject it.)
+    """
 
     async def attempt() -> Any:
         if broker_id is None:

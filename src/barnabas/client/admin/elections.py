@@ -21,13 +21,14 @@ class ElectionType(IntEnum):
 
     PREFERRED = 0
     UNCLEAN = 1
-    """Any live replica, even if records are lost; only for partitions without a leader."""
+    """Elect any live replica, even if records are lost. This is only for partitions without a leader."""
 
 
 async def elect_leaders(
     cluster: Cluster, kind: ElectionType, partitions: Iterable[TopicPartition] | None, *, deadline: float
 ) -> dict[TopicPartition, KafkaError | None]:
-    """None for each partition with a new leader; ELECTION_NOT_NEEDED if that replica already leads."""
+    """Elect leaders. The result is None for each partition with a new leader; it is the error ELECTION_NOT_NEEDED if
+    the replica that would be elected already leads."""
     topics = None
     if partitions is not None:
         topics = [TopicPartitions(topic=t, partitions=indexes) for t, indexes in by_topic(partitions).items()]

@@ -253,8 +253,8 @@ async def reset_group_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
     """Move a group without members to a timestamp (or EARLIEST, LATEST), or to the offsets of a mapping.
 
-    A timestamp after the last record stands for the end of the partition. `partitions` of None means all of the
-    group's.
+    A timestamp after the last record stands for the end of the partition. If `partitions`
+    is None, all partitions for which the group has committed offsets are moved.
     """
     if isinstance(to, Mapping):
         targets: dict[TopicPartition, int | KafkaError] = dict(to)

@@ -250,7 +250,7 @@ async def compact(
     dry_run: bool,
     deadline: float,
 ) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
-    """Compact the partitions that are due; see `AsyncAdmin.compact`."""
+    """Compact the partitions that are due; `AsyncAdmin.compact` explains the arguments."""
     return await _run_maintenance(
         cluster, _COMPACT, partitions, roll=roll, force=force, dry_run=dry_run, deadline=deadline
     )
@@ -259,7 +259,7 @@ async def compact(
 async def enforce_retention(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, dry_run: bool, deadline: float
 ) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
-    """Delete the segments that exceed the retention; see `AsyncAdmin.enforce_retention`."""
+    """Delete the segments that exceed retention.ms or retention.bytes; `dry_run` only reports the effect."""
     return await _run_maintenance(cluster, _ENFORCE_RETENTION, partitions, dry_run=dry_run, deadline=deadline)
 
 
@@ -305,7 +305,7 @@ async def _run_maintenance(
 
 
 def group_facts(group: explain_group.ExplainedGroup) -> GroupFacts:
-    """Convert a response to the result."""
+    """Convert the part of an ExplainGroup response about one group."""
     members = tuple(
         _value(MemberFacts, member, to_revoke=_holdings(member.to_revoke), awaited=_holdings(member.awaited))
         for member in group.members

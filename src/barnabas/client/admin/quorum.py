@@ -79,7 +79,10 @@ async def describe_quorum(cluster: Cluster, *, deadline: float) -> QuorumDescrip
 async def add_voter(
     cluster: Cluster, node_id: int, directory_id: UUID, listeners: Sequence[tuple[str, str, int]], *, deadline: float
 ) -> None:
-    """`listeners` are (name, host, port) of the new voter. Raises KafkaError with the message of the leader."""
+    """Make an observer a voter; `listeners` are the (name, host, port) of its listeners.
+
+    Raises KafkaError with the error message of the quorum's leader.
+    """
     request = AddRaftVoterRequest(
         cluster_id=None,
         timeout_ms=max(int((deadline - cluster.now()) * 1000), 1),
@@ -93,7 +96,7 @@ async def add_voter(
 
 
 async def remove_voter(cluster: Cluster, node_id: int, directory_id: UUID, *, deadline: float) -> None:
-    """Raises KafkaError with the message of the leader."""
+    """Remove a voter from the quorum. Raises KafkaError with the error message of the quorum's leader."""
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=directory_id)
     answer: RemoveRaftVoterResponse = await cluster.send_controller(request, deadline=deadline)
     if answer.error_code:

@@ -28,7 +28,7 @@ Replicas = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A reassignment in progress: `replicas` are all present ones, old and new."""
+    """A reassignment in progress. `replicas` are all present replicas, old and new, as broker ids."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]

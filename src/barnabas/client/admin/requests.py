@@ -33,7 +33,10 @@ async def ask_controller(
     what: str,
     deadline: float,
 ) -> dict[I, V | KafkaError]:
-    """Send one request to the controller for many items. Items with retriable errors are retried until the deadline."""
+    """Send one request to the controller for many items, and parse a value or an error for each item.
+
+    Items that failed with NOT_CONTROLLER or THROTTLING_QUOTA_EXCEEDED are sent again until the deadline.
+    """
     results: dict[I, V | KafkaError] = {}
     left = list(items)
     attempt = 0
@@ -74,7 +77,7 @@ async def ask_coordinators(
     what: str,
     deadline: float,
 ) -> dict[str, V | KafkaError]:
-    """Send one request to each coordinator for its groups. Each group is retried until the deadline."""
+    """Send one request for each group to the group's coordinator, and retry retriable errors until the deadline."""
     results: dict[str, V | KafkaError] = {}
     for group_id in dict.fromkeys(group_ids):
 
@@ -101,7 +104,7 @@ async def ask_coordinators(
 
 
 def value_or_raise(results: Mapping[I, V | KafkaError], item: I) -> V:
-    """The value of one item. Raises its error."""
+    """The value of one item. Raises the error of the item if the item failed."""
     result = results[item]
     if isinstance(result, KafkaError):
         raise result

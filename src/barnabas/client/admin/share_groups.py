@@ -23,7 +23,7 @@ class ShareOffset:
     """The state of a share group in a partition."""
 
     start_offset: int | None
-    """All records below are acknowledged; None if no member has fetched from the partition yet."""
+    """All records below this offset are acknowledged; None if no member has fetched from the partition yet."""
     leader_epoch: int = -1
     lag: int | None = None
     """The number of records that are not acknowledged; None if the broker does not return it."""
@@ -35,7 +35,7 @@ _Topics = list[describe.DescribeShareGroupOffsetsResponseTopic]
 async def list_share_group_offsets(
     cluster: Cluster, group_id: str, *, topics: Iterable[str] | None = None, deadline: float
 ) -> dict[TopicPartition, ShareOffset | KafkaError]:
-    """All partitions with state of the group, or only those of `topics`. Raises KafkaError."""
+    """The offsets of all partitions for which the group has state, or only of those of `topics`. Raises KafkaError."""
     chosen = None if topics is None else set(topics)
 
     def build(part: list[str]) -> describe.DescribeShareGroupOffsetsRequest:

@@ -87,7 +87,8 @@ async def list_transactions(
     pattern: str | None = None,
     deadline: float,
 ) -> list[TransactionListing]:
-    """List the ids of all brokers, sorted, because each broker has only the ids that it coordinates."""
+    """Ask all brokers for their transactional ids, because each broker has only those that it coordinates. The result
+    is sorted by transactional id."""
     wanted_states, wanted_ids = list(states), list(producer_ids)
     await cluster.refresh(deadline=deadline)
 
@@ -127,7 +128,7 @@ async def list_transactions(
 async def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str], *, deadline: float
 ) -> dict[str, TransactionDescription | KafkaError]:
-    """Describe each id, from its coordinator."""
+    """Ask the coordinator of each transactional id for the state of its transaction."""
     wanted = list(dict.fromkeys(transactional_ids))
 
     async def describe(transactional_id: str) -> TransactionDescription | KafkaError:
@@ -201,8 +202,12 @@ async def describe_producers(
 async def find_hanging(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int, deadline: float
 ) -> list[HangingTransaction]:
-    """Transactions that have been open in a partition for longer than any time-out and that no coordinator has, so that
-    they would stay open for ever. Raises KafkaError."""
+    """Transactions that are open in a partition, but that no coordinator lists for that partition, so that they would
+    stay open for ever. Raises KafkaError.
+
+    Only producers that have not written to the partition for `older_than_ms` before `now_ms` count; choose a time
+    longer than every transaction time-out.
+    """
     described = await describe_producers(cluster, partitions, deadline=deadline)
     suspects: list[HangingTransaction] = []
     for partition, producers in described.items():
@@ -264,7 +269,8 @@ async def abort_transaction(
 
 
 async def fence_producer(cluster: Cluster, transactional_id: str, *, deadline: float) -> tuple[int, int]:
-    """Fence the producer of the id, and abort its open transaction. Returns the new, unused producer id and epoch."""
+    """Fence the producer of a transactional id, and abort its transaction. Returns the new, unused producer id and
+    epoch."""
 
     async def attempt() -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1)

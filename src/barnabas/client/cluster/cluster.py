@@ -127,7 +127,7 @@ class Cluster:
         max_version: int | None = None,
         purpose: str = "",
     ) -> Any:
-        """Send one request to one broker and return its decoded response, whatever error codes it has. No retries.
+        """Send one request to one broker and return the decoded response, also if that has error codes. No retries.
 
         `request` is a message, or a `Versioned` for content that depends on the version. Requests with
         different purposes use separate connections (a group's coordinator gets one, so that a long poll does not delay
@@ -146,7 +146,7 @@ class Cluster:
         return await self._send_on(connection, request, deadline, max_version)
 
     async def send_any(self, request: Any, *, deadline: float | None = None, max_version: int | None = None) -> Any:
-        """Send over the open connection with the fewest unanswered requests, or else to any broker that accepts one."""
+        """Send over the open connection with the fewest unanswered requests, or else to any broker in reach."""
         if deadline is None:
             deadline = self.deadline()
         connection = await self._any_connection(deadline)
@@ -291,7 +291,10 @@ class Cluster:
         return dict(self.metadata.topics)
 
     async def leader(self, partition: TopicPartition, *, deadline: float | None = None) -> TopicPartitionInfo:
-        """The partition, once it has a leader among the known brokers; retried until the deadline."""
+        """The metadata of a partition that has a leader among the known brokers.
+
+        If there is no such leader yet, the metadata is refreshed until the deadline. Raises KafkaError.
+        """
         if deadline is None:
             deadline = self.deadline()
         attempt = 0
@@ -316,7 +319,7 @@ class Cluster:
             attempt += 1
 
     def note_error(self, partition: TopicPartition, code: ErrorCode) -> None:
-        """A response had an error for a partition. If the error means outdated metadata, mark the topic's as stale."""
+        """Handle the error of a partition in a response: if it means outdated metadata, mark the topic as stale."""
         if code.refresh_metadata:
             self.metadata.mark_stale([partition.topic])
 

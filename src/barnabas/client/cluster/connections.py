@@ -13,7 +13,7 @@ from barnabas.protocol.transport.outgoing_connection import ConnectionOpener
 
 
 class ClientErrors(ConnectionErrors):
-    """The exceptions of `client.errors`."""
+    """Makes the exceptions of `client.errors` from the failures of a `ConnectionPool`."""
 
     def __init__(self, bootstrap_servers: tuple[tuple[str, int], ...]) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -37,7 +37,8 @@ class ClientErrors(ConnectionErrors):
         return TlsError(message)
 
     def _advertised_hint(self, to: Destination) -> str:
-        """Wrong `advertised.listeners` are the most common mistake with Kafka, so they get a sentence of their own."""
+        """A sentence for the error message about a wrong `advertised.listeners`, the most common mistake with Kafka; ""
+        if the broker's address is one of bootstrap.servers."""
         if to.broker_id < 0 or (to.host, to.port) in self._bootstrap_servers:
             return ""
         return (

@@ -54,7 +54,7 @@ class Coordinators:
         self._known.pop((kind, key), None)
 
     def note_error(self, kind: CoordinatorType, key: str, code: ErrorCode) -> None:
-        """A response had an error; drop the cached coordinator if the error means that it has moved."""
+        """Drop the cached coordinator if `code`, the error of a response, means that the coordinator has moved."""
         if code in COORDINATOR_MOVED:
             self.forget(kind, key)
 

@@ -1,7 +1,7 @@
 """Shell: one kind of request for many partitions, sent to their leaders concurrently, with retries per partition.
 
-This is the pattern of ListOffsets, DeleteRecords and OffsetForLeaderEpoch: group the partitions by leader, send one
-request to each leader, and keep the results. Partitions that failed with a retriable error are sent again, with fresh
+This is the pattern of ListOffsets and DeleteRecords, for example: group the partitions by leader, send one request to
+each leader, and collect the results. Partitions that failed with a retriable error are sent again, with fresh
 metadata, until the deadline.
 """
 
@@ -35,9 +35,10 @@ async def send_to_leaders(
     what: str,
     deadline: float,
 ) -> dict[TopicPartition, A | KafkaError]:
-    """The result of every partition, or the error that remained.
+    """Send a request for all partitions to their leaders. Returns the result of every partition, or its last error.
 
-    `arguments` has those of each partition; `build` makes a request from some of them; `parse` reads a response.
+    `arguments` has what to request for each partition. `build` makes the request for one leader from a part of the
+    arguments. `parse` reads the results of the partitions from a response. `what` names the call in error messages.
     """
     results: dict[TopicPartition, A | KafkaError] = {}
     remaining = dict(arguments)

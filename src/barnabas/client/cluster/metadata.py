@@ -137,7 +137,8 @@ class MetadataCache:
             self._names[topic.topic_id] = name
 
     def move_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
-        """Set a new leader from a Produce or Fetch response (KIP-951). False if the leader epoch is not newer."""
+        """Set a new leader from a Produce or Fetch response (KIP-951). Returns whether the cache has changed: false if
+        the leader epoch is not newer, or if the partition or the leader's address is unknown."""
         view = self.partition(topic, partition)
         if view is None or leader < 0 or leader_epoch <= view.leader_epoch or leader not in self.brokers:
             return False

@@ -42,8 +42,8 @@ def decode_batches(
 ) -> Iterator[Any]:
     """The records of fetched batches with offsets in [start, end), as RecordBatches.
 
-    Without `columns`: all of them, `headers` only with `include_headers`. Markers are omitted, and so are records of
-    aborted transactions under READ_COMMITTED.
+    Without `columns`, a RecordBatch has all columns, but `headers` only with `include_headers`. Markers are omitted,
+    and so are records of aborted transactions under READ_COMMITTED.
     """
     if columns is None:
         columns = COLUMNS if include_headers else WITHOUT_HEADERS
@@ -84,7 +84,7 @@ def decode_fetch(
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """The names of the columns for each part of the records."""
+    """The names of the columns that have the parts of the records; None for a part without a column."""
 
     value: str | None = "value"
     key: str | None = None
@@ -95,7 +95,8 @@ class ColumnNames:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The partitions of rows without an explicit partition."""
+    """How rows without an explicit partition get one of the topic's `partitions`: by the hash of the key, or, without a
+    key or with `ignore_keys`, the `default_partition`."""
 
     partitions: int
     default_partition: int
@@ -112,7 +113,8 @@ def encode_columns(
     codec: CompressionType,
     level: int | None,
 ) -> Iterator[tuple[int, Buffer, int]]:
-    """(partition, encoded batch, record count) for the rows of a Table or RecordBatch, in the order of the rows.
+    """Yield (partition, encoded batch, record count) for the rows of a Table or RecordBatch, partition by partition;
+    the rows of one partition keep their order.
 
     A batch is encoded on demand, without its CRC, which is computed when the producer's ids are written. Errors of the
     table are raised at once: KeyError for a missing column, TypeError for a wrong type, ValueError for a partition that
@@ -148,7 +150,7 @@ def _encoded(layouts: Sequence[tuple[int, BatchLayout]], options: EncodeOptions)
 
 
 def _place(table: Any, names: ColumnNames, placement: Placement, key: Any) -> Any:
-    """The partition of every row; None if all rows have the default one."""
+    """The partition of every row as an array; None if all rows go to the default partition."""
     count, default = placement.partitions, placement.default_partition
     placed = None
     if key is not None and not placement.ignore_keys:
@@ -165,7 +167,8 @@ def _place(table: Any, names: ColumnNames, placement: Placement, key: Any) -> An
 
 
 def _bytes_column(column: Any) -> Any:
-    """A binary or string column unchanged, or a decoded dictionary column. Other types must be serialized first."""
+    """A binary or string column unchanged, or a dictionary column as a plain column. Raises TypeError for other types,
+    which must be serialized first."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)

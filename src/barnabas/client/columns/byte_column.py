@@ -1,4 +1,5 @@
-"""Value: the base of column formats in other packages: columns of byte strings, and the compilation of kernels."""
+"""Value: names that column formats in other packages import from here: columns of byte strings, and `kernel`, which
+compiles a function with numba."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class ColumnDecoder(Protocol):
     """Reads whole columns."""
 
     def decode(self, column: pa.Array, topic: str) -> DecodedColumn:
-        """A binary column of one topic, typed; nulls stay nulls. Raises SerializationError."""
+        """Convert a binary column of one topic to a typed column; nulls stay nulls. Raises SerializationError."""
         ...
 
 
@@ -38,7 +38,7 @@ class ColumnEncoder(Protocol):
     """Writes whole columns."""
 
     def encode(self, column: pa.Array | pa.ChunkedArray, topic: str) -> pa.Array:
-        """A typed column as binary, for one topic; nulls stay nulls. Raises SerializationError."""
+        """Convert a typed column to a binary column for one topic; nulls stay nulls. Raises SerializationError."""
         ...
 
 
@@ -73,7 +73,10 @@ def encode_formats(
     key: tuple[str | None, ColumnEncoder | None],
     value: tuple[str | None, ColumnEncoder | None],
 ) -> tuple[pa.Table, str | None, str | None]:
-    """The table with (column, format) of key and value encoded into columns of their own: (table, key, value)."""
+    """Encode the key and value columns of a table with their formats; `key` and `value` are (column name, format).
+
+    Encoded columns are added to the table. Returns the table and the names of the columns with the keys and values.
+    """
     import pyarrow as pa
 
     encoded = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table

@@ -1,5 +1,5 @@
-"""Shell: membership in the classic protocol. It sends the joins, syncs and heartbeats that `membership/classic.py`
-decides on."""
+"""Shell: membership in the classic protocol. `ClassicCoordinator` sends the joins, syncs and heartbeats on which
+`membership/classic.py` decides."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class ClassicCoordinator(ConsumerCoordinator):
     # -- joining, in a task of its own -----------------------------------------------------------------------------
 
     async def _join(self) -> None:
-        """Join until the member is stable, through all intermediate responses of the coordinator."""
+        """Send joins and syncs until the member is assigned, or until it must first notify the listener of a loss."""
         attempt = 0
         while True:
             step = await self._join_once()
@@ -241,8 +241,10 @@ class ClassicCoordinator(ConsumerCoordinator):
             self._note(step)
 
     async def leave(self, reason: str, *, leave: bool | None = None) -> None:
-        """Leave the group, so that the others need not wait for the session time-out. Static members send no
-        request."""
+        """Leave the group, so that the other members need not wait for the session time-out.
+
+        A static member sends no request, unless `leave` is True; with `leave` False no member sends one.
+        """
         member = self.member
         if leave is None:
             leave = member.options.group_instance_id is None

@@ -61,7 +61,7 @@ class Commits:
         return self._group_id
 
     def exact(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets to commit: `offsets`, or the positions if None."""
+        """The offsets to commit: `offsets`, or the positions of all assigned partitions if `offsets` is None."""
         given: Offsets = self._subscription.all_consumed() if offsets is None else offsets
         return {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
 
@@ -80,7 +80,7 @@ class Commits:
                 raise error
 
     async def commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
-        """Commit, and log a failure; the next commit includes these positions."""
+        """Commit, and only log a failure, because the next commit of the positions makes up for this one."""
         try:
             await self.commit(offsets, self._cluster.deadline(timeout_ms))
         except KafkaError as error:

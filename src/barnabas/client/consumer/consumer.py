@@ -61,7 +61,7 @@ Record = ConsumerRecord[Any, Any]
 
 
 class AsyncConsumer:
-    """The configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
+    """A consumer. Its configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
     def __init__(
         self,
@@ -189,8 +189,9 @@ class AsyncConsumer:
     async def poll(self, timeout_ms: float = 0, *, max_records: int | None = None) -> list[Record]:
         """Return records as soon as there are any, in order within each partition; none after `timeout_ms`.
 
-        Raises NoOffsetError, OffsetOutOfRangeError (only with auto.offset.reset=none), authorization errors, and the
-        exceptions of deserializers and listeners. Retriable errors are retried in the background.
+        Raises NoOffsetError, OffsetOutOfRangeError and TruncationError (these three only with auto.offset.reset=none),
+        authorization errors, and the exceptions of deserializers and listeners. Retriable errors are retried in the
+        background.
         """
         limit = self._settings["max.poll.records"] if max_records is None else max_records
         deadline = self.cluster.now() + timeout_ms / 1000.0
@@ -336,7 +337,7 @@ class AsyncConsumer:
             self._subscription.request_reset(partition, LATEST)
 
     async def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Continue from the first record at or after a time, or from the end of a partition without one."""
+        """Continue from the first record at or after a time, or from the end of a partition without such a record."""
         wanted = partitions or tuple(self._subscription.partitions)
         found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp_ms))
         for partition, answer in found.items():
@@ -396,7 +397,10 @@ class AsyncConsumer:
         await self._commits.commit(self._commits.exact(offsets), self._deadline(timeout_ms))
 
     def commit_nowait(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
-        """Commit in the background. A failure is logged, and the next commit includes these positions."""
+        """Commit the positions, or these offsets, in the background, and log a failure.
+
+        While an earlier commit in the background is still running, this call does nothing.
+        """
         exact = self._commits.exact(offsets)
         self._jobs.start("commit", lambda: self._commits.commit_quietly(exact, self._timeout_ms))
 
@@ -405,7 +409,7 @@ class AsyncConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None for a partition without one."""
+        """The offset of the first record at or after each time; None for a partition without such a record."""
         found = await list_offsets(
             self.cluster, timestamps, isolation=self._isolation, deadline=self._deadline(timeout_ms)
         )

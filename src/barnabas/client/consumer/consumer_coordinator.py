@@ -170,7 +170,10 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             log.info("cannot fetch the names of assigned topics now, retrying: %s", error)
 
     async def _until_due(self, sent_at: float, failures: int) -> None:
-        """Wait until the next heartbeat is due. An urgent one is due at once, and none is due without membership."""
+        """Wait until the next heartbeat is due, or until max.poll.interval.ms has passed since the last poll.
+
+        An urgent heartbeat is due at once, a retry after a back-off, and none is due without membership.
+        """
         loop = asyncio.get_running_loop()
         options = self._cluster.options
         pause_s = options.retry_backoff.delay_ms(failures - 1, self._cluster.rng) / 1000.0 if failures else 0.0
@@ -219,7 +222,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             attempt += 1
 
     def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
-        """Send a heartbeat at once, which returns the state of the member."""
+        """Send a heartbeat with all fields at once: its response shows the state of the member."""
         self.member.on_unanswered()
         self._kick.set()
 

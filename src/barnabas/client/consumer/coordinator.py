@@ -1,8 +1,9 @@
 """Shell: the common part of group membership in both protocols, and the rebalance listener.
 
-The machines in `membership/` decide. `classic_coordinator.py` and `consumer_coordinator.py` send their requests to the
-coordinator, on a separate connection, because a join is answered only at the end of a rebalance. Listeners are called
-only from `poll`, so that the assignment never changes while the user handles records.
+The machines in `membership/` decide. `classic_coordinator.py` and `consumer_coordinator.py` send the requests of the
+machines to the broker that coordinates the group, on a separate connection, because a join is answered only at the end
+of a rebalance. Listeners are called only from `poll`, so that the assignment never changes while the user handles
+records.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class RebalanceListener:
 
 @dataclass(frozen=True, slots=True)
 class GroupTiming:
-    """The consumer's configs of times, and of the topics that a pattern excludes."""
+    """The consumer's configs of times, and whether a pattern excludes internal topics."""
 
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
@@ -98,13 +99,16 @@ class ConsumerCoordinator(ABC):
     @property
     @abstractmethod
     def metadata(self) -> GroupMetadata:
-        """The member's identity at the time of its assignment. A member that was fenced since then commits with its old
-        identity and is rejected (Java's `groupMetadata`). A commit without a member id would be accepted."""
+        """The member's identity as of the last assignment (Java's `groupMetadata`).
+
+        A fenced member keeps its old identity, so that the coordinator rejects its commits. A commit without a member
+        id would be accepted by a group without members.
+        """
 
     @property
     @abstractmethod
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions of which the listener was notified as assigned."""
+        """The partitions that the group has assigned to this member."""
 
     @abstractmethod
     async def poll(self) -> None:
@@ -116,7 +120,7 @@ class ConsumerCoordinator(ABC):
 
     @abstractmethod
     def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
-        """A commit with the identity `sent` was rejected with a code that means that the group has rebalanced."""
+        """Handle the rejection of a commit with the identity `sent`; `code` means that the group has rebalanced."""
 
     async def commit(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], *, deadline: float | None = None

@@ -97,7 +97,7 @@ class Fetcher:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def wanting(self) -> list[PartitionState]:
-        """The partitions that need a fetch now, regardless of their leaders' state."""
+        """The partitions that need a fetch now, except those whose leader has a fetch in flight or is in back-off."""
         now = self._cluster.now()
         buffered = self._buffered
         return [
@@ -271,7 +271,8 @@ class Fetcher:
             state.reset(self._reset_policy.timestamp_at(self._clock.now_ms()))
 
     def _on_diverging(self, state: PartitionState, end_offset: int) -> None:
-        """The log was truncated below the position (KIP-320; part of the response since Fetch version 12)."""
+        """Handle a log that was truncated below the position (KIP-320, Fetch version 12): continue at the point where
+        the logs diverge, or set `error` with auto.offset.reset=none."""
         assert state.position is not None
         if self._reset_policy.is_none:
             self.error = TruncationError(state.partition, state.position, end_offset)
@@ -313,7 +314,7 @@ class Fetcher:
         self.ready.appendleft(replace(batches, position=position))
 
     def release(self, partition: TopicPartition) -> None:
-        """A buffer was read to its end: its partition may be fetched again."""
+        """Note that one buffer of a partition is no longer needed, so that the partition may be fetched again."""
         count = self._buffered.get(partition, 0)
         if count > 1:
             self._buffered[partition] = count - 1

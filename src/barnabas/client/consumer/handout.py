@@ -63,13 +63,14 @@ class Handout:
         return records
 
     def buffer(self) -> FetchedBatches | None:
-        """A whole buffer, or the rest of a partly read one. Call `finish_buffer` afterwards."""
+        """A whole buffer, or the rest of a partly read one; None if none has arrived. Call `finish_buffer` when the
+        user has the buffer. Raises the error that stopped fetching."""
         if self._stream is not None:
             self._set_aside()
         return self._fetcher.take()
 
     def finish_buffer(self, batches: FetchedBatches) -> None:
-        """The user has read the whole buffer."""
+        """Advance the position past a buffer that the user has got from `buffer`."""
         self._finish(batches)
 
     def _current(self) -> RecordStream | None:
@@ -89,7 +90,8 @@ class Handout:
         return self._stream
 
     def _set_aside(self) -> None:
-        """Keep the rest of the buffer (paused, or requested whole), or drop it (after a seek or a revocation)."""
+        """Give the partly read buffer back to the fetcher, for a partition that is paused or for `buffer`; drop it if
+        the position has changed or the partition was revoked."""
         stream, self._stream = self._stream, None
         assert stream is not None
         state = self._subscription.partitions.get(stream.batches.partition)

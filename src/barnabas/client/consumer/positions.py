@@ -12,7 +12,7 @@ from barnabas.core.errors import KafkaError
 
 
 class Positions:
-    """`poll` runs `update` in the background while partitions lack a position."""
+    """Finds the positions of partitions without one: `poll` runs `update` in the background until all have one."""
 
     def __init__(
         self,

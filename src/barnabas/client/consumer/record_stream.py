@@ -27,7 +27,7 @@ class AbortedFilter:
         self._aborting: set[int] = set()
 
     def hides(self, buffer: Buffer, pos: int, header: BatchHeader) -> bool:
-        """Whether a batch is aborted. Call this for every batch, in order."""
+        """Whether a batch is aborted, or has a marker or other control record. Call this for every batch, in order."""
         while self._upcoming and self._upcoming[0][0] <= header.last_offset:
             self._aborting.add(heappop(self._upcoming)[1])
         if header.is_control:

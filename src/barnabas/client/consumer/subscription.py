@@ -18,7 +18,7 @@ class ResetPolicy:
     """`auto.offset.reset`: earliest, latest, by_duration:PT1H30M, or none."""
 
     timestamp: int | None
-    """EARLIEST, LATEST, or None."""
+    """EARLIEST or LATEST; None for `none` and for `by_duration`, which sets `duration_ms`."""
     duration_ms: int | None = None
 
     @classmethod
@@ -76,7 +76,7 @@ class PartitionState:
     position: int | None = None
     """The offset of the next record for the user; None while unknown."""
     fetch_position: int | None = None
-    """The offset of the next fetch, after the buffers that have arrived; None: `position`."""
+    """The offset of the next fetch, after the buffers that have arrived; None means `position`."""
     fetch_epoch: int = NO_LEADER_EPOCH
     """The leader epoch of the record before `fetch_position`. The broker compares both with its log (KIP-320). With an
     outdated epoch the broker would report a truncated log."""
@@ -84,7 +84,7 @@ class PartitionState:
     """The leader epoch of the record before `position`."""
     paused: bool = False
     reset_to: int | None = None
-    """The ListOffsets timestamp from which the position must be found."""
+    """The ListOffsets timestamp from which the position must be found; None if no reset is due."""
     retry_at: float = 0.0
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -188,7 +188,7 @@ class SubscriptionState:
         return self.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN, SubscriptionMode.REMOTE_PATTERN)
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """Raises KafkaError for a partition that is not assigned."""
+        """The state of an assigned partition. Raises KafkaError for a partition that is not assigned."""
         found = self.partitions.get(partition)
         if found is None:
             raise KafkaError(

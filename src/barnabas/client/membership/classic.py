@@ -4,7 +4,7 @@
         ▲                 │                    │                  │  heartbeat: REBALANCE_IN_PROGRESS,
         └──── again ──────┴────── again ───────┴──────────────────┘  topics changed, or an unknown member
 
-The `on_*` methods handle a response and return the next step as a value: join again, sync, lead (compute the assignment
+A method that handles a response returns the next step as a value: join again, sync, lead (compute the assignment
 first), assigned, or failed. With an *eager* assignor a member revokes all partitions before it joins. With a
 *cooperative* one (KIP-429) a member keeps its partitions, revokes only those that move to another member, and then
 joins once more.
@@ -93,7 +93,8 @@ class MembershipFailed:
 
 
 class ClassicMember:
-    """One member of a classic group. `owned` has the assigned partitions, as the rebalance listener was told them."""
+    """One member of a classic group. `owned` has the partitions of the last assignment, of which `ClassicCoordinator`
+    then notifies the rebalance listener."""
 
     def __init__(self, options: MembershipConfig, assignors: Sequence[Assignor]) -> None:
         assert assignors
@@ -236,7 +237,7 @@ class ClassicMember:
         return self._refused(code)
 
     def on_topics(self, topics: Sequence[str]) -> None:
-        """The subscription, or what its pattern matches, has changed."""
+        """Set the subscribed topics, or those that match the pattern. If they have changed, a join becomes due."""
         ordered = tuple(sorted(topics))
         if ordered != self.topics:
             self.topics = ordered

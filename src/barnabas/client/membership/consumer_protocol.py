@@ -72,7 +72,8 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The changes from the owned to the assigned partitions. `incarnation` detects a fencing in between."""
+    """The changes from the owned to the assigned partitions. `incarnation` shows whether the member was fenced, or
+    left, while the rebalance listener ran."""
 
     target: Owned
     revoked: frozenset[TopicPartition]
@@ -84,7 +85,8 @@ Step = Wait | Lost | MembershipFailed | None
 
 
 class ConsumerMember:
-    """The state machine of one member. `owned` are the partitions that it owns according to its listener."""
+    """The state machine of one member. `owned` are the partitions that the member owns; a revoked partition stays in
+    `owned` until the rebalance listener has handled the revocation."""
 
     def __init__(self, options: MembershipConfig, member_id: str, *, assignor: str | None = None) -> None:
         self.options = options
@@ -129,7 +131,7 @@ class ConsumerMember:
     # -- calls of the user -----------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str], regex: str | None = None) -> None:
-        """Set the subscription. The first one joins the group."""
+        """Set the subscription. The first subscription makes the member join the group."""
         self.topics = tuple(sorted(topics))
         self.regex = regex
         if self.phase is Phase.UNSUBSCRIBED and (self.topics or regex):
@@ -258,7 +260,7 @@ class ConsumerMember:
 
     @property
     def unresolved(self) -> frozenset[UUID]:
-        """The ids of assigned topics, whose names `reconcile` needs."""
+        """The topic ids of an assignment that is not reconciled yet. `reconcile` needs the names of these topics."""
         return frozenset() if self._target is None else frozenset(p.topic_id for p in self._target)
 
     def reconcile(self, names: Mapping[UUID, str]) -> Reconciliation | None:

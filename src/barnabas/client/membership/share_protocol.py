@@ -22,7 +22,7 @@ _GIVEN_UP: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class ShareMember:
-    """The machine. Without subscribed topics the member does not join the group."""
+    """The state machine of one member. Without subscribed topics the member does not join the group."""
 
     def __init__(self, group_id: str, member_id: str, rack: str | None = None) -> None:
         self.group_id = group_id
@@ -69,7 +69,7 @@ class ShareMember:
         self._told = None
 
     def on_heartbeat(self, response: ShareGroupHeartbeatResponse) -> Step:
-        """Handle a heartbeat response. After `Lost` the member joins again without partitions."""
+        """Handle a heartbeat response. Returns `Lost` if the member was fenced; the next heartbeat then joins again."""
         code = error_code(response.error_code)
         if code is ErrorCode.NONE:
             self._told = self._in_flight

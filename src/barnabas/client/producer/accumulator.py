@@ -12,7 +12,7 @@ again.
 
     queued ──take──▶ in flight ──ack──▶ done
        ▲                │
-       └──── retry ─────┘      rejected or expired: failed; later sequences move up, or the epoch is bumped
+       └──── retry ─────┘      rejected or expired: failed; sequence numbers are reused, or the epoch is bumped
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class PartitionQueue:
         return batch
 
     def adopt(self, identity: ProducerIdentity) -> None:
-        """Adopt a new producer id or epoch. Sequence numbers start at 0, also those of rejected batches of the old
-        epoch."""
+        """Adopt a new producer id or epoch. Sequence numbers start at 0 again, also for queued batches that already had
+        numbers of the old epoch."""
         self.identity = identity
         self.next_sequence = 0
         self.last_acked_sequence = -1
@@ -117,8 +117,8 @@ class PartitionQueue:
             batch.forget_sequence()
 
     def _renumber(self, first: ProducerBatch) -> None:
-        """Move the sequence numbers of later batches up after a batch was rejected, because the broker has not stored
-        it."""
+        """Give the unused sequence numbers of a rejected batch to `first` and the queued batches, because the broker
+        expects these numbers next."""
         self.gap_is_known = False
         self.next_sequence = (self.last_acked_sequence + 1) & 0x7FFFFFFF
         first.forget_sequence()
@@ -147,12 +147,12 @@ class PartitionQueue:
         self.queue.insert(place, batch)
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Whether all batches before this one, which is in flight, have been settled."""
+        """Whether all batches before `batch`, a batch in flight, have been settled."""
         return self.in_flight[0] is batch and (not self.queue or self.queue[0].ordinal > batch.ordinal)
 
     def on_failed(self, batch: ProducerBatch, *, in_doubt: bool) -> None:
-        """The batch has failed. `in_doubt`: the broker may have written it, so that its sequence numbers cannot be
-        reused."""
+        """Remove a batch that has failed. With `in_doubt` the broker may have written the batch, so that its sequence
+        numbers cannot be reused."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         elif batch in self.queue:

@@ -1,7 +1,7 @@
 """Value: one batch of a producer and the futures of its records.
 
-There is one `RecordPlace` for each record, so it is small: it has its batch and its index in the batch, and computes
-all other values on demand. Awaiting a record costs one asyncio future; not awaiting it costs nothing.
+There is one `RecordPlace` for each record, so a place is small: it has the record's batch, index, timestamp and sizes,
+and computes all other values on demand. Only a record that is awaited has an asyncio future.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class ProducerBatch:
             watcher()
 
     def first_record(self) -> RecordFuture:
-        """The future of a batch that was added encoded."""
+        """A future for the first record of a batch that was added encoded; it is done when the batch is settled."""
         future = RecordFuture()
         future.batch, future.index = self, 0
         future.timestamp = future.key_size = future.value_size = -1
@@ -200,7 +200,7 @@ def _stamp(batch: Any, producer_id: int, epoch: int, sequence: int, transactiona
 class RecordPlace:
     """The position of one record: its batch and its index in the batch. `Accumulator.append` sets both.
 
-    There is no `__init__`, because that call would cost as much as everything else.
+    There is no `__init__`, because a Python call for each record would be slow.
     """
 
     __slots__ = ("batch", "index", "key_size", "timestamp", "value_size")

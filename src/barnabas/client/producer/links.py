@@ -16,9 +16,9 @@ class BrokerLink:
     in_flight: int = 0
     paused_until: float = 0.0
     ready_at: float = 0.0
-    """The last time at which a batch was ready for this broker,"""
+    """The last time at which a batch was ready for this broker (Kafka's NodeLatencyStats)."""
     drained_at: float = 0.0
-    """and the last time at which a batch could be sent (Kafka's NodeLatencyStats)."""
+    """The last time at which a batch could be sent to this broker (Kafka's NodeLatencyStats)."""
 
 
 class Links:

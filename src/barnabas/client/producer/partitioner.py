@@ -64,9 +64,9 @@ class StickyPartitioner:
         return self.current
 
     def on_appended(self, size: int, partitions: int, *, batch_closed: bool) -> None:
-        """Count a record of `size` bytes, and change to another partition when the limit is reached.
+        """Count a record of `size` bytes, and change to another partition after `sticky_bytes` bytes.
 
-        While the batch is still open the limit is doubled, so that no half-empty batch is left.
+        While the batch is still open the limit is twice as high, so that no half-empty batch is left.
         """
         self.produced_bytes += size
         if (

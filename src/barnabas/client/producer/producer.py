@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class AsyncProducer(TransactionCalls):
-    """The configs are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
+    """A producer. Its configs are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class AsyncProducer(TransactionCalls):
         return future
 
     async def place(self, place: RecordPlace, topic: str, *arguments: Any) -> None:
-        """Call `try_place` until it succeeds, and wait for the missing data in between."""
+        """Call `try_place` until it succeeds, and wait in between for what is missing: metadata, a schema or memory."""
         deadline = self.cluster.deadline(self._max_block_ms)
         placed = False
         while not placed:
@@ -208,8 +208,8 @@ class AsyncProducer(TransactionCalls):
         headers: Headers,
         on_delivery: DeliveryCallback | None,
     ) -> bool:
-        """`try_send` for a caller that already has the future. Returns False when metadata, a schema or memory is
-        missing."""
+        """Like `try_send`, for a caller that already has the record's place. Returns False when metadata, a schema or
+        memory is missing."""
         if self._closed:
             raise ClientClosedError("This producer")
         if self._sender.fatal is not None:

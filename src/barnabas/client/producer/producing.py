@@ -30,7 +30,7 @@ COLUMNAR_BATCHES_AHEAD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class SenderConfig:
-    """The configs of the producer's sender. Times are seconds."""
+    """The configs of the producer's sender. Times are milliseconds (`_ms`) or seconds (`_s`)."""
 
     acks: int = -1
     idempotent: bool = True

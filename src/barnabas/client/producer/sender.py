@@ -84,7 +84,8 @@ class Sender:
     def send_now(self, now: float) -> None:
         """Run a round at once, for a record with an empty queue before it. This saves a turn of the event loop.
 
-        If the batch cannot be sent now, or a delivery callback calls this during a round, the task is woken instead.
+        This may leave the batch queued, for example when a delivery callback calls this during a round. The caller
+        must then call `wake`.
         """
         if self._tasks is not None and not self._stopping and not self._busy:
             self._round(now)
@@ -354,7 +355,8 @@ class Sender:
         batch.fail(error)
 
     def _expire(self, now: float) -> None:
-        """Fail queued batches after the delivery time-out, without a leader, a connection or a free request."""
+        """Fail the batches that are still queued after the delivery time-out, for example because there was no
+        leader, no connection or no free request for them."""
         expired = list(self._accumulator.expired(now))
         for queue, batch in expired:
             batch.seal_count()
@@ -470,7 +472,7 @@ class Sender:
         queue.adopt(self.identity)
 
     def _give_up(self, error: BarnabasError) -> None:
-        """Fail all batches after a fatal error: the authentication failed, or the server is not a Kafka broker."""
+        """Fail all batches after a fatal error, such as a failed authentication."""
         self.fatal = error
         self._accumulator.abandon(error)
         self.on_progress()

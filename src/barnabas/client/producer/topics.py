@@ -84,7 +84,8 @@ class ProducerTopics:
                     self._update_load(state)
 
     def _update_load(self, state: TopicQueues) -> None:
-        """KIP-794: partitions of slow brokers have longer queues and get fewer records without keys."""
+        """Tell the partitioner the length of each queue, so that partitions of slow brokers, which have longer queues,
+        get fewer records without keys (KIP-794)."""
         view = self._cluster.metadata.topics[state.queues[0].partition.topic]
         brokers = self._cluster.metadata.brokers
         avoided = self._unavailable() if self._adaptive else ()

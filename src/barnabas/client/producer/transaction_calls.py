@@ -32,10 +32,10 @@ class TransactionCalls(ABC):
     def _ensure_running(self) -> asyncio.AbstractEventLoop: ...
 
     async def init_transactions(self, *, keep_prepared: bool = False) -> None:
-        """Call this once, before the first transaction. Fences older producers with this id, and ends their open
-        transactions.
+        """Call this once, before the first transaction. Fences older producers with this
+        transactional.id, and ends their open transactions.
 
-        With `keep_prepared` (two-phase commit) an open transaction stays open; see `prepared_transaction`.
+        With `keep_prepared` (two-phase commit) an open transaction stays open; `prepared_transaction` returns it.
         """
         await self._transactional().init(self.cluster.deadline(self._max_block_ms), keep_prepared=keep_prepared)
 
@@ -52,7 +52,8 @@ class TransactionCalls(ABC):
         await self._transactional().send_offsets(exact, who, self.cluster.deadline(self._max_block_ms))
 
     async def commit_transaction(self) -> None:
-        """Flush and commit. Raises TransactionAbortedError when a part has failed; call `abort_transaction` then."""
+        """Flush and commit. Raises TransactionAbortedError if a part of the transaction (a batch or an offset
+        commit) has failed; call `abort_transaction` then."""
         await self._transactional().end(
             commit=True, settle=self.flush, deadline=self.cluster.deadline(self._max_block_ms)
         )
@@ -71,7 +72,7 @@ class TransactionCalls(ABC):
         (KIP-939).
 
         Store the returned value with the other parts of the two-phase commit. After a crash, a producer of the same
-        transactional.id calls `init_transactions(keep_prepared=True)` and `complete_transaction(kept)`.
+        transactional.id calls `init_transactions(keep_prepared=True)` and `complete_transaction(stored_value)`.
         """
         transactions = self._transactional()
         transactions.check_can_prepare()

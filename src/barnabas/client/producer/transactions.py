@@ -49,7 +49,7 @@ IMPLICIT_FROM: Final = 2
 """The first transaction version in which partitions need not be added beforehand."""
 TWO_PHASE_VERSION: Final = 6
 ADD_PARTITIONS_VERSION_MAX: Final = 3
-"""Later versions are only for brokers."""
+"""The last version of AddPartitionsToTxn for clients; later versions are only for brokers."""
 _BEFORE_890: Final = {"produce": 11, "end": 4, "offsets": 4}
 
 _FATAL: Final = frozenset(
@@ -122,8 +122,8 @@ class Transactions:
         )
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """Whether a batch for this partition may be sent now. If not, the partition is added and the sender woken
-        afterwards."""
+        """Whether a batch for this partition may be sent now. If only the partition is missing in the transaction, note
+        the partition for `add_partitions`, which wakes the sender."""
         if self.state not in (State.IN_TRANSACTION, State.ENDING):
             return False
         if self.implicit:
@@ -173,7 +173,8 @@ class Transactions:
         self._wake()
 
     def on_failure(self, error: BarnabasError, *, in_doubt: bool = False) -> None:
-        """A batch or a request of the transaction failed for good."""
+        """Handle the final failure of a batch or a request: the transaction must be aborted, or a new producer is
+        needed."""
         self._doubtful |= in_doubt
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if code in _FATAL:
@@ -364,7 +365,8 @@ class Transactions:
             raise
 
     def _may_try_again(self, commit: bool) -> None:
-        """The coordinator could not be reached in time. The same call may be repeated."""
+        """Go back to the state before the call, because the coordinator did not end the transaction in time. The user
+        may repeat the same call (commit or abort)."""
         if self.prepared is not None:
             self.state = State.PREPARED
         else:

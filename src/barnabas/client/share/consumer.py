@@ -42,9 +42,11 @@ ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
 
 
 class AsyncShareConsumer:
-    """The configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords.
+    """A share consumer. Its configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as
+    keywords.
 
-    `on_acknowledged` is called with a partition, the acknowledged offsets, and None or an error.
+    `on_acknowledged` is called when the result of acknowledgements is known, with the partition, the offsets, and None
+    or the error with which the acknowledgements failed.
     """
 
     def __init__(
@@ -185,10 +187,10 @@ class AsyncShareConsumer:
         self._fetcher.acknowledge(record, kind)
 
     async def commit(self, *, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send the acknowledgements (implicit mode: of all returned records) and wait. Returns None or an error by
-        partition.
+        """Send the acknowledgements (in implicit mode of all returned records) and wait for the responses.
 
-        An error means that the locks had expired and the records are delivered again.
+        Returns None or an error for each partition. After an error the records may be delivered again; a usual reason
+        is that their locks had expired.
         """
         self._check_open()
         self._fetcher.collect(implicit=not self._explicit)

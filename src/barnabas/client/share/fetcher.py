@@ -135,7 +135,7 @@ class ShareFetcher:
         offsets[record.offset] = AcknowledgeType(kind)
 
     def collect(self, *, implicit: bool) -> None:
-        """Move all acknowledgements to the next requests."""
+        """Move all acknowledgements to the next requests. With `implicit`, first accept all held records."""
         for broker in self._brokers.values():
             if implicit:
                 broker.session.accept_everything()
@@ -331,7 +331,10 @@ class ShareFetcher:
             self._settle(broker, partition, offsets, ErrorCode.NONE, None)
 
     async def _send(self, leader: int, broker: _Broker, request: Any, due: Due, deadline: float) -> Any:
-        """Send a request. Returns None when the session is lost, and its due acknowledgements with it."""
+        """Send a request. Returns None after a retriable error or the loss of the session.
+
+        After every error the session is given up, and its acknowledgements fail with that error.
+        """
         try:
             response = await self._cluster.send(leader, request, deadline=deadline)
         except KafkaError as error:

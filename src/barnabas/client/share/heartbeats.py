@@ -22,7 +22,7 @@ LEAVE_TIMEOUT_MS: Final = 3_000
 
 
 class ShareHeartbeats:
-    """Updates the member's `assigned`; `failure` is the error for `poll` to raise."""
+    """Sends the heartbeats of a member, whose responses change `member.assigned`; `check` raises `failure`."""
 
     def __init__(self, cluster: Cluster, member: ShareMember, wake: Callable[[], None]) -> None:
         self.failure: BarnabasError | None = None
@@ -33,14 +33,14 @@ class ShareHeartbeats:
         self._task: asyncio.Task[None] | None = None
 
     def keep_going(self) -> None:
-        """Start the task, and send changes of the subscription."""
+        """Start the task of the heartbeats if needed, and have a changed subscription sent at once."""
         if self._task is None and self._member.heartbeats:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="barnabas-share-heartbeats")
         if self._member.is_urgent:
             self._kick.set()
 
     def check(self) -> None:
-        """Raise a pending error; a fatal error at every call."""
+        """Raise the pending error, if any. A fatal error is raised at every call, other errors once."""
         if self.failure is not None:
             failure = self.failure
             if not self._member.failed:

@@ -152,7 +152,8 @@ class ShareSession:
 
 
 def runs(acknowledgements: Acknowledgements) -> list[tuple[int, int, list[int]]]:
-    """(first offset, last offset, types) of consecutive offsets. A single type stands for equal ones."""
+    """Runs of consecutive offsets as (first offset, last offset, types). If all types of a run are equal, the run has
+    only one type."""
     found: list[tuple[int, int, list[int]]] = []
     kinds: list[int] = []
     first = last = -1

@@ -52,7 +52,10 @@ def get_logger(name: str) -> StructuredLogger:
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-08-01 12:00:00,123 WARNING barnabas.protocol.transport bad frame peer=1.2.3.4:5 reason="..."`"""
+    """Formats an entry as a line of text. An example without its time:
+
+    `WARNING barnabas.protocol.transport bad frame peer=1.2.3.4:5 reason="..."`
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -80,8 +83,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str = "INFO", *, as_json: bool = False, stream: TextIO | None = None) -> None:
-    """Write the log of Barnabas to `stream` (default: stderr). For Barnabas processes only; not for use as a
-    library."""
+    """Write the log of Barnabas to `stream` (default: stderr).
+
+    Only the processes of Barnabas call this. An application that uses Barnabas as a library configures `logging`.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger("barnabas")

@@ -94,7 +94,7 @@ class Metrics:
         return self._get(name, help_text, labels, Histogram, lambda: Histogram(bounds))
 
     def families(self) -> Iterator[tuple[str, str, dict[Labels, Metric]]]:
-        """(name, help, metrics by labels), in order of name."""
+        """Yield each metric name with its help text and its metrics by labels, in order of name."""
         for name in sorted(self._families):
             help_text, members = self._families[name]
             yield name, help_text, members

@@ -1,7 +1,8 @@
 """Value: the input of an assignor, and the interface of all assignors of the classic protocol.
 
 A classic assignor runs in the leader of the group, which is a consumer. The members of a group may be written in
-different languages, so that our assignors compute exactly the same results as those of the Java client.
+different languages, and any of them may be the leader: our assignors therefore compute exactly the same results as
+those of the Java client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Machine: plans reassignments when brokers are added or drained: few moves, replicas spread over brokers and racks.
 
-keep replicas that may stay -> add the brokers with the fewest replicas, in racks not yet used -> order
-                                                                      a leader that stays is first
+For each partition, the replicas that may stay are kept, in their order: a leader that stays is first. The missing
+replicas go to the racks with the fewest replicas of the partition, and there to the brokers with the fewest replicas.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ def plan_moves(
 
 
 def _kept(before: Replicas, wanted: int, held: Counter[int]) -> list[int]:
-    """The replicas that stay. Surplus replicas leave the brokers with the most replicas; the first one always stays."""
+    """The replicas in `before` that stay: at most `wanted`, on brokers that `held` has.
+
+    `held` has the brokers that may hold replicas, each with its number of replicas. Surplus replicas leave the brokers
+    with the most replicas. The first replica that can stay is never surplus.
+    """
     kept = [broker for broker in before if broker in held]
     while len(kept) > wanted:
         heaviest = max(kept[1:] or kept, key=lambda broker: (held[broker], broker))
@@ -75,7 +79,10 @@ def _fill(kept: list[int], wanted: int, racks: Mapping[int, str | None], held: C
 
 
 def _lighten(replicas: Replicas, racks: Mapping[int, str | None], held: Counter[int]) -> Replicas:
-    """Move a replica from a broker to one with at least two replicas fewer, unless two replicas would share a rack."""
+    """Move each replica of a partition for which there is a broker with at least two replicas fewer (see `held`).
+
+    A move must not put the replica in a rack that has more of the partition's other replicas than its present rack.
+    """
     result = list(replicas)
     for place, broker in enumerate(result):
         others = Counter(racks[other] for other in result if other != broker)

@@ -63,7 +63,8 @@ def place_replicas(
 
 
 class _Ring(Struct):
-    """The brokers of one rack that are all fenced or all unfenced. Each round starts one broker further."""
+    """Either the fenced or the unfenced brokers of one rack. `take` returns each of them once in a round; every round
+    starts one broker further than the round before."""
 
     brokers: list[int] = field(default_factory=list)
     start: int = 0

@@ -94,7 +94,11 @@ class _TopicState:
 
 
 def _assign_near(states: list[_TopicState]) -> None:
-    """Assign topics with the same members and equally many partitions together, so that members can join them."""
+    """The pass for racks: assign partitions to members in a rack that has a replica, as far as possible.
+
+    Members without a rack may get every partition. Topics with the same members and equally many partitions are
+    assigned together, so that members can join them.
+    """
     alike: dict[tuple[tuple[str, ...], int], list[_TopicState]] = {}
     for state in states:
         alike.setdefault((state.consumers, len(state.racks)), []).append(state)

@@ -1,7 +1,8 @@
 """Value: the input of a server-side assignor (KIP-848), and the interface of these assignors.
 
-The group coordinator runs them. Topics are identified by id, and the result is a target assignment that members
-reconcile step by step. Unlike classic assignors they need not agree with other implementations.
+The group coordinator runs these assignors. Topics are identified by id, and the result is a target assignment that
+members reconcile step by step. Unlike the classic assignors, these need not compute the same results as other
+implementations, because only brokers run them.
 """
 
 from __future__ import annotations

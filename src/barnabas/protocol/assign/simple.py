@@ -3,11 +3,11 @@
 Several members of a share group may have the same partition. Each partition is assigned to so many members that every
 member has one: with more members than partitions several members share one, with fewer each partition has one member.
 
-    sharing   members that each partition of a topic set is spread over:  ceil(members / partitions)
-    slots     partitions x sharing, assigned so that loads differ by at most one if all members subscribe to the same
-    topics
+The members that subscribe to the same set of topics share the partitions of these topics. Each partition should have
+`sharing` = ceil(members / partitions) of these members, so there are partitions x sharing slots. Each member gets an
+equal share of the slots: the numbers of partitions of two members differ by at most one.
 
-A member keeps its previous partitions as far as its load and the partition's sharing permit.
+A member keeps a previous partition unless the member has its share already, or `sharing` members have kept it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class SimpleAssignor:
 def _share(
     group: GroupSpec, held: dict[str, dict[Partition, None]], members: list[str], partitions: list[Partition]
 ) -> None:
-    """Assign `partitions` to `members`, which all subscribe to exactly these."""
+    """Assign `partitions` to `members`, all of which subscribe to exactly the topics of these partitions.
+
+    `held` gets the partitions of each member.
+    """
     sharing = -(-len(members) // len(partitions))
     quota, extras = divmod(len(partitions) * sharing, len(members))
     load: Counter[Partition] = Counter()

@@ -130,8 +130,11 @@ def _all_alike(members: Mapping[str, MemberSubscription]) -> bool:
 def _owned(
     known: Mapping[str, int], members: Mapping[str, MemberSubscription], memories: Mapping[str, Memory]
 ) -> tuple[dict[str, list[TopicPartition]], set[TopicPartition], int]:
-    """The owners of partitions. The claim of the newest generation counts; of two equal claims neither does
-    ("disputed")."""
+    """Returns the partitions that each member owns, the disputed partitions, and the newest generation of a member.
+
+    If several members claim a partition, the claim of the newest generation counts. If two claims have the same
+    generation, the partition is disputed, and neither claim counts.
+    """
     owned: dict[str, list[TopicPartition]] = {}
     owners: dict[TopicPartition, str] = {}
     disputed: set[TopicPartition] = set()

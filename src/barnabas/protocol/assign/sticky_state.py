@@ -10,12 +10,12 @@ from barnabas.core.ids import TopicPartition
 
 
 class Racks(Struct, frozen=True):
-    """The racks of members and partitions; empty unless racks matter (KIP-881)."""
+    """The racks of members and of partitions. `consumers` and `partitions` are empty unless racks matter (KIP-881)."""
 
     consumers: Mapping[str, str]
     partitions: Mapping[TopicPartition, frozenset[str]]
     near: Mapping[TopicPartition, int]
-    """The number of members in a rack of the partition. Present if any member has sent its rack."""
+    """For each partition, the number of members in one of its racks. Empty if no member has sent its rack."""
 
     def mismatch(self, consumer: str, partition: TopicPartition) -> bool:
         rack = self.consumers.get(consumer)
@@ -25,7 +25,10 @@ class Racks(Struct, frozen=True):
         return sorted(partitions, key=lambda tp: self.near.get(tp, 0)) if self.near else partitions
 
     def next_consumer(self, partition: TopicPartition, consumers: Sequence[str], first: int) -> int:
-        """The index of the next consumer, from `first` on and around, in one of the partition's racks; -1: none."""
+        """The index of the next consumer in one of the partition's racks, or -1 if there is none.
+
+        The search begins at index `first`, and continues at index 0 after the last consumer.
+        """
         racks = self.partitions.get(partition)
         if not racks:
             return -1

@@ -91,8 +91,11 @@ def _level(held: dict[str, list[Partition]], wanted_by: dict[TopicId, list[str]]
 
 
 def _level_topic(held: dict[str, list[Partition]], topic_id: TopicId, members: list[str]) -> bool:
-    """Move one partition of the topic from its member with the most to the subscribed member with the fewest, if that
-    improves the balance."""
+    """Move one partition of the topic to the member with the fewest partitions, if that improves the balance.
+
+    `members` are the subscribers of the topic. The partition comes from the member with the most partitions (of all
+    topics) among those that have a partition of the topic. Returns whether a partition was moved.
+    """
     if not members:
         return False
     poorest = min(members, key=lambda m: (len(held[m]), m))

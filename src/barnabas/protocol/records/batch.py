@@ -219,8 +219,8 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def records_payload(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The bytes of the records of the batch at `pos`, decompressed if necessary. For an uncompressed batch this is a
-    view.
+    """The bytes of the records of the batch at `pos`, decompressed if necessary. For an uncompressed batch the
+    result is a view of `buf`.
 
     Raises CorruptBatchError, and DecompressionLimitError beyond `limit_bytes`.
     """
@@ -301,7 +301,10 @@ def iter_records(
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzag int32 of at most five bytes. Raises IndexError at the end of `data`."""
+    """Decode a zigzag int32. Returns the value and the position after it.
+
+    Raises IndexError if `data` ends within the varint, CorruptBatchError if the varint is longer than five bytes.
+    """
     raw = data[at]
     at += 1
     if raw & 0x80:
@@ -323,7 +326,10 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzag int64 of at most ten bytes. Raises IndexError at the end of `data`."""
+    """Decode a zigzag int64. Returns the value and the position after it.
+
+    Raises IndexError if `data` ends within the varint, CorruptBatchError if the varint is longer than ten bytes.
+    """
     raw = data[at]
     at += 1
     if raw & 0x80:
@@ -341,7 +347,10 @@ def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """A nullable byte string that must end at or before `end`."""
+    """Decode a nullable byte string. Returns the string and the position after it.
+
+    Raises CorruptBatchError if the string ends after `end`.
+    """
     raw = data[at]
     if raw < 0x80:
         length = (raw >> 1) ^ -(raw & 1)

@@ -155,8 +155,10 @@ def _over(name: str, limit_bytes: int) -> DecompressionLimitError:
 
 
 def _lz4_level(level: int | None) -> int:
-    """The library's level for Kafka's `level`. Java uses the fast compressor for its default, 9, and the
-    high-compression one for every other level."""
+    """The level of our LZ4 library for Kafka's `level`; None means Kafka's default, 9.
+
+    Kafka's Java code uses the fast compressor for level 9, and the high-compression one for every other level.
+    """
     if level is None or level == _LZ4_DEFAULT_LEVEL:
         return 1
     return max(3, min(level, _LZ4_LEVEL_MAX))
@@ -226,7 +228,10 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_snappy_block(block: Buffer, room: int, limit_bytes: int) -> bytes:
-    """Decompress one raw block. Its length prefix is checked against the input's size and the limit first."""
+    """Decompress one raw block to at most `room` bytes, the rest of `limit_bytes` that earlier blocks have left.
+
+    The declared size is first checked against the size of `block` and against `room`.
+    """
     import cramjam
 
     declared = 0

@@ -62,13 +62,13 @@ class EndTxn(Struct, frozen=True):
 
 
 class LeaderChange(Struct, frozen=True):
-    """The first record of a Raft leader's epoch: (voter id, directory id) pairs."""
+    """The first record of a Raft leader's epoch. Voters are (voter id, directory id) pairs."""
 
     leader_id: int
     voters: tuple[tuple[int, UUID], ...] = ()
     granting_voters: tuple[tuple[int, UUID], ...] = ()
     version: int = 0
-    """0 has no directory ids. Kafka 4.3 writes 0 (LEADER_CHANGE_CURRENT_VERSION)."""
+    """The message's version. Version 0 has no directory ids; Kafka 4.3 writes it (LEADER_CHANGE_CURRENT_VERSION)."""
 
 
 class SnapshotHeader(Struct, frozen=True):

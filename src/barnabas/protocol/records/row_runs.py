@@ -30,7 +30,7 @@ _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(128)]
 
 
 class Run(Struct, frozen=True):
-    """A run of `length` records after the decoded one."""
+    """`length` consecutive records with the size and shape of the record before them, which was decoded by itself."""
 
     length: int
     times: list[int]
@@ -80,7 +80,9 @@ Part = tuple[int, int]
 
 def _shape(data: bytes, start: int, end: int) -> tuple[list[int], int, int, Part, Part] | None:
     """The shape of a valid record: the positions of the bytes that all records of a run share, the position of the
-    timestamp, the bytes of the offset delta, the key and the value. None for shapes that are not read in runs.
+    timestamp, the number of bytes of the offset delta, the key and the value.
+
+    None if records of this shape are not read in runs.
     """
     _, at = read_varint(data, start)
     time_at = at + 1

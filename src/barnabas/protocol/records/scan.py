@@ -1,6 +1,6 @@
 """Codec: checks whether bytes are a chain of well-formed records, without building the records.
 
-There are two depths, because the broker checks every produced record:
+There are two depths of checks, because the broker checks all produced records and the deeper check takes longer:
 
 - `check_chain` follows the length prefixes from record to record: at most 0.1 us per record.
 - `scan_records` opens every record and checks every length in it: about 0.5 us per record.
@@ -36,7 +36,8 @@ def check_chain(data: Buffer, record_count: int) -> int:
     Raises CorruptBatchError when a length is negative or the chain ends elsewhere.
 
     Consecutive records often have one size. A whole run of such records is checked at once (`_run_length`). After a few
-    records without a run, the remaining ones are followed one by one; only then is a view copied.
+    records without a run, the remaining ones are followed one by one; only if there are many is a memoryview then
+    copied to bytes, which are faster to index.
     """
     at = same = 0
     left = record_count - 1
@@ -224,7 +225,10 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
 
 
 def _only_nulls(length: int, key: int, value: int) -> bool:
-    """Whether the odd (negative, in zigzag) lengths among these are those of a null key or value: -1, encoded as 1."""
+    """Whether none of these lengths, in zigzag form, is negative, except a key or value length of -1, which means null.
+
+    A zigzag number is odd if it encodes a negative number; 1 encodes -1.
+    """
     return not length & 1 and (key == 1 or not key & 1) and (value == 1 or not value & 1)
 
 

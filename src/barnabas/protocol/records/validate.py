@@ -40,7 +40,7 @@ from barnabas.protocol.records.scan import LONG_MAX, Scan, check_chain, iter_fac
 _HEAD: Final = struct.Struct(">qii")
 _HEAD_SIZE: Final = 16
 _SMALLEST_RECORD: Final = 14
-"""LegacyRecord.RECORD_OVERHEAD_V0: no record format has a smaller length."""
+"""The smallest valid batchLength (in formats v0 and v1: message size): LegacyRecord.RECORD_OVERHEAD_V0."""
 
 
 class Origin(Enum):
@@ -55,9 +55,9 @@ class RecordCheck(Enum):
     """The minimum checks of the records of a batch. Compacted topics, among others, always have all records decoded."""
 
     CHAIN = "chain"
-    """The chain of lengths, the first record and the last one."""
+    """The length prefixes of all records are followed (`check_chain`), and the first and last record are decoded."""
     FULL = "full"
-    """Every length of every record, as Kafka does."""
+    """Every length in every record is checked (`scan_records`), as Kafka does."""
 
 
 class ValidationRules(Struct, frozen=True):
@@ -167,7 +167,7 @@ def validate_replicated(buf: Buffer, *, expected_offset: int | None = None) -> V
 
 
 def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]:
-    """All batches of a produce request, without remaining bytes (ProduceRequest.validateRecords)."""
+    """The position and header of each batch in `buf`. Other bytes are rejected (ProduceRequest.validateRecords)."""
     found: list[tuple[int, BatchHeader]] = []
     pos = 0
     while pos < len(buf):
@@ -189,7 +189,9 @@ def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]
 
 
 def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordValidationError | None:
-    """The error for bytes that are not a batch and that a retry would send again; None if they may be damaged.
+    """The error for bytes at `pos` that are not a batch, if a retry would send the same bytes again.
+
+    None if the bytes may have been damaged on the way, so that a retry may succeed.
 
     A producer retries after CORRUPT_MESSAGE and not after INVALID_RECORD. Kafka makes the same distinction
     (ByteBufferLogInputStream, ProduceRequest.validateRecords).
@@ -207,7 +209,7 @@ def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordValidation
 
 
 def _check_header(header: BatchHeader, rules: ValidationRules) -> None:
-    """The checks of LogValidator.validateBatch, and of contradictions that Kafka's producer never sends."""
+    """Check what LogValidator.validateBatch checks, and reject contradictions that Kafka's producer never sends."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta < 0:
         raise _refused(rules, f"a batch of {count} records up to offset delta {header.last_offset_delta}")
@@ -318,7 +320,7 @@ def _timestamps_need_a_look(rules: ValidationRules, found_ms: int, now_ms: int) 
 
 
 def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: ValidationRules, now_ms: int) -> None:
-    """Raises RecordValidationError with every invalid record (LogValidator.processRecordErrors)."""
+    """If records are invalid, raise RecordValidationError with all of them (LogValidator.processRecordErrors)."""
     bounded = rules.timestamp_type is TimestampType.CREATE_TIME
     oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     needs_key = rules.compact and not header.is_control

@@ -33,7 +33,7 @@ class TlsConfig(Struct, frozen=True):
 
 
 class SaslConfig(Struct, frozen=True):
-    """A mechanism and the credentials that this end proves with it."""
+    """The SASL mechanism, and the user name and password with which this end authenticates."""
 
     sasl_mechanism: str
     username: str | None = None
@@ -44,7 +44,10 @@ class SaslConfig(Struct, frozen=True):
 
 
 class SecurityConfig(Struct, frozen=True):
-    """How to connect to a listener: `security.protocol`, as one value for TLS and one for SASL; None means without."""
+    """How to connect to a listener, as `security.protocol` says.
+
+    `tls` is None for connections without TLS, `sasl` is None for connections without SASL.
+    """
 
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None

@@ -21,7 +21,7 @@ SCRAM_ITERATIONS_MAX: Final = 10_000_000
 
 
 class SaslClient(Protocol):
-    """One exchange: send `first()`; send `next(challenge)` for each response until `done`; then `verify` the last one.
+    """One exchange: send `first()`; answer each response with `next(response)` until `done`; `verify` the last one.
 
     `next` and `verify` raise KafkaError SASL_AUTHENTICATION_FAILED if the server does not follow the mechanism.
     """

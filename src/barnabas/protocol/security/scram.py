@@ -51,7 +51,7 @@ def auth_message(client_first_bare: str, server_first: str, client_final_without
 
 
 def client_signature(hash_name: str, stored_key: bytes, message: bytes) -> bytes:
-    """The signature that the client's proof hides its ClientKey with: ClientProof = ClientKey XOR ClientSignature."""
+    """The ClientSignature: `message` signed with the StoredKey. The client's proof is ClientKey XOR ClientSignature."""
     return hmac.digest(stored_key, message, hash_name)
 
 
@@ -61,7 +61,10 @@ def server_signature(hash_name: str, server_key: bytes, message: bytes) -> bytes
 
 
 def xor(left: bytes, right: bytes) -> bytes:
-    """ClientKey XOR ClientSignature is the proof; the proof XOR ClientSignature is the ClientKey again."""
+    """The exclusive or of two byte strings of equal length.
+
+    It makes the client's proof (ClientKey XOR ClientSignature), and the ClientKey (proof XOR ClientSignature).
+    """
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
 
 
@@ -76,7 +79,7 @@ def parse_attributes(message: bytes) -> dict[str, str]:
 
 
 def decode_base64(text: str) -> bytes:
-    """Raises ScramError if the text is not base64."""
+    """The bytes that `text` encodes. Raises ScramError if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,1 +1,1 @@
-"""asyncio connections in both directions: listeners, the outgoing channel, TLS, flow control."""
+"""asyncio connections in both directions: listeners, outgoing connections, TLS, flow control."""

@@ -32,11 +32,14 @@ _WRITE_AT = 64
 """This many response buffers are written to the socket at once, although more requests are waiting."""
 _TURN = 16
 _TURN_BYTES = 131_072
-"""After this many requests, or bytes of responses, in a row, the connection lets the loop run other connections."""
+"""After `_TURN` requests or `_TURN_BYTES` bytes of responses in a row, a connection lets the loop run other ones."""
 
 
 class AcceptedConnection(asyncio.Protocol):
-    """One accepted connection, driven by the transport's callbacks. Only requests that wait have a task."""
+    """One accepted connection, driven by the transport's callbacks.
+
+    A request has a task only if its handler suspends.
+    """
 
     def __init__(self, owner: Listener) -> None:
         self._owner = owner

@@ -49,9 +49,9 @@ class ConnectionConfig(Struct, frozen=True):
     connections_max_idle_ms: int = 0
     """A connection without requests for this long is closed; 0 keeps it."""
     connections_max: int = 4_096
-    """Open connections; the least recently used one is closed for a new one."""
+    """The limit for open connections; at the limit the least recently used one is closed for a new one."""
     in_flight_requests_max: int | None = None
-    """Unanswered requests of one connection; more are rejected. None if the user of the connections limits them."""
+    """The limit for unanswered requests of one connection; more are rejected. None if the caller limits them itself."""
     send_buffer_bytes: int = -1
     """SO_SNDBUF; -1 leaves the size to the operating system."""
     receive_buffer_bytes: int = -1

@@ -158,7 +158,7 @@ class ConnectionPool:
         return self._config.reconnect_backoff.delay_ms(failures, self._rng) / 1000.0
 
     def _close_idle(self, now: float) -> None:
-        """connections.max.idle.ms, checked whenever a connection is opened."""
+        """Close connections that were idle for connections.max.idle.ms. Called whenever a connection is opened."""
         idle_ms = self._config.connections_max_idle_ms
         if idle_ms <= 0:
             return

@@ -16,7 +16,10 @@ class TransportConfig(Struct, frozen=True):
     queued_max_requests: int
     """The limit for complete requests, over all connections, that wait to be handled."""
     queued_max_request_bytes: int
-    """The limit for the bytes of those requests; -1 means unlimited."""
+    """The limit for the bytes of the complete requests, over all connections, that wait to be handled.
+
+    -1 means unlimited.
+    """
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
@@ -57,7 +60,10 @@ class ConnectionQuota:
 
 
 class RequestBudget:
-    """Counts the requests that wait to be handled, over all connections. At the limit, sockets are not read."""
+    """Counts the requests that wait to be handled, over all connections.
+
+    At the limit, a connection on which a request waits is not read.
+    """
 
     def __init__(self, limits: TransportConfig) -> None:
         self._requests_max = limits.queued_max_requests
@@ -73,7 +79,7 @@ class RequestBudget:
         self.bytes += size
 
     def give_back(self, size: int) -> None:
-        """The request of `size` bytes was started or dropped."""
+        """Stop counting a request of `size` bytes, because its handler was started or the request was dropped."""
         self.requests -= 1
         self.bytes -= size
         assert self.requests >= 0

@@ -1,7 +1,7 @@
 """Shell: one listening socket and the connections it accepted.
 
 `serve` returns after `stop`, or when it is cancelled; it then closes every accepted connection and cancels the tasks of
-requests that wait. Listeners that are given the same `RequestBudget` and `ConnectionQuota` share their limits.
+unanswered requests. Listeners that are given the same `RequestBudget` and `ConnectionQuota` share their limits.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Listener:
     # ---- inside
 
     async def _sweep_idle(self) -> None:
-        """Close idle connections (connections.max.idle.ms). A periodic check is cheaper than a timer for each."""
+        """Close idle connections (connections.max.idle.ms). A periodic check is cheaper than a timer per connection."""
         idle_s = self.limits.connections_max_idle_ms / 1000
         if idle_s <= 0:
             return

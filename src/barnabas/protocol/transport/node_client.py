@@ -14,7 +14,7 @@ from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.schema import Request, Response
 
 IN_FLIGHT_MAX: Final = 1_000
-"""Unanswered requests of one connection; more are rejected."""
+"""The limit for unanswered requests of one connection; more are rejected."""
 _RECEIVE_BLOCK_BYTES: Final = 8 * 1024
 """A node has many connections to the same few nodes, and most responses are small."""
 
@@ -51,7 +51,7 @@ class _NodeErrors(ConnectionErrors):
 class NodeClient:
     """Sends requests to other nodes. While `run` does not run, `send` raises BROKER_NOT_AVAILABLE.
 
-    `security` is that of the listeners that nodes use among themselves.
+    `security` says how to connect to the listeners that nodes use among themselves.
     """
 
     def __init__(self, client_id: str, rng: Rng, security: SecurityConfig = PLAINTEXT) -> None:
@@ -91,9 +91,10 @@ class NodeClient:
         """The response to `request`, which is sent in the highest version that both nodes know.
 
         Requests with different purposes use separate connections; those of one purpose are answered in order.
-        Raises KafkaError: BROKER_NOT_AVAILABLE (no connection, or it was lost), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
-        Only after an UnansweredError may the other node have handled the request; any other error means that nothing
-        was sent. NodeRefusedError is raised if no process listens there.
+        Raises KafkaError: BROKER_NOT_AVAILABLE (no connection, or it was lost), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION,
+        or the error with which the other node refuses ApiVersions or SASL. Only after an UnansweredError may the other
+        node have handled the request; any other error means that the request was not sent. If no process listens on
+        `port`, BROKER_NOT_AVAILABLE is a NodeRefusedError.
         """
         pool = self._pool
         if pool is None:

@@ -28,7 +28,7 @@ OnResponse = Callable[[Any, BarnabasError | None], None]
 """Called once: with the response and None, or with None and the error."""
 
 WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
-"""Above this many unsent bytes `wait_writable` waits."""
+"""While a connection has more unsent bytes than this, `wait_writable` waits."""
 
 
 class OutgoingConnection(asyncio.BufferedProtocol):
@@ -237,12 +237,16 @@ class OutgoingConnection(asyncio.BufferedProtocol):
                 on_response(None, error(self._failure))
 
     def _unusable(self) -> KafkaError:
-        """Why no request can be sent any more."""
+        """The error for a request that cannot be sent, because the connection is not open."""
         reason = self._failure or f"The connection to {self.peer} is closed."
         return self._errors.untrusted(reason) if self._untrusted else self._errors.unreachable(self.to, reason, None)
 
     def _tls_hint(self) -> str:
-        """In TLS 1.3 a server checks the client's certificate after the client has completed the handshake."""
+        """A sentence for the error message, if a TLS connection is lost before its first response; otherwise "".
+
+        In TLS 1.3 a server checks the client's certificate only after the client has completed the handshake, so the
+        server may have closed the connection because of the certificate.
+        """
         if self._answered or self._transport is None or self._transport.get_extra_info("ssl_object") is None:
             return ""
         return " Right after the TLS handshake: if it asks for certificates of its clients, set ssl.keystore.location."
@@ -294,7 +298,9 @@ async def open_connection(
     setup_s: float,
     tls: ssl.SSLContext | None = None,
 ) -> OutgoingConnection:
-    """Resolve the host, connect, and complete the TLS handshake; ApiVersions and SASL are left to the caller.
+    """Resolve the host, connect, and complete the TLS handshake, all within `setup_s` seconds.
+
+    ApiVersions and SASL are left to the caller.
 
     Raises the exceptions of `ConnectionErrors.unreachable` and `.untrusted`.
     """

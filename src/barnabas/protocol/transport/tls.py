@@ -46,7 +46,7 @@ def build_tls_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def _load_texts(context: ssl.SSLContext, certificates: str, key: str, password: str | None) -> None:
-    """Load PEM texts. Python's ssl reads keys from files only: use a private one, and delete it at once."""
+    """Load PEM texts through a private file that is deleted at once: Python's ssl reads keys from files only."""
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         path = Path(folder) / "keystore.pem"
         path.touch(0o600)
@@ -89,7 +89,10 @@ def handshake_error(to: Destination, error: ssl.SSLError, errors: ConnectionErro
 
 
 def is_rejection(error: BaseException | None) -> bool:
-    """True for a TLS alert by which the peer rejects this end's certificate; in TLS 1.3 it may follow the handshake."""
+    """True for a TLS alert by which the peer rejects this end's certificate.
+
+    In TLS 1.3 this alert may arrive after the handshake.
+    """
     if not isinstance(error, ssl.SSLError):
         return False
     reason = error.reason or ""

@@ -43,4 +43,4 @@ class ControllerServices(Struct):
     apis: ApiTable = CONTROLLER_APIS
 
     def on_disconnect(self, connection_id: int) -> None:
-        """A controller keeps no state of a connection."""
+        """Does nothing, because a controller keeps no state of a connection."""

@@ -75,7 +75,8 @@ class _LoadedRoute:
 
 
 class Dispatcher(Generic[ServicesT]):
-    """Serves the requests of all connections of a listener, by the API table of `services` (`RequestHandler`).
+    """Serves the requests of all connections of a listener, by the API table of `services`. Implements the protocol
+    `RequestHandler`.
 
     `handle` runs synchronously up to the first await of the API's handler.
     """
@@ -99,7 +100,8 @@ class Dispatcher(Generic[ServicesT]):
             self._load(key)
 
     async def handle(self, request: ReceivedRequest, peer: Peer) -> list[Buffer] | None:
-        """The response frame in pieces; None if the API sends no response. Raises CloseConnectionError."""
+        """The buffers of the response frame, in order; None if the request gets no response. Raises
+        CloseConnectionError if the request cannot be answered."""
         header = request.header
         key, version = header.api_key, header.api_version
         loaded = self._loaded.get(key) or self._load(key)

@@ -55,7 +55,8 @@ class BrokerMetadataCache:
         return partition.leader
 
     def current_leader(self, topic_id: TopicId, index: int, listener: str) -> CurrentLeader | None:
-        """The leader of a partition, for a response to a client that has sent a request to another broker (KIP-951)."""
+        """The leader of a partition, for the response to a client that did not send its request to the leader
+        (KIP-951). None if the partition does not exist."""
         state = self.image.topics.partition_by_id(topic_id, index)
         if state is None:
             return None

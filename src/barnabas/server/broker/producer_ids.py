@@ -1,8 +1,9 @@
 """Shell: allocates producer ids from blocks that the controller grants (KIP-730).
 
 A producer id is unique in the cluster, because the controller writes the end of a block to the metadata log before a
-broker uses the block. The unused ids of a block are lost when the broker stops. A block is lost if its response is: the
-channel then sends the request again, if need be to the next controller.
+broker uses the block. The unused ids of a block are lost when the broker stops. If the response that grants a block is
+lost, the ids of the block are lost too: the channel sends the request again, if need be to the next controller, and
+gets another block.
 """
 
 from __future__ import annotations

@@ -65,7 +65,13 @@ class ShareSessionCache:
         *,
         acknowledges: bool,
     ) -> list[PartitionKey]:
-        """The partitions of one ShareFetch, rotated so that the limits starve no partition. Raises KafkaError."""
+        """The partitions of one ShareFetch, in the order in which they are read. Each request begins with another
+        partition, so that the same partitions are not always read last, when MaxRecords or MaxBytes may be reached
+        already.
+
+        `added` and `forgotten` change the session's partitions. `acknowledges` tells whether the request has
+        acknowledgements. Raises KafkaError.
+        """
         if epoch == INITIAL_EPOCH:
             return self._begin(key, added, connection_id, acknowledges=acknowledges)
         session = self._sessions.get(key)

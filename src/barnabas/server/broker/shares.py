@@ -21,7 +21,7 @@ MEMBER_ID_CHARS_MAX: Final = 36
 
 
 class AckBatch(Protocol):
-    """The fields that AcknowledgementBatch has in both requests."""
+    """The fields of an AcknowledgementBatch, which are the same in ShareFetch and ShareAcknowledge requests."""
 
     first_offset: int
     last_offset: int
@@ -43,7 +43,10 @@ class Shares(Struct):
     async def acknowledge(
         self, key: MemberKey, batches: Mapping[PartitionKey, Sequence[AckBatch]], *, renews: bool
     ) -> AcknowledgeResults:
-        """Acknowledge records before the first await; returns when the share coordinator has written the changes."""
+        """Acknowledge records before the first await; returns when the share coordinator has written the changes.
+
+        `renews` tells whether the request may renew acquisition locks (IsRenewAck).
+        """
         group_id, member_id = key
         results: AcknowledgeResults = {}
         waits: dict[PartitionKey, asyncio.Future[None]] = {}
@@ -84,7 +87,8 @@ class Shares(Struct):
             self._forget_if_empty(session.group_id)
 
     def _release(self, session: CachedShareSession) -> list[asyncio.Future[None]]:
-        """Release the records that the member has acquired; the futures are done when the changes are written."""
+        """Release the records that the member of the session has acquired. The returned futures are done when the share
+        coordinator has written the changes."""
         found = [self.partitions.find(session.group_id, *partition) for partition in session.touched]
         released = [share_partition.release(session.member_id) for share_partition in found if share_partition]
         return [written for written in released if written is not None]
@@ -118,7 +122,8 @@ def check_member(group_id: str | None, member_id: str | None) -> MemberKey:
 
 
 def check_acks(batches: Sequence[AckBatch], *, renews: bool) -> list[Ack]:
-    """Check that the batches are in order, do not overlap, and have known types. Raises KafkaError INVALID_REQUEST."""
+    """Check that the batches are in order, do not overlap, and have known types; the type RENEW is known if `renews`.
+    Raises KafkaError INVALID_REQUEST."""
     checked: list[Ack] = []
     before = -1
     for batch in batches:

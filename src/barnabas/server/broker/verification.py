@@ -36,7 +36,8 @@ from barnabas.server.replication.partition import Partition
 REQUESTS_MAX: Final = 3
 """The number of requests for one batch, if markers remove its guard again and again."""
 GUARDS_MAX: Final = 100_000
-"""Guards of batches that were rejected and not sent again; the oldest guards are dropped first."""
+"""The largest number of guards. The guard of a batch that was rejected and not sent again remains; when there are too
+many guards, the oldest one is dropped."""
 
 
 class TransactionChannel(Protocol):
@@ -112,7 +113,8 @@ class TransactionVerifier:
         add_partitions_to_txn_retry_backoff_ms: int = 20,
         add_partitions_to_txn_retry_backoff_max_ms: int = 100,
     ) -> Mapping[TopicPartition, KafkaError]:
-        """The errors of the writes that must not be appended. Append the others before the next await.
+        """The errors of the writes that must not be appended. The caller must append the other writes before its next
+        await.
 
         Does not suspend if every partition is in the transaction already. Without
         `transaction_partition_verification_enable` the writes of older clients are not verified.
@@ -223,7 +225,8 @@ class TransactionVerifier:
             self._guards.pop((write.partition.name, write.producer_id), None)
 
     def _is_guarded(self, write: TransactionalWrite, guard: _Guard, rejected: dict[TopicPartition, KafkaError]) -> bool:
-        """Whether the guard is still valid. If not, the write is verified again unless it is `rejected` here."""
+        """Whether the guard is still valid. If not, this method adds an error of the write to `rejected`, or leaves
+        `rejected` unchanged, and then the caller verifies the write again."""
         tp = write.partition.name
         if not write.partition.is_leader:
             rejected[tp] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -239,7 +242,8 @@ class TransactionVerifier:
         return True
 
     def _guard(self, write: TransactionalWrite) -> _Guard:
-        """The guard of the write's producer and partition. A guard of another producer or leader epoch is replaced."""
+        """The guard of the write's producer and partition. A guard with another producer epoch or another leader epoch
+        is replaced."""
         key = (write.partition.name, write.producer_id)
         epochs = (write.producer_epoch, write.partition.leader_epoch)
         guard = self._guards.get(key)
@@ -261,8 +265,9 @@ class TransactionVerifier:
     ) -> dict[TopicPartition, ErrorCode]:
         """The error codes of the coordinator's response.
 
-        CONCURRENT_TRANSACTIONS means that the coordinator is still completing the previous transaction. The request is
-        retried here, which is faster than a retry by the client.
+        CONCURRENT_TRANSACTIONS means that the coordinator is still completing the previous transaction. A request that
+        adds partitions is then repeated, for `backoff_max_ms` at most, because that is faster than a retry by the
+        client.
         """
         adds_partition = supported is TransactionSupportedOperation.ADD_PARTITION
         transaction = _request(transactional_id, writes, verify_only=not adds_partition)

@@ -1,2 +1,2 @@
-"""The coordinators: groups, offsets, transactions. The state is the result of replaying a partition's log; see
-README.md."""
+"""The coordinators of groups and their offsets, of transactions, and of the state of share partitions. The state of a
+coordinator is the result of replaying the log of its partition, as README.md explains."""

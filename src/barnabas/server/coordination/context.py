@@ -37,7 +37,7 @@ from barnabas.server.coordination.timers import Timers
 S = TypeVar("S", bound=CoordinatorShard)
 
 TIMER_RETRY_MS: Final = 500
-"""The delay after which a timer with `retry` fires again."""
+"""The delay after which a timer with `retry` fires again if its records could not be written."""
 APPEND_BYTES_MAX: Final = 512 * 1024
 """The size of one batch when the records of an operation need not be appended atomically."""
 
@@ -243,7 +243,8 @@ class CoordinatorContext(Generic[S]):
             waiting.popleft()[1](ErrorCode.NONE)
 
     def close(self, code: ErrorCode) -> None:
-        """Unload the partition: fail everything that waits with `code`, and cancel all timers."""
+        """Unload the partition: call all waiting callbacks with the error `code`, complete the pending responses, and
+        cancel all timers."""
         if self.closed:
             return
         self.closed = True

@@ -49,7 +49,8 @@ class LogFormat:
         return LogRecord(key, _PREFIX.pack(version) + encode(record.value, version))
 
     def decode(self, record: LogRecord) -> CoordinatorRecord | None:
-        """None if the kind of record or the version of the value is unknown. Raises WireError for malformed bytes."""
+        """The decoded record; None if the kind of record or the version of the value is unknown. Raises WireError for
+        malformed bytes."""
         (number,) = _PREFIX.unpack_from(record.key)
         kind = self._by_number.get(number)
         if kind is None:

@@ -25,7 +25,7 @@ from barnabas.core.rng import Rng
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
 
 TimerKey = tuple[str, ...]
-"""Identifies a timer. The first element is the kind of timer: ("session", group_id, member_id)."""
+"""Identifies a timer. The first element is the kind of timer, for example ("heartbeat", group_id, member_id)."""
 
 
 class ResponseFuture:

@@ -14,7 +14,8 @@ class RecordFormat(Protocol):
     def encode(self, record: CoordinatorRecord) -> LogRecord: ...
 
     def decode(self, record: LogRecord) -> CoordinatorRecord | None:
-        """None if this version does not know the kind of record (a later version wrote it); the record is skipped."""
+        """The decoded record; None for a kind of record that this version of Barnabas does not know, because a later
+        version wrote it. The caller skips such a record."""
         ...
 
 

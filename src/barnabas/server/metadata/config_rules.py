@@ -53,10 +53,11 @@ def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
-    """Validate `configs`, all dynamic configs of one broker (`per_broker`), or the defaults of all brokers.
+    """Validate `configs`: with `per_broker` all dynamic configs of one broker, otherwise the dynamic defaults of all
+    brokers.
 
-    Raises KafkaError INVALID_REQUEST, as Kafka does (KAFKA-13609), also for a config that cannot be changed at this
-    level.
+    Raises KafkaError INVALID_REQUEST, as Kafka does (KAFKA-13609), for an invalid value, for a config that cannot be
+    changed dynamically, and for a config that can be set only for one broker or only for one listener.
     """
     fixed = sorted(name for name in configs if _is_fixed(name))
     if fixed:
@@ -177,7 +178,7 @@ def _number(values: Mapping[str, ConfigValue], name: str) -> int:
 
 
 def _plain(name: str) -> str:
-    """The config behind `listener.name.<listener>.[<mechanism>.]<config>`."""
+    """The name `<config>` of `listener.name.<listener>.[<mechanism>.]<config>`; any other name is returned as it is."""
     match = _LISTENER_PREFIX.fullmatch(name)
     if match is None:
         return name

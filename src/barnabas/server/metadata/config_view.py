@@ -66,7 +66,8 @@ class ConfigView:
         return values | {name: self.limited_to_bounds(name, values[name]) for name in own if name in values}
 
     def group_bounds(self, name: str) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
-        """The names and values of the broker configs that are the bounds of a group config; None without a bound."""
+        """The (name, value) of the broker config that is the lower bound of the group config `name`, and of the one
+        that is the upper bound. The value is None if Kafka has no such broker config."""
         kind, _, rest = name.partition(".")
         smallest, largest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
         return (
@@ -75,8 +76,8 @@ class ConfigView:
         )
 
     def limited_to_bounds(self, name: str, value: ConfigValue) -> ConfigValue:
-        """The value of the group config `name`, limited to the broker configs that are its bounds. These may have been
-        changed after the group config was set (GroupConfig.evaluate)."""
+        """The value of the group config `name`, limited to the broker configs that are its bounds. The bounds may
+        have been changed after the group config was set (GroupConfig.evaluate)."""
         if not isinstance(value, int) or isinstance(value, bool):
             return value
         (_, low), (_, high) = self.group_bounds(name)
@@ -114,7 +115,8 @@ class ConfigView:
         return {key.name: self.one(key, own, source).value for key in table}
 
     def one(self, key: ConfigKey, own: Mapping[str, str], source: ConfigValueSource) -> Effective:
-        """The value of `key` for a resource whose own configs are `own`, with the source `source`."""
+        """The value of `key` in effect for a resource with the dynamic configs `own`. `source` is the source of a value
+        that is taken from `own`."""
         text = own.get(key.name)
         if text is not None:
             return Effective(key.parse(text), source)
@@ -136,10 +138,10 @@ class Synonym(Struct, frozen=True):
 
 
 def broker_synonym_values(view: ConfigView, name: str) -> list[Synonym]:
-    """All sources of a value of the broker config `name`, the one in effect first (`ConfigHelper.configSynonyms`).
+    """The values of the broker config `name` and of its synonyms, by precedence (`ConfigHelper.configSynonyms`).
 
-    As in Kafka, the list starts with the first entry of exactly this name; entries before it are left out. So a value
-    of `log.retention.hours` is not listed for `log.retention.ms`.
+    As in Kafka, the list starts with the first value of `name` itself, set or default; values before that are left out.
+    If only `log.retention.hours` is set, the list for `log.retention.ms` is empty.
     """
     names = broker_synonyms(name)
     found = [

@@ -5,7 +5,7 @@
                                 └ an empty log gets the first records of a cluster
     active:   the driver decides on requests; brokers without heartbeats are fenced; leaders are balanced;
               unclean elections are retried
-    on_leader(another)   -> uncommitted records are dropped, requests are rejected with NOT_CONTROLLER
+    on_leader(another node, or none) -> uncommitted records are dropped, requests are rejected with NOT_CONTROLLER
 
 The controller replays nothing when it becomes active, because every node keeps the committed image. Broker sessions are
 not replicated: a new active controller gives every broker a full `broker.session.timeout.ms`.
@@ -60,7 +60,8 @@ log = get_logger("barnabas.controller")
 _RETRY_S: Final = 1.0
 """The pause before a retry, after the log has rejected periodic work or the first records of an epoch."""
 PARTITIONS_AT_ONCE: Final = 50_000
-"""In a cluster with at least this many partitions, the partitions of a fenced broker are changed in several batches."""
+"""In a cluster with at least this many partitions, the partitions of a broker that is fenced or unregistered are
+changed in several batches."""
 _MORE_S: Final = 0.01
 """The pause between two batches of one long task, in which other tasks run."""
 
@@ -106,8 +107,8 @@ class ControllerService:
         open."""
         self._changed = asyncio.Event()
         self._turned = asyncio.Event()
-        """Set when this node is the active controller or follows another; not set while this node is becoming
-        active."""
+        """Not set while this node leads the metadata log and is becoming the active controller; set when this node is
+        active, and when it does not lead."""
         self._balance_at = self._unclean_at = 0.0
         self._leaderless = False
         """Whether there may be partitions without a leader that an active broker could lead."""
@@ -312,7 +313,7 @@ class ControllerService:
         return min(times)
 
     async def _fence_silent(self, sessions: BrokerSessions) -> None:
-        """Fence every broker whose session has ended, in the order of their last heartbeats."""
+        """Fence every broker whose session has expired, the broker with the oldest last heartbeat first."""
         sessions.cover(self._driver.image, _now_ms())
         while sessions is self._sessions and (silent := sessions.expired(_now_ms())):
             broker_id = silent[0]
@@ -353,5 +354,5 @@ def _move_away(
 
 
 def _now_ms() -> int:
-    """Sessions use the clock of the running loop, which is monotonic."""
+    """The time for sessions: the monotonic clock of the running event loop, in milliseconds."""
     return int(asyncio.get_running_loop().time() * 1000)

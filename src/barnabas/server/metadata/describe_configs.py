@@ -65,7 +65,8 @@ def describe_client_metrics(
 
 
 def describe_broker(view: ConfigView, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
-    """Every config of the node of `view`, by name, including configs of plug-ins and listeners that are set."""
+    """Every broker config of the node of `view`, sorted by name. Configs of plug-ins and of single listeners are
+    included if they are set."""
     extra = {name for _, layer in view.layers for name in layer}
     names = sorted({key.name for key in BROKER_CONFIGS if not key.internal} | extra)
     results = []
@@ -79,7 +80,7 @@ def describe_broker(view: ConfigView, options: DescribeOptions) -> list[Describe
 
 
 def describe_broker_defaults(view: ConfigView, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
-    """The dynamic defaults of all brokers (the BROKER resource with the empty name) that are set."""
+    """The configs that are set as dynamic defaults of all brokers (the BROKER resource with the empty name)."""
     results = []
     for name, value in sorted(view.dynamic(broker_resource(None)).items()):
         if options.wants(name):
@@ -133,7 +134,8 @@ def _result(
 
 
 def _listener_key(name: str) -> ConfigKey | None:
-    """The row of a config of one listener is the row of the config without the prefix."""
+    """The `ConfigKey` of `<config>`, if `name` is `listener.name.<listener>.[<mechanism>.]<config>` of a known config;
+    None otherwise."""
     if not name.startswith("listener.name."):
         return None
     plain = name.split(".", 3)[-1]

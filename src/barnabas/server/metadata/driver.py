@@ -30,14 +30,15 @@ from barnabas.server.metadata.records.topics import PartitionChangeRecord
 ResponseT = TypeVar("ResponseT")
 
 PENDING_PROPOSALS_MAX: Final = 10_000
-"""The largest number of uncommitted proposals. Beyond it, new ones are rejected, because the log is too slow."""
+"""The largest number of uncommitted proposals. While there are so many, new requests are rejected, because the log is
+too slow."""
 CHANGES_PER_BATCH: Final = 10_000
 """A decision about many partitions, as when a broker is fenced, is appended in batches of about this many records."""
 
 
 class ControllerDriver:
-    """Runs a `Controller` over a `MetadataLog`. `committed` returns the newest committed image, which the Publisher
-    keeps."""
+    """Runs the decisions of a `Controller`, and appends their records to a `MetadataLog`. `committed` returns the
+    newest committed image (`Publisher.image`)."""
 
     def __init__(
         self,
@@ -115,8 +116,8 @@ class ControllerDriver:
         return decision.response
 
     def reset(self) -> None:
-        """Drop all uncommitted proposals, after leadership was lost or won. Waiting requests fail with
-        NOT_CONTROLLER."""
+        """Continue from the committed image, without the uncommitted proposals, because a proposal has failed or the
+        leader has changed. Requests that wait for such a proposal fail with NOT_CONTROLLER."""
         self._generation += 1
         self._inflight.clear()
 

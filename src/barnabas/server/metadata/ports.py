@@ -81,7 +81,8 @@ class MetadataLog(Protocol):
 
 
 class KRaftVersionUpdater(Protocol):
-    """The quorum's own feature, kraft.version: its level is a control record of the log, not one of the metadata."""
+    """Reads and upgrades the feature kraft.version of the quorum. The level of kraft.version is stored in a control
+    record of the log, and not in a metadata record."""
 
     @property
     def kraft_version(self) -> int: ...

@@ -24,8 +24,8 @@ class Publisher:
         return self._image
 
     def subscribe(self, subscriber: ImageSubscriber, *, at_once: bool = True) -> None:
-        """Notify `subscriber` of every new image. With `at_once`, notify it now of the current image, as if all of it
-        were new."""
+        """Notify `subscriber` of every new image. With `at_once`, also notify `subscriber` now: the delta contains the
+        whole current image."""
         self._subscribers.append(subscriber)
         if at_once and self._image.offset >= 0:
             delta = ClusterDelta.everything(self._image)
@@ -35,8 +35,8 @@ class Publisher:
         self._subscribers.remove(subscriber)
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Make `image` the newest one, and notify subscribers. A delta without changes (a NoOpRecord) is not passed
-        on."""
+        """Make `image` the newest one, and notify the subscribers, unless `delta` contains no changes (as after a
+        NoOpRecord)."""
         self._image = image
         if delta.is_empty:
             return

@@ -36,8 +36,8 @@ from barnabas.server.metadata.records.topics import PartitionRecord, TopicRecord
 
 
 def image_records(image: ClusterImage) -> Iterator[MetadataRecord]:
-    """Yield every record of a snapshot of `image`. The records are created lazily, so that they need no memory at the
-    same time."""
+    """Yield every record of a snapshot of `image`. The records are created lazily, so that they are not all in memory
+    at the same time."""
     levels = dict(sorted(image.features.levels.items()))
     if METADATA_VERSION in levels:  # first, because the level decides how later records are read
         yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))
@@ -84,7 +84,7 @@ def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
 
 
 def topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
-    """A topic and its partitions."""
+    """The records of a topic and of its partitions."""
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
     for index, partition in enumerate(topic.partitions):
         yield partition_record(topic, index, partition)
@@ -159,14 +159,16 @@ def _security_records(image: ClusterImage) -> Iterator[MetadataRecord]:
 
 
 class SnapshotPolicy(Struct, frozen=True):
-    """When a snapshot is due (`metadata.log.max.record.bytes.between.snapshots`, `...max.snapshot.interval.ms`)."""
+    """When a snapshot is due (`metadata.log.max.record.bytes.between.snapshots`,
+    `metadata.log.max.snapshot.interval.ms`)."""
 
     max_bytes: int = 20 * 1024 * 1024
     max_interval_ms: int = 3_600_000
     """0 disables the limit by time."""
 
     def is_due(self, bytes_since: int, snapshot_ms: int, now_ms: int) -> bool:
-        """`snapshot_ms` is the time of the last snapshot. Without new records no snapshot is due."""
+        """Whether a snapshot is due at `now_ms`. `bytes_since` is the size of the records since the last snapshot, and
+        `snapshot_ms` the time of that snapshot. Without new records no snapshot is due."""
         if bytes_since <= 0:
             return False
         return bytes_since >= self.max_bytes or (

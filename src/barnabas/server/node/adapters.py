@@ -1,5 +1,5 @@
-"""Shell: implements ports of the packages below `node`. Each class implements a port of one package with another
-one."""
+"""Shell: implements ports of the packages below `node`. Each class implements a port of one package with the
+objects of another package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from barnabas.server.replication.partitions import Partitions
 
 _LOAD_BYTES = 4 * 1024 * 1024
 _NEVER = 1e12
-"""A deadline in the far future. A coordinator waits for a commit until it loses the leadership."""
+"""Seconds until a deadline that never comes: the wait for a commit ends only if this broker loses the leadership."""
 
 
 class ReplicatedWriter:
@@ -96,7 +96,7 @@ class ReplicatedWriter:
 
 
 class ImageCatalog:
-    """coordination.TopicCatalog over a cluster image."""
+    """Implements `TopicCatalog` of the coordination package with a cluster image."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image

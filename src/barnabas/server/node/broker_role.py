@@ -69,7 +69,7 @@ from barnabas.server.storage.fs import OsFileSystem
 
 _CHECK_INTERVAL_S: Final = 0.25
 _NO_CONTROLLER_S: Final = 3.0
-"""The controlled shutdown ends if no controller is known for so long, as when the whole cluster is stopped."""
+"""The controlled shutdown ends when no controller has been known for this time, as when the whole cluster stops."""
 _WARM_UP_APIS: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 
 
@@ -128,8 +128,8 @@ class BrokerRole:
         return self._lifecycle.broker_epoch
 
     async def serve(self, on_ready: Callable[[], None]) -> None:
-        """Serve until `Parts.stopping` is set. Raises the error that prevents the start; StoppedError if stopped
-        before."""
+        """Serve until `Parts.stopping` is set. Raises the error that prevents the start, and StoppedError
+        if `Parts.stopping` is set before the broker is ready."""
         parts, services = self._parts, self._services
         groups, transactions, shares = services.groups, services.transactions, services.shares
         async with running(
@@ -183,7 +183,7 @@ class BrokerRole:
                     listener.stop()
 
     async def _controlled_shutdown(self) -> None:
-        """Controlled shutdown, if there are other brokers and a controller."""
+        """Perform a controlled shutdown if the cluster has other brokers, for as long as a controller is known."""
         parts = self._parts
         if all(broker.broker_id == parts.node_id for broker in parts.image.brokers):
             return

@@ -48,7 +48,7 @@ class ControllerRole:
         )
 
     def registration(self, channel: ControllerChannel, listeners: Sequence[TakenPort]) -> Sequence[Callable[[], Any]]:
-        """The `run` method of the registration of this controller; empty if the controller has no listeners."""
+        """Return (the `run` method of this controller's registration,), or () if the controller has no listeners."""
         if not listeners:
             return ()
         from barnabas.server.node.controller_registration import ControllerRegistration

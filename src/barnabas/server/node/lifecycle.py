@@ -41,7 +41,8 @@ log = get_logger("barnabas.server.broker")
 REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 2
 _SOON_S: Final = 0.01
-"""The first pause between heartbeats while the controller has not granted a request; doubles up to the interval."""
+"""While the controller has not granted a request, the pause between heartbeats starts at twice this value, and doubles
+up to `broker.heartbeat.interval.ms`."""
 _RETRY_MAX_S: Final = 1.0
 _WAITING_LOG_S: Final = 5.0
 
@@ -242,7 +243,8 @@ class BrokerLifecycle:
     async def shut_down(self, timeout_ms: int | None = None) -> bool:
         """Controlled shutdown: wait until the controller has moved this broker's leaderships to other brokers.
 
-        `run` must be running. Returns False on a timeout; then leaderships move when the broker session expires.
+        `run` must be running. Returns False after a timeout (then leaderships move when the broker session expires),
+        and at once if the broker is not registered or controlled.shutdown.enable is false.
         """
         if self.state not in (BrokerState.RECOVERY, BrokerState.RUNNING) or not self._config.controlled_shutdown_enable:
             return False

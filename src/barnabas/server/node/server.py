@@ -1,6 +1,6 @@
 """Shell: one node: builds all objects, starts them in order, and stops them in the reverse order.
 
-ports bound -> cluster id known -> directories locked -> metadata log read -> leader known, its log caught up with
+ports bound -> cluster id known -> directories locked -> metadata log read -> leader known -> committed records read
             -> broker: logs, coordinators, registration, listeners (`broker_role`) -> ready
 
 A controller's listeners (`controller_role`) are open from the start, because other controllers need them to start.

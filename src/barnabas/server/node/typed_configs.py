@@ -114,7 +114,7 @@ def build_transport_config(config: NodeConfig) -> TransportConfig:
 
 
 def _parse_overrides(text: str) -> dict[str, int]:
-    """`host:count,host:count`"""
+    """Parse `host:count,host:count` into a mapping from host to count. Raises ConfigError."""
     overrides: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, count = part.rpartition(":")

@@ -53,7 +53,7 @@ from barnabas.server.raft.ports import NetworkChannel, QuorumStateStore, RaftLis
 log = get_logger("barnabas.server.raft")
 
 EFFECTS_WAITING_MAX: Final = 10_000
-"""Requests are rejected while more steps than this wait for the disk."""
+"""Requests are rejected while the effects of this many steps or more wait for the disk."""
 _COMMIT_READ_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -142,8 +142,8 @@ class RaftDriver:
         """Append `count` records as one batch.
 
         The call fixes the position of the batch in the log. The awaitable returns the last offset once the batch is
-        committed and the listener has been called. Both raise NotRaftLeaderError; if the awaitable raises it, the
-        records may or may not be committed later."""
+        committed and the listener has been called. The call and the awaitable raise NotRaftLeaderError if this replica
+        does not lead, or stops leading; if the awaitable raises it, the records may or may not be committed later."""
         self._check_running()
         machine = self.machine
         self._step(Propose(payload, count))
@@ -174,7 +174,7 @@ class RaftDriver:
         return self.machine.snapshot_id(end_offset), *self.machine.snapshot_controls(end_offset)
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch, *, clean: bool = True) -> None:
-        """A snapshot has become durable. With `clean`, the log below the snapshot is deleted."""
+        """Report that a snapshot has become durable. With `clean`, the log below the snapshot's end is deleted."""
         self._step(SnapshotTaken(snapshot_id, clean))
 
     def resign(self, *, shutting_down: bool = False) -> None:
@@ -187,8 +187,8 @@ class RaftDriver:
         self._step(UpgradeKRaftVersion())
 
     def describe(self) -> QuorumInfo:
-        """The quorum for DescribeQuorum, with times of this loop. Raises NotRaftLeaderError unless this replica
-        leads."""
+        """The quorum for DescribeQuorum. The times are those of the event loop's clock. Raises NotRaftLeaderError
+        unless this replica leads."""
         return self.machine.describe(self._now_ms())
 
     # ---- stepping

@@ -12,7 +12,7 @@ class ReplicationConfig(Struct, frozen=True):
     """The number of fetchers for each leader."""
     replica_fetch_min_bytes: int
     replica_fetch_max_bytes: int
-    """The limit for one partition."""
+    """The most bytes that one partition may contribute to a Fetch response."""
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_fetch_backoff_ms: int
@@ -21,5 +21,5 @@ class ReplicationConfig(Struct, frozen=True):
     leader_replication_throttled_rate: int
     follower_replication_throttled_rate: int
     num_replica_alter_log_dirs_threads: int | None
-    """None means one for each log directory."""
+    """The number of moves between directories at a time. None means one for each log directory."""
     replica_alter_log_dirs_io_max_bytes_per_second: int

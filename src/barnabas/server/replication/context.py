@@ -15,7 +15,7 @@ from barnabas.server.storage.log import Log
 
 
 class ReplicationContext(Struct):
-    """The surroundings of a broker's replicas. The callables are called on the event loop and return at once."""
+    """What all replicas of one broker share. `now_ms` and `flush` are called on the event loop and return at once."""
 
     node_id: int
     now_ms: Callable[[], int]

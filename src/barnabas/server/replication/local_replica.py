@@ -85,7 +85,7 @@ class LocalReplica:
 
     @property
     def must_flush(self) -> bool:
-        """flush.messages requires an fsync before the appended records are acknowledged."""
+        """Whether flush.messages requires an fsync before the appended records are acknowledged."""
         log = self.log
         return log is not None and log.unflushed_messages >= log.config.flush_messages
 
@@ -96,7 +96,9 @@ class LocalReplica:
 
     @property
     def flushes_first(self) -> bool:
-        """With flush.messages=1 only synced records count as replicated: committed records then survive a power
-        failure of all brokers at once."""
+        """Whether only synced records count as replicated, which is so with flush.messages=1.
+
+        Committed records then survive a power failure of all brokers at once.
+        """
         log = self.log
         return log is not None and log.config.flush_messages <= FLUSH_EVERY_MESSAGE

@@ -98,7 +98,7 @@ class Partition(LocalReplica, LogListener):
 
     @property
     def follower(self) -> FollowerState | None:
-        """The follower's state, or None if this broker does not follow. A partition without a leader is followed."""
+        """The state of the follower role, or None in another role. If there is no leader, the role is follower."""
         role = self.role
         return role.state if isinstance(role, FollowerRole) else None
 
@@ -272,7 +272,10 @@ class Partition(LocalReplica, LogListener):
         return self.require_log().producers.get(producer_id)
 
     def delete_records(self, before_offset: int, now_ms: int) -> int:
-        """DeleteRecords: see `LeaderRole.delete_records`."""
+        """Move the log start offset to `before_offset`, or to the high watermark for -1 (DeleteRecords).
+
+        Returns the low watermark. Raises KafkaError.
+        """
         return self._require_leader().delete_records(before_offset, now_ms)
 
     def low_watermark(self) -> int:
@@ -293,8 +296,9 @@ class Partition(LocalReplica, LogListener):
         replica_id: int = CONSUMER_REPLICA_ID,
         leader_only: bool = True,
     ) -> PartitionRead:
-        """Committed batches from `fetch_offset` on, at most about `max_bytes`; an empty result is not an error.
+        """Batches from `fetch_offset` on, at most about `max_bytes`; an empty result is not an error.
 
+        Consumers get committed batches. Another replica (`replica_id` >= 0) gets batches up to the log end offset.
         Raises KafkaError.
         """
         log = self.require_log(current_leader_epoch, leader_only=leader_only)
@@ -326,7 +330,11 @@ class Partition(LocalReplica, LogListener):
         current_leader_epoch: int = -1,
         leader_only: bool = True,
     ) -> TimestampOffset:
-        """ListOffsets for one timestamp: see `reading.list_offset`."""
+        """The answer to ListOffsets for one timestamp, which may be a `SpecialTimestamp`.
+
+        `isolation` is None if the request comes from another replica. With `leader_only` False a follower may answer.
+        Raises KafkaError.
+        """
         log = self.require_log(current_leader_epoch, leader_only=leader_only)
         leader = self.leader
         known = leader is None or latest_is_known(leader, self.high_watermark)
@@ -337,14 +345,21 @@ class Partition(LocalReplica, LogListener):
         return self.require_log(current_leader_epoch).epoch_end_offset(epoch)
 
     def preferred_read_replica(self, fetch_offset: int, near: frozenset[int]) -> int | None:
-        """The replica in `near`, the consumer's rack, to read from (KIP-392); None: the leader. See `LeaderRole`."""
+        """The replica that a consumer should read from (KIP-392), or None if it should read from the leader.
+
+        `near` contains the replicas in the consumer's rack.
+        """
         role = self.role
         return role.preferred_read_replica(fetch_offset, near) if isinstance(role, LeaderRole) else None
 
     # -- a leader's followers ------------------------------------------------------------------------------------------
 
     def read_by_follower(self, fetch: FollowerFetch, *, min_one_batch: bool, first: bool = True) -> PartitionRead:
-        """A follower's fetch: see `LeaderRole.read_by_follower`. Raises KafkaError."""
+        """Batches for a follower, up to the log end offset.
+
+        `first` is True for the first read of a request: the fetch offset then counts as the follower's progress.
+        Raises KafkaError.
+        """
         leader = self._require_leader(fetch.current_leader_epoch)
         return leader.read_by_follower(fetch, min_one_batch=min_one_batch, first=first)
 
@@ -359,7 +374,7 @@ class Partition(LocalReplica, LogListener):
             self.role.shrink_isr()
 
     def on_isr_outcome(self, proposal: IsrProposal, error: ErrorCode, answer: CommittedIsr | None) -> Next:
-        """The controller's answer to an ISR proposal."""
+        """Apply the controller's answer to an ISR proposal. Returns what the sender of the proposal has to do next."""
         role = self.role
         return role.on_isr_outcome(proposal, error, answer) if isinstance(role, LeaderRole) else Next.DONE
 
@@ -367,11 +382,11 @@ class Partition(LocalReplica, LogListener):
 
     @property
     def waits_for_flush(self) -> bool:
-        """A follower whose next fetch must wait for an fsync (flush.messages=1)."""
+        """Whether this broker is a follower whose next fetch must wait for an fsync (flush.messages=1)."""
         return isinstance(self.role, FollowerRole) and self.role.waits_for_flush
 
     def next_fetch(self, now_ms: int) -> FetchFrom | BoundsRequest | None:
-        """The next request to the leader, None if there is none now: see `FollowerRole.next_fetch`."""
+        """The next request to the leader. None if this broker does not follow, or must wait before the next request."""
         return self.role.next_fetch(now_ms) if isinstance(self.role, FollowerRole) else None
 
     def on_fetched(
@@ -393,6 +408,6 @@ class Partition(LocalReplica, LogListener):
     def on_fetch_failed(
         self, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
     ) -> None:
-        """The leader rejected a request or did not answer."""
+        """Choose the next step after the leader has rejected `request`, or has not answered (REQUEST_TIMED_OUT)."""
         if isinstance(self.role, FollowerRole):
             self.role.on_fetch_failed(request, error, now_ms, backoff_ms=backoff_ms)

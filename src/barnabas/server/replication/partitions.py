@@ -222,7 +222,10 @@ class Partitions:
             self.replica_directories.set_rest_aside()
 
     def _apply_topic(self, image: ClusterImage, topic: TopicImage, *, known: bool) -> None:
-        """`known`: an earlier image had the topic, so a replica that the image adds was not on this broker before."""
+        """Create, remove and update this broker's replicas of one topic.
+
+        `known` means that an earlier image had the topic. A replica that this image adds is then new on this broker.
+        """
         config: LogConfig | None = None
         for index, state in enumerate(topic.partitions):
             key = (topic.name, index)

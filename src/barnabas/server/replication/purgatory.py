@@ -31,7 +31,10 @@ class CommitPurgatory(Generic[ResultT]):
         return len(self._waiting)
 
     async def wait(self, offset: int, deadline: float) -> ResultT | None:
-        """Wait until the high watermark reaches `offset`; None if the deadline passes first."""
+        """Wait until the high watermark reaches `offset` or the deadline passes.
+
+        Returns the result that was passed to `complete` or `complete_all`, or None if the deadline passed first.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ResultT | None] = loop.create_future()
         self._waiting.append((offset, future))
@@ -63,8 +66,8 @@ def _expire(future: asyncio.Future[ResultT | None]) -> None:
 
 
 COMPLETE_NOW = 1 << 62
-"""`on_bytes` and `Purgatory.notify` with this count complete every operation: the role, the existence or the error of
-the partition has changed."""
+"""A count for `on_bytes` and `Purgatory.notify` that completes every operation, for example because this broker's role
+has changed."""
 
 
 class DelayedOperation:
@@ -95,10 +98,10 @@ class DelayedOperation:
                 self._set_timer()
 
     def mark_changed(self) -> None:
-        """A change that adds no bytes does not complete the operation."""
+        """Do nothing: a change that adds no bytes does not complete the operation."""
 
     def record_caught_up(self) -> None:
-        """An operation reads all its partitions, so a follower's progress is recorded by those reads."""
+        """Do nothing: a delayed request reads all its partitions, and these reads record the follower's progress."""
 
     async def wait(self, missing: int, deadline: float) -> None:
         """Wait until `missing` bytes have been added or the deadline passes; the caller then reads again."""
@@ -171,7 +174,7 @@ class Purgatory:
                 watcher.complete_by(deadline)
 
     def mark_changed(self) -> None:
-        """Make fetch sessions read this partition with their next request, without completing one that waits."""
+        """Make fetch sessions read this partition with their next request. A request that waits is not completed."""
         for watcher in tuple(self._watchers):
             watcher.mark_changed()
 

@@ -131,10 +131,11 @@ def _diverging(name: TopicPartition, log: Log, fetch_offset: int, last_fetched_e
 def list_offset(
     replica: LocalReplica, log: Log, timestamp: int, *, isolation: int | None, is_latest_known: bool
 ) -> TimestampOffset:
-    """ListOffsets for one timestamp. The offset is -1 if there is no such record. `isolation` None is another replica.
+    """The answer to ListOffsets for one timestamp. The offset is -1 if no readable record matches.
 
-    A new leader whose high watermark has not reached the start of its leader epoch may know less than a previous leader
-    has already returned to clients (`is_latest_known` False). Raises KafkaError OFFSET_NOT_AVAILABLE then (KIP-207).
+    `isolation` is None if the request comes from another replica. `is_latest_known` is False on a new leader whose high
+    watermark has not reached the start of its leader epoch: a previous leader may have returned a higher offset. If the
+    answer then depends on the high watermark, this raises KafkaError OFFSET_NOT_AVAILABLE (KIP-207).
     """
     if isolation is None:
         upper = log.log_end_offset

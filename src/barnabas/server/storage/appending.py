@@ -1,7 +1,7 @@
-"""Machine: appending record batches to a log, as leader or as follower.
+"""Shell: appending record batches to a log, as leader or as follower.
 
-An append is one `writev` into the page cache and complete when the call returns, so the order of calls is the order of
-the records. An append is all or nothing: if it raises, the log is unchanged.
+An append is one `writev` into the page cache, and is complete when the call returns. The order of the calls is
+therefore the order of the records. If an append raises an exception, no record has been added to the log.
 """
 
 from __future__ import annotations
@@ -137,8 +137,10 @@ class Appender:
         return rolled
 
     def _must_roll(self, active: Segment, checked: Validated, now_ms: int) -> bool:
-        """Whether the batches need a new segment: because of segment.bytes, segment.ms or full indexes
-        (Kafka's LogSegment.shouldRoll)."""
+        """Whether the batches need a new segment (Kafka's LogSegment.shouldRoll).
+
+        The reason is segment.bytes, segment.ms, full indexes, or an offset too large for the 32 bits of an index entry.
+        """
         config = self._state.config
         size = active.size
         if size > config.segment_size - checked.size or not active.takes_offset(checked.last_offset):

@@ -31,7 +31,7 @@ class LogConfig(Struct, frozen=True):
     flush_ms: int
     index_interval_bytes: int
     internal_segment_bytes: int | None
-    """Overrides segment.bytes, below its minimum of 1 MiB. For tests (KIP-1030)."""
+    """Replaces segment.bytes if set. For tests, because it may be less than the minimum of segment.bytes (KIP-1030)."""
     max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int

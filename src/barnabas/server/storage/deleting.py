@@ -71,7 +71,7 @@ class SegmentDeleter:
     def delete_pending_files(self, now_ms: int | None) -> int:
         """Unlink the `.deleted` files whose delay is over, or all of them if `now_ms` is None.
 
-        Returns the number of segments.
+        Returns the number of segments whose files were unlinked.
         """
         state = self._state
         if state.failure is not None:

@@ -71,7 +71,11 @@ class LeaderEpochs:
         return True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest known epoch not above `epoch`, and the offset at which it ended; (-1, -1) if unknown."""
+        """The largest known epoch not above `epoch`, and the offset at which that epoch ended.
+
+        The result is (-1, -1) if `epoch` is later than all known epochs. If `epoch` is earlier than all known epochs,
+        the result is `epoch` itself, which ended where the oldest known epoch starts.
+        """
         entries = self._entries
         if epoch < 0 or not entries or epoch > entries[-1].epoch:
             return UNKNOWN_EPOCH_END

@@ -10,7 +10,7 @@
        │  └─ CorruptSnapshotError     a producer snapshot, which is then deleted; an older one is used
        ├─ LogFailedError              the log is offline because of an earlier failure
        └─ LogDirError                 a data directory that must not be used
-          ├─ LogDirLockedError        another process has locked the directory
+          ├─ LogDirLockedError        another process, or this one, has locked the directory
           └─ LogDirMismatchError      the directory belongs to another cluster or node
 
 Errors that are not failures of the disk (OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE_NUMBER, ...) are plain
@@ -63,7 +63,7 @@ class LogDirError(StorageError):
 
 
 class LogDirLockedError(LogDirError):
-    """Another process holds the directory's lock."""
+    """The directory is locked already, by another process or by this one."""
 
 
 class LogDirMismatchError(LogDirError):

@@ -1,11 +1,11 @@
 """Shell: making a log durable, off the event loop.
 
-By default Kafka never calls fsync for an append: replicas protect it. Files are synced when a segment has rolled, when
-flush.messages or flush.ms say so, and at a clean shutdown. Only then does the recovery point advance, below which
-a restart checks nothing.
+By default Kafka never calls fsync for an append: the replicas protect the records. Files are synced after a segment has
+rolled, when flush.messages or flush.ms require it, and at a clean shutdown. Only such a sync advances the recovery
+point. After a crash, the records below the recovery point are not checked.
 
-An fsync that fails may have dropped the dirty pages (the kernel reports that once and then forgets), so trying again
-proves nothing: the log is failed and its directory goes offline.
+If an fsync fails, the kernel may have dropped the unwritten pages, and a second fsync could then succeed although the
+data are lost. A failed fsync is therefore never retried: the log and its directory go offline.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class LogFlusher:
         return self.state.log_end_offset - self.state.recovery_point
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether there is a segment to flush and no flush is under way."""
+        """Whether a rolled segment, flush.messages or flush.ms require a flush, and no flush is under way."""
         state = self.state
         state.now_ms = now_ms
         return (
@@ -120,8 +120,8 @@ class LogFlusher:
     def build_job(self, *, everything: bool = True) -> FlushJob | None:
         """A job that makes the log durable up to its end, or None if nothing needs a sync or a job is under way.
 
-        With `everything=False` the active segment is left out unless flush.messages or flush.ms require it: a flush
-        after a roll.
+        With `everything=False`, as for a flush after a roll, the active segment is left out unless flush.messages or
+        flush.ms require a sync of it.
         """
         state = self.state
         with state.guarded():
@@ -209,7 +209,8 @@ class LogFlusher:
             self.job.durable_to = min(self.job.durable_to, offset)
 
     def note_truncation(self, offset: int) -> None:
-        """The log has been truncated to `offset`. A flush that is under way may have synced its files before that."""
+        """Record a truncation to `offset`. A flush that is under way may have synced the files before the
+        truncation."""
         known = self.unsynced_truncation
         self.unsynced_truncation = offset if known is None else min(offset, known)
         if self.job is not None:

@@ -1,12 +1,12 @@
-"""Machine: one partition's log: its segments, leader epochs and producers, and the offsets that bound it.
+"""Shell: one partition's log: its segments, leader epochs and producers, and the offsets that bound it.
 
     log_start_offset <= recovery_point <= log_end_offset       (the recovery point may also lie below the start)
     ^ oldest record     ^ durable below     ^ next to be written
 
-A log is given its file system and the time, and is used on one thread, the event loop. An append is one `writev` into
-the page cache and complete when the call returns: that fixes the order of appends. Operations that may wait for the
-device are returned as jobs: `plan_read`, `flush_job`. The high watermark belongs to replication and is passed as an
-argument where an operation depends on it.
+The caller passes the file system and the time. A log is used on one thread, the event loop. An append is one `writev`
+into the page cache and is complete when the call returns, so the order of the calls is the order of the records.
+Operations that may wait for the device are returned as jobs: `plan_read`, `flush_job`. The high watermark belongs to
+replication and is passed as an argument where an operation depends on it.
 
 `Log` is the interface for other packages. Its state is a `LogState`, and each operation has a module of its own:
 `appending.py`, `rolling.py`, `reading.py`, `lookups.py`, `flushing.py`, `truncating.py`, `retention.py`, `deleting.py`,
@@ -45,7 +45,7 @@ from barnabas.server.storage.values import AbortedTxn, AppendInfo, EpochEndOffse
 
 
 class Log:
-    """Opened with `Log.open`, or with `LogDir.open_log` for a log in a data directory."""
+    """One partition's log. `Log.open` opens a log; `LogDir.open_log` opens a log in a data directory."""
 
     def __init__(
         self,
@@ -103,9 +103,10 @@ class Log:
         listeners: Sequence[LogListener] = (),
         warm: WarmSegments | None = None,
     ) -> Log:
-        """Open the directory `path`, which must exist, and repair the log unless `clean_shutdown` is true.
+        """Open the directory `path`, which must exist.
 
-        Raises StorageError only if the disk fails. `recovery` reports what was repaired.
+        Unless `clean_shutdown` is true, the records from `recovery_point` on are checked. Damaged files are repaired;
+        the attribute `recovery` of the log reports the repairs. Raises StorageError only if the disk fails.
         """
         request = LoadRequest(
             fs,
@@ -153,7 +154,7 @@ class Log:
 
     @property
     def durable_offset(self) -> int:
-        """Every record below this offset is durable. Unlike the recovery point, a roll does not lower it."""
+        """Every record below this offset is durable. A roll lowers the recovery point, but not this offset."""
         return self._state.durable_offset
 
     @property
@@ -262,7 +263,7 @@ class Log:
             raise
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is not less than `timestamp`, or None."""
+        """The offset and timestamp of the first record whose timestamp is not less than `timestamp`, or None."""
         return lookups.offset_for_timestamp(self._state, timestamp)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
@@ -303,7 +304,10 @@ class Log:
         return None if latest is None else latest.epoch
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
-        """The end of an epoch, for OffsetForLeaderEpoch and for divergence in Fetch (KIP-320)."""
+        """The largest known leader epoch not above `epoch`, and its end offset; (-1, -1) if `epoch` is later than all.
+
+        OffsetForLeaderEpoch returns the result, and Fetch needs it to find where two logs diverge (KIP-320).
+        """
         return self._state.epochs.end_offset(epoch, self._state.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
@@ -412,7 +416,7 @@ class Log:
     def delete_pending_files(self, now_ms: int | None) -> int:
         """Unlink the `.deleted` files whose delay is over, or all of them if `now_ms` is None.
 
-        Returns the number of segments.
+        Returns the number of segments whose files were unlinked.
         """
         return self._deleter.delete_pending_files(now_ms)
 

@@ -24,7 +24,7 @@ class ReadCandidate(Struct, frozen=True):
     segment: Segment
     file: File
     end: int
-    """The position at which the read ends, or -1: at the batch with the upper offset, still to be looked up."""
+    """The position at which the read ends. -1: the read ends at the batch with the upper offset, not looked up yet."""
     found: Found | None
     """The position of the batch, or None if it is still to be looked up in the file."""
 

@@ -1,7 +1,9 @@
 """Shell: opening a partition's directory, and recovery after a crash (Kafka's LogLoader).
 
 After a clean shutdown no segment is scanned: the directory is listed, and the end of the log is found in the last few
-kilobytes. Otherwise, every segment from the recovery point on is read batch by batch, the CRCs are checked, and the
+kilobytes. Exceptions are segments without a usable index, and logs with a corrupt leader epoch checkpoint.
+
+After a crash, every segment from the recovery point on is read batch by batch, the CRCs are checked, and the
 indexes are rebuilt. The log is truncated at the first corrupt batch, and also at the first batch whose leader epoch is
 below the one that the leader epoch checkpoint has for its offset: such a batch has reappeared after a truncation. The
 removed records were not durable on this node, so other replicas have them if they were committed.

@@ -1,4 +1,4 @@
-"""Machine: deleting old segments (Kafka's UnifiedLog.deleteOldSegments), and the log start offset.
+"""Shell: deleting old segments (Kafka's UnifiedLog.deleteOldSegments), and the log start offset.
 
 Retention deletes whole segments, the oldest first. A segment is deleted for one of three reasons: all its records lie
 below the log start offset (under any cleanup policy), its youngest record is older than retention.ms, or the log
@@ -22,7 +22,7 @@ from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.state import LogState
 
 Condition = Callable[[Segment, int], bool]
-"""(segment, its end offset) -> whether the segment is to be deleted."""
+"""A function of a segment and its end offset that returns whether the segment is to be deleted."""
 
 
 class RetentionVerdict(Enum):

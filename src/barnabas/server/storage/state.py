@@ -138,7 +138,8 @@ class LogState:
     def save_epochs(self) -> None:
         """Write the leader epoch checkpoint if the epochs have changed. A flush syncs the file.
 
-        Recovery does not need the file. If the disk is full, the next flush writes it again.
+        After a crash the file may be old: recovery adds the later epochs of the batches that it checks. If the disk is
+        full, the next flush tries to write the file again.
         """
         if self.epochs.changed:
             try:
@@ -158,7 +159,7 @@ class LogState:
             self.cleaning.abort()
 
     def lower_cleaned_offset(self, offset: int) -> None:
-        """Records that are written at or above `offset` after a truncation have not been compacted."""
+        """Lower `cleaned_offset` to `offset` because of a truncation: records that follow have not been compacted."""
         if offset < self.cleaned_offset:
             self.cleaned_offset = offset
             for listener in self.listeners:

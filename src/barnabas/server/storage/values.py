@@ -54,7 +54,8 @@ class TimestampOffset(Struct, frozen=True):
 
 
 class EpochEndOffset(Struct, frozen=True):
-    """The result of OffsetForLeaderEpoch: the largest epoch that is not above the requested one, and its end offset."""
+    """The result of OffsetForLeaderEpoch: the largest epoch that is not above the requested one, and the end offset of
+    that epoch; (-1, -1) if unknown."""
 
     leader_epoch: int
     end_offset: int
@@ -73,7 +74,7 @@ class AbortedTxn(NamedTuple):
 
 
 class RecoveryReport(Struct, frozen=True):
-    """The repairs made when a log was opened. All counts are zero after a clean shutdown."""
+    """The repairs made when a log was opened. After a clean shutdown all counts are zero, unless a file was damaged."""
 
     clean: bool
     segments_checked: int = 0

@@ -73,7 +73,8 @@ class Recorder:
         return Invoked(opened)
 
     def goes_on(self, invoked: Invoked, actions: Sequence[Action]) -> None:
-        """Replaces the actions of a running operation. They are all that is known if the process is killed."""
+        """Replaces the actions of a running operation by `actions`. If the process is killed before it records an
+        outcome, the history has these actions."""
         invoked.operation.actions = tuple(actions)
 
     def ok(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:

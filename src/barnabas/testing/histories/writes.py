@@ -42,7 +42,8 @@ def phantoms(facts: HistoryFacts) -> Iterator[Finding]:
 
 
 def aborted_reads(facts: HistoryFacts) -> Iterator[Finding]:
-    """G1a. The finding names the reader, because usually only one reader at one moment saw the aborted value."""
+    """No poll may return a value of an operation that failed or was aborted (G1a, aborted read). A finding names the
+    reader, because usually only one reader at one moment saw the value."""
     for operation in facts.history.operations:
         for poll in operation.polls:
             write = facts.writes.get(poll.value)

@@ -13,7 +13,7 @@ from barnabas.core.errors import BarnabasError
 
 
 class SimulationError(BarnabasError):
-    """A simulated run failed. The exception's notes have the seed and the end of the history."""
+    """A simulated run failed. The exception's notes have the seed and the end of the trace."""
 
 
 class CrashError(SimulationError):

@@ -32,9 +32,10 @@ class Evidence:
     before_restart: Mapping[TopicPartition, Rows]
     """All records that a read_committed consumer reads."""
     after_restart: Mapping[TopicPartition, Rows]
-    """The same after a kill -9 and a restart."""
+    """All records that a read_committed consumer reads after a kill -9 and a restart of every node."""
     done_again: tuple[str, ...] = ()
-    """Records that a share consumer received after their acknowledgement was confirmed to another one."""
+    """Descriptions of records that were delivered to a share consumer and acknowledged again, after an earlier
+    acknowledgement had been confirmed."""
 
 
 class Invariant(ABC):

@@ -40,7 +40,8 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimTask(asyncio.Task[T]):
-    """A task whose hash is its number, like `SimFuture`'s. `asyncio.TaskGroup` cancels a set of tasks."""
+    """A task whose hash is its number, so that a replay cancels the tasks of an `asyncio.TaskGroup` in the same order:
+    the group keeps its tasks in a set."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], loop: SimLoop, name: object, context: Context | None) -> None:
         self.number = number = loop.next_number()  # before super().__init__: asyncio adds the task to a set

@@ -120,7 +120,8 @@ class SimNode:
         ended.add_done_callback(lambda future: future.exception())
 
     async def wait_ready(self) -> None:
-        """Returns when the present process is ready or was stopped. Raises the exception that ended it before that."""
+        """Returns when the present process is ready or was stopped. Raises the exception that ended the process before
+        it was ready."""
         ready, ended = self._ready, self._ended
         if ready is None or ended is None:
             return
@@ -164,7 +165,7 @@ class SimNode:
             self._world.trace.event(self.name, "has ended")
 
     async def stop(self) -> None:
-        """A clean shutdown. Returns when the process has ended."""
+        """Shuts the node down cleanly. Returns when the process has ended."""
         if self.process is None or self.node is None or self._ended is None:
             return
         self._world.trace.event(self.name, "is asked to stop")

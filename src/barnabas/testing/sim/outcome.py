@@ -58,7 +58,10 @@ class Scenario(Protocol):
 
 
 def play(world: World, scenario: Scenario) -> ScenarioResult:
-    """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
+    """Runs `scenario` in `world` and returns its parameters and counts.
+
+    Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
+    """
     began = time.process_time()
     run_world(world, lambda _: scenario.run(), within_s=_LONGEST_S)
     facts = scenario.workload.facts

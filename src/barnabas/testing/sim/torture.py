@@ -33,7 +33,11 @@ RECOVERY_S = 90.0
 def torture(
     seed: int, *, seconds: float = SECONDS, menu: NodeFaultMenu | None = None, world: World | None = None
 ) -> ScenarioResult:
-    """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
+    """Runs the one-node scenario of `seed` and returns its parameters and counts. With `menu`, the faults are from that
+    menu; otherwise the seed chooses a menu.
+
+    Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
+    """
     world = world or World(seed)
     return play(world, Torture(world, seconds, menu))
 

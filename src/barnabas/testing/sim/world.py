@@ -201,7 +201,7 @@ class World:
         self.crashes.append(f"{what}\n{trace}")
 
     def check_crashes(self) -> None:
-        """Raises CrashError."""
+        """Raises CrashError if an exception was not handled, or a traceback was logged, since the start of the run."""
         if self.crashes:
             raise CrashError("\n".join(self.crashes[:3]))
 

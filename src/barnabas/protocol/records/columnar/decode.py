@@ -73,7 +73,11 @@ def decode_to_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Any:
 
 
 def _row_ranges(table: RecordTable, options: DecodeOptions) -> Iterator[tuple[int, int]]:
-    """Row ranges within `rows_max` and `bytes_max`."""
+    """Divide the rows of `table` into ranges (first row, end).
+
+    A range has at most `rows_max` rows, and keys and values of at most about `bytes_max` bytes. A larger row has a
+    range of its own.
+    """
     rows = len(table)
     if 0 < rows <= options.rows_max and len(table.data) <= min(options.bytes_max, _OFFSETS_MAX):
         yield 0, rows

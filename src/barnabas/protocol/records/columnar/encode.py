@@ -48,7 +48,7 @@ _DEFAULTS: Final = EncodeOptions()
 
 
 class EncodedBatch(NamedTuple):
-    """One batch and its rows."""
+    """One batch, with the records of `record_count` rows from `first_row` on."""
 
     data: Buffer
     first_row: int
@@ -62,7 +62,7 @@ class Rows(NamedTuple):
     key: ByteColumn
     value: ByteColumn
     headers: ByteColumn
-    """Each row's encoded headers, count included; length 0 without headers."""
+    """Each row's encoded headers, with their count in front. A row without headers has length 0."""
 
     def take(self, rows: Any) -> Rows:
         return Rows(self.timestamps[rows], self.key.take(rows), self.value.take(rows), self.headers.take(rows))
@@ -109,7 +109,11 @@ def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_
 
 
 class BatchLayout(NamedTuple):
-    """The rows of each batch, and all sizes."""
+    """Which rows each batch has, and the sizes and deltas that encoding them needs.
+
+    `records_bytes` and `max_times` have one value per batch: the bytes of its records, and their largest timestamp.
+    `bodies` (the bytes of a record without its length prefix) and the deltas have one value per row.
+    """
 
     table: Rows
     bounds: list[int]
@@ -122,7 +126,10 @@ class BatchLayout(NamedTuple):
 
 
 def lay_out(table: Rows, options: EncodeOptions) -> BatchLayout:
-    """Compute the batches and all sizes. Raises ValueError for a record that no batch can hold."""
+    """Divide the rows into batches, and compute the sizes that encoding needs.
+
+    Raises ValueError for a record that no batch can hold.
+    """
     times, key, value, headers = table
     count = len(times)
     if not count:

@@ -46,7 +46,10 @@ def put_varint(out: Any, at: Any, value: Any) -> Any:
 
 @kernel()
 def put_field(out: Any, at: Any, data: Any, start: Any, length: Any) -> Any:
-    """Writes a nullable byte string with its length."""
+    """Write a nullable byte string with its length. Returns the position after it.
+
+    The caller has checked that it fits into `out`.
+    """
     at = put_varint(out, at, length)
     if length > 0:
         copy_bytes(out, at, data, start, length)
@@ -56,7 +59,7 @@ def put_field(out: Any, at: Any, data: Any, start: Any, length: Any) -> Any:
 
 @kernel()
 def body_size(offset_delta: Any, timestamp_delta: Any, key_len: Any, value_len: Any, headers_len: Any) -> Any:
-    """Bytes of a record without its length prefix; headers of length 0 take the one byte of their count."""
+    """The bytes of a record without its length prefix. A `headers_len` of 0 means no headers: a count of one byte."""
     size = np.int64(1) + varint_size(timestamp_delta) + varint_size(offset_delta)
     size += varint_size(key_len) + max(key_len, np.int64(0))
     size += varint_size(value_len) + max(value_len, np.int64(0))
@@ -101,7 +104,10 @@ def plan(
 def sizes(
     offset_deltas: Any, timestamp_deltas: Any, key_len: Any, value_len: Any, headers_len: Any, bodies: Any
 ) -> Any:
-    """Fills in each record's body size; returns the bytes of all records with prefixes, -1 if one is too large."""
+    """Write each record's size without its length prefix to `bodies`.
+
+    Returns the bytes of all records with their prefixes, or -1 if a record is too large.
+    """
     total = np.int64(0)
     for i in range(bodies.shape[0]):
         body = body_size(
@@ -137,7 +143,10 @@ def write(
     headers_at: Any,
     headers_len: Any,
 ) -> Any:
-    """Writes records `low` to `high` from position `at` on; returns where they end, -1 on a broken bound."""
+    """Write the records of rows `low` to `high` (exclusive) to `out`, from position `at` on.
+
+    Returns the position after them, or -1 if a field lies outside of its data or a record does not fit into `out`.
+    """
     for i in range(low, high):
         key, value, headers = np.int64(key_len[i]), np.int64(value_len[i]), np.int64(headers_len[i])
         if bodies[i] + 5 > out.shape[0] - at and bodies[i] + varint_size(bodies[i]) > out.shape[0] - at:

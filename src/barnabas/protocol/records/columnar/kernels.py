@@ -129,12 +129,12 @@ def scan(
     headers_at: Any,
     headers_len: Any,
 ) -> Any:
-    """Finds every record of the segments whose offset lies in [first_offset, end_offset).
+    """Find every record of the segments whose offset lies in [first_offset, end_offset).
 
     `segments` is a table of `width` = 6 columns, row by row: start, end, record count, base offset, last offset delta,
-    base timestamp. `append_times` gives the timestamp of all its records, or the smallest int64 if each record has its
-    own. Returns (number of rows, code, damaged segment). Lengths of -1 mean null; `headers_at` points at the header
-    count.
+    base timestamp. `append_times` has, for each segment, the timestamp of all its records, or the smallest int64 if
+    each record has a timestamp of its own. The other arrays get one row for each record that was found: lengths of -1
+    mean null; `headers_at` is the position of the header count. Returns (number of rows, code, damaged segment).
     """
     row = np.int64(0)
     own_time = np.int64(-0x8000000000000000)
@@ -219,7 +219,7 @@ def measure(lengths: Any) -> Any:
 def gather(data: Any, positions: Any, lengths: Any, out_offsets: Any, out: Any, validity: Any) -> Any:
     """Copy byte strings into Arrow's offsets, data and validity bitmap. Returns 0, or -1 for damaged data.
 
-    Without space for a bitmap there must be no nulls.
+    If `validity` is empty, no bitmap is written, and there must be no nulls.
     """
     write = np.int64(0)
     has_nulls = validity.shape[0] > 0

@@ -10,7 +10,7 @@ from barnabas.protocol.records.columnar.byte_column import ByteColumn, from_arro
 
 @kernel((BYTES, I64, I32, scalar, OUT_I32))
 def murmur2_partitions(data: Any, positions: Any, lengths: Any, partitions: Any, out: Any) -> Any:
-    """Each key's partition, -1 for a null key. Returns -1 if a key lies outside the data."""
+    """Write each key's partition to `out`, -1 for a null key. Returns 0, or -1 if a key lies outside of the data."""
     mask = np.int64(0xFFFFFFFF)
     m = np.int64(0x5BD1E995)
     for i in range(positions.shape[0]):
@@ -54,7 +54,10 @@ def partitions_for_keys(keys: Any, partitions: int) -> Any:
 
 
 def rows_by_partition(partition_of_row: Any, partitions: int) -> list[Any]:
-    """Row numbers per partition, in their original order, for `encode_from_arrow(rows=...)`. -1s are left out."""
+    """Row numbers per partition, in their original order, for `encode_from_arrow(rows=...)`.
+
+    Rows with the partition number -1 are left out.
+    """
     order = np.argsort(partition_of_row, kind="stable")
     cuts = np.searchsorted(partition_of_row[order], np.arange(partitions + 1))
     return [order[cuts[p] : cuts[p + 1]] for p in range(partitions)]

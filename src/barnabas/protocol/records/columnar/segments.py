@@ -38,7 +38,7 @@ _SEGMENT_WIDTH: Final = 6
 
 
 class Selection(Struct, frozen=True):
-    """The requested records, and the checks of the bytes."""
+    """Which records are requested, whether CRCs are checked, and how many bytes a batch may have when decompressed."""
 
     start_offset: int = 0
     end_offset: int = (1 << 63) - 1

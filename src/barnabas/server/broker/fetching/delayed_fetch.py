@@ -20,7 +20,8 @@ from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
 _PARTITIONS_PER_TURN = 2048
 """Partitions that are read before other tasks of the event loop may run."""
 _NOT_READ = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Errors that Kafka finds before it reads. The response lists no aborted transactions for them, rather than null."""
+"""Errors that Kafka finds before it reads a partition. The list of aborted transactions in the response is empty for
+these errors, and null for all other errors."""
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -91,7 +92,8 @@ class DelayedFetch:
         return any(session.has_new_offsets(key, data) for key, data in self.answers.items())
 
     async def _read_all(self) -> None:
-        """Make one pass over the partitions, in order. After `max_bytes` the others are read without records."""
+        """Make one pass over the partitions, in order. Once the pass has read `max_bytes`, the remaining partitions are
+        read without records."""
         self._passes += 1
         self._size = self._throttled_size = 0
         self._must_complete = self._session is not None and self._session.closed

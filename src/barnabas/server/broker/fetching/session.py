@@ -66,7 +66,8 @@ class CachedPartition:
     # ---- PurgatoryWatcher
 
     def record_caught_up(self) -> None:
-        """Record that the follower was caught up at its last request, which is so if the partition is not marked."""
+        """Record that the follower was caught up at its last request, unless the partition is marked: a follower may
+        lack records of a marked partition."""
         if self.on_caught_up is not None and not self._session.is_marked(self.key):
             self.on_caught_up(self._session.last_request_ms)
 
@@ -258,7 +259,8 @@ class FetchSession:
         self._marked.setdefault(key)
 
     def close(self) -> None:
-        """End the session: the cache needs its slot, or the client has closed the session. Completes its request."""
+        """End the session, because the client has closed it or the cache needs its slot. A request of the session that
+        waits for records is completed at once."""
         for partition in self.partitions.values():
             partition.unwatch()
         self.closed = True

@@ -69,7 +69,8 @@ class GroupCoordinatorConfig(Struct, frozen=True):
 
 
 class GroupConfigs(Protocol):
-    """Configs of single groups (`kafka-configs --entity-type groups`). None: the broker's config applies."""
+    """The configs of single groups (`kafka-configs --entity-type groups`). A method returns None if the group has no
+    config of its own, so that the broker's config applies."""
 
     def consumer_session_timeout_ms(self, group_id: str) -> int | None: ...
 

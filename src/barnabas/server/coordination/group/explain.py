@@ -1,7 +1,7 @@
 """Machine: ExplainGroup: which phase a group is in, what each member must do next, and the remaining timeouts.
 
-The newest state is read, even if it is not committed yet, and the timers. Only the state name of a share group is the
-committed one.
+The explanation is computed from the timers and from the newest state of the group, even if that state is not committed
+yet. Only the state name of a share group is that of the committed state.
 
 phase     initial-delay   the first rebalance of a classic group waits for more members (KIP-134)
           join            members must rejoin

@@ -178,7 +178,8 @@ def check_offset_delete(group: Group) -> None:
 
 
 def _no_offsets(group: ShareGroup) -> KafkaError:
-    """The offsets of share groups are kept by the share coordinator (DescribeShareGroupOffsets ...)."""
+    """The error of an offset API for a share group, whose offsets the share coordinator stores; they have APIs of their
+    own, such as DescribeShareGroupOffsets."""
     return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a share group, which has no committed offsets."
     )
@@ -194,11 +195,12 @@ def check_delete(group: Group) -> None:
 
 
 def expiry_base_ms(group: Group, commit_timestamp_ms: int) -> int | None:
-    """The time at which the retention of an offset begins; None if the offset does not expire in the group's state.
+    """The time at which the retention of an offset begins; None if the offset does not expire in the group's state. The
+    caller must keep the offsets of topics to which the group is subscribed.
 
-    The rules are those of KIP-211. Retention begins when an empty group became empty. For a group without a protocol
-    (only offsets) it begins with the commit. A group with members keeps its offsets; but stable consumers do not keep
-    offsets of topics to which they no longer subscribe, whose retention begins with the commit.
+    The rules are those of KIP-211. In an empty classic group, retention begins when the group became empty. In a
+    classic group without a protocol (only offsets), in a stable classic group of consumers with known subscriptions,
+    and in a consumer group, retention begins with the commit. Any other classic group keeps its offsets.
     """
     if isinstance(group, ConsumerGroup | ShareGroup):
         return commit_timestamp_ms

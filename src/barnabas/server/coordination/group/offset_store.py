@@ -138,7 +138,7 @@ class OffsetStore:
         pending.clear()
 
     def _remove_open(self, group_id: str, producer_id: int) -> None:
-        """The producer has no pending offsets of the group any longer."""
+        """Store that the producer has no pending offsets of the group any longer."""
         producers = (self._open.get(group_id) or frozenset()) - {producer_id}
         if producers:
             self._open[group_id] = producers

@@ -1,7 +1,7 @@
 """Machine: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete, and the expiry of offsets.
 
 OffsetCommit  v2-4 have a retention time in the request; v9 serves consumer groups; v10 identifies topics by id.
-OffsetFetch   v0-7 one group; v8 several groups; v9 checks the member epoch; v10 identifies topics by id. A null list of
+OffsetFetch   v1-7 one group; v8 several groups; v9 checks the member epoch; v10 identifies topics by id. A null list of
               topics requests all offsets of the group.
 """
 
@@ -62,9 +62,9 @@ class OffsetsSummary(Struct, frozen=True):
 
     committed: int
     pending: int
-    """Offsets of open transactions."""
+    """The number of offsets of open transactions."""
     kept: int
-    """Committed offsets that do not expire in the group's current state."""
+    """The number of committed offsets that do not expire in the group's current state."""
     retention_ms: int
     first_expiry_ms: int
     """The time at which the next offset expires; -1 if none expires."""
@@ -198,7 +198,8 @@ class Offsets:
         """The offsets of one group. Raises KafkaError.
 
         With `stable` (`require_stable`, KIP-447) the newest state is read, and the caller waits until that state is
-        committed; an offset with an open transaction gets UNSTABLE_OFFSET_COMMIT. Without, the committed state is read.
+        committed; an offset that an open transaction has written gets UNSTABLE_OFFSET_COMMIT. Without `stable` the
+        committed state is read.
         """
         group_id = request.group_id
         exists = True

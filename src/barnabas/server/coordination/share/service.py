@@ -65,8 +65,8 @@ class ShareCoordinator:
         )
 
     def _new_shard(self, partition: int, timeline: Timeline) -> ShareShard:
-        """The state machine is imported with the first partition, so that a broker without share groups starts
-        sooner."""
+        """A new state machine for a partition. The module of the state machine is imported with the first partition, so
+        that a broker without share groups starts sooner."""
         from barnabas.server.coordination.share.shard import ShareShard
 
         return ShareShard(self._config, self._topics, timeline)

@@ -195,7 +195,7 @@ class ShareShard:
                 self.states[key] = replace(_merged(before, update), updates=before.updates + 1)
 
     def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
-        """`__share_group_state` has no transactional records."""
+        """Does nothing, because `__share_group_state` has no transactional records."""
 
     def on_loaded(self, op: WriteOperation) -> None:
         self._schedule_cold_partition_timer(op)
@@ -214,7 +214,7 @@ class ShareShard:
             op.write(*(_tombstone(key) for key in sorted(self.states) if self.topics.by_id(key.topic_id) is None))
 
     def on_unloaded(self, op: WriteOperation) -> None:
-        """No operation of the share coordinator defers its response."""
+        """Does nothing, because no operation of the share coordinator defers its response."""
 
 
 def _merged(state: ShareState, update: StateWrite) -> ShareState:

@@ -84,7 +84,7 @@ class ProducerTransaction(Struct, frozen=True):
 def producer_transactions(
     shard: TransactionShard, producer_ids: Collection[int]
 ) -> Iterator[tuple[int, ProducerTransaction]]:
-    """The transactional ids whose current transaction uses one of these producer ids."""
+    """For each transactional id with one of these producer ids: the producer id and the state of the transaction."""
     for transactional_id, txn in shard.transactions.committed_items():
         if txn.producer_id in producer_ids:
             holder = ProducerTransaction(

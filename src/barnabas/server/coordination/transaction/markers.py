@@ -156,8 +156,8 @@ class MarkerSender:
     def _still_due(
         self, leader: int, pending: _PendingJob, partitions: list[TopicPartition]
     ) -> tuple[_PendingJob, list[TopicPartition], int] | None:
-        """The partitions that still need a marker from this broker, with the coordinator epoch; None if there are
-        none."""
+        """The job, those of `partitions` whose marker must still be sent to broker `leader`, and the coordinator epoch.
+        None if there is no such partition, if the job was dropped, or if this node is no longer the coordinator."""
         epoch = None if pending.dropped else self._coordinator_epoch(pending.job.state_partition)
         left = [tp for tp in partitions if tp in pending.remaining and pending.at.get(tp) == leader]
         return None if epoch is None or not left else (pending, left, epoch)
@@ -231,7 +231,8 @@ class MarkerSender:
             del self._jobs[key]
 
     def _finish(self, pending: _PendingJob) -> None:
-        """Call `done`, which writes the completion to the log. Retry if the write fails."""
+        """Call `done`, which writes the completion to the log. If the write fails, retry later; but drop the job if
+        this node is no longer the coordinator."""
         if pending.dropped:
             return
         try:

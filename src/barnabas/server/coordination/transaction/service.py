@@ -167,9 +167,10 @@ class TransactionCoordinator:
     ) -> ErrorCode:
         """Add partitions to the producer's transaction.
 
-        `version` is 2 if a partition leader adds the partition for a write (KIP-890), 1 if the producer does. While the
-        markers of the previous transaction are being written, the result is CONCURRENT_TRANSACTIONS, and a producer
-        retries after 20 ms or more. Markers usually take less, so the request waits for up to `max_wait_ms` first.
+        `version` is the transaction version: 2 if a partition leader adds the partition for a write (KIP-890), 0 or 1
+        if the producer does. While the markers of the previous transaction are being written, the result is
+        CONCURRENT_TRANSACTIONS, and a producer retries after 20 ms or more. Markers are usually written sooner, so this
+        method first waits up to `max_wait_ms` for them.
         """
         wanted = frozenset(partitions)
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
@@ -187,8 +188,8 @@ class TransactionCoordinator:
                 return ErrorCode.CONCURRENT_TRANSACTIONS
 
     async def _ended(self, transactional_id: str, deadline: float) -> bool:
-        """Wait until all markers of the transactional id are written; False if the deadline passes first. The request
-        may run without a task, so `asyncio.timeout` cannot be used."""
+        """Wait until all markers of the transactional id are written. False if the deadline passes first, or if too
+        many requests wait already. The request may run without a task, so `asyncio.timeout` cannot be used."""
         loop = asyncio.get_running_loop()
         waiting = self._end_waiters.get(transactional_id, [])
         if loop.time() >= deadline or len(waiting) >= END_WAITERS_MAX:
@@ -209,8 +210,8 @@ class TransactionCoordinator:
     async def add_or_verify_partitions(
         self, transaction: AddPartitionsToTxnTransaction, *, version: int, max_wait_ms: int = 0
     ) -> AddPartitionsToTxnResult:
-        """One transaction of AddPartitionsToTxn version 4 or later, sent by a partition leader: add or only verify
-        partitions."""
+        """Handle one transaction of an AddPartitionsToTxn request of version 4 or later, which a partition leader
+        sends: add the partitions to the transaction, or only verify that the transaction contains them (VerifyOnly)."""
         transactional_id = transaction.transactional_id
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         wanted = [TopicPartition(topic.name, p) for topic in transaction.topics for p in topic.partitions]

@@ -140,9 +140,10 @@ class TransactionShard:
     def _reject_delayed(self, transactional_id: str, txn: Transaction | None, version: int, connection: int) -> None:
         """Reject a delayed EndTxn of an earlier transaction. Raises KafkaError INVALID_TXN_STATE.
 
-        Before version 2 EndTxn does not identify its transaction, because id and epoch are the same for all. But a
-        client never returns to a connection that it has replaced. So an EndTxn on an older connection than the one on
-        which the open transaction was begun belongs to an earlier transaction, which has already ended.
+        Before transaction version 2 an EndTxn does not identify its transaction, because all transactions of a producer
+        have the same producer id and epoch. But a client never returns to a connection that it has replaced. So an
+        EndTxn on an older connection than the newest one that has added partitions to the open transaction belongs to
+        an earlier transaction, which has already ended.
         """
         newest = self._newest_connection.get(transactional_id, 0)
         if (
@@ -207,7 +208,7 @@ class TransactionShard:
             self._ongoing[transactional_id] = None
 
     def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
-        """`__transaction_state` has no transactional records."""
+        """Does nothing, because `__transaction_state` has no transactional records."""
 
     def on_loaded(self, op: WriteOperation) -> None:
         config = self.config

@@ -85,7 +85,8 @@ class Transaction(Struct, frozen=True):
     """The producer's id and epoch after the end of this transaction, if the id changes. A producer that kept a prepared
     transaction (KIP-939) already uses them. An id without an epoch means epoch 0."""
     last_epoch: int = NO_PRODUCER_EPOCH
-    """The previous epoch, if its producer requested the current one. The producer may repeat the request."""
+    """The previous epoch, if the producer with that epoch requested the current epoch; that producer may repeat
+    the request. Otherwise -1, for example if a new incarnation of the producer requested the current epoch."""
     timeout_ms: int = 0
     state: TxnState = TxnState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()

@@ -66,10 +66,11 @@ def _fresh(producer_id: int) -> int:
 def initialize(
     txn: Transaction | None, args: InitProducerIdArgs, fresh_id: int, now_ms: int, version: int = EPOCH_BUMPS_SINCE
 ) -> Transaction:
-    """InitProducerId: the producer with a new epoch.
+    """InitProducerId: the transactional id in state Empty, with a new producer epoch. `version` is the cluster's
+    finalized transaction.version.
 
-    If a transaction is open, the result is the abort of that transaction instead. The caller recognizes the abort by
-    its state and returns CONCURRENT_TRANSACTIONS, so that the producer retries. `version` is the cluster's.
+    If a transaction is open, the result is the abort of that transaction instead (or, with KIP-939, the kept
+    transaction). The caller returns CONCURRENT_TRANSACTIONS for an abort, so that the producer retries.
     """
     timeout_ms = NO_TIMEOUT_MS if args.two_phase else args.timeout_ms
     if txn is None:
@@ -129,9 +130,9 @@ def _keep(txn: Transaction, timeout_ms: int, fresh_id: int, now_ms: int) -> Tran
 def fence(txn: Transaction, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> Transaction:
     """Abort the open transaction and fence its producer (Kafka's PrepareEpochFence and PrepareAbort in one step).
 
-    If the fenced producer sends an abort of its own, the response is that of a retry, in version 2 with the new epoch:
-    so a producer that was only slow can continue. A new incarnation increments the epoch again, which fences the old
-    producer for good.
+    If the fenced producer itself aborts with an EndTxn of version 2, the request is handled as a retry, and the
+    response has the new epoch: so a producer that was only slow can continue. With version 1 it gets PRODUCER_FENCED. A
+    new incarnation increments the epoch again, which fences the old producer for good.
     """
     aborted = _prepare(txn, TxnState.PREPARE_ABORT, version, NO_PRODUCER_ID, now_ms, fencing=True)
     return replace(aborted, last_epoch=NO_PRODUCER_EPOCH)
@@ -191,16 +192,18 @@ def end(
 ) -> Transaction:
     """EndTxn: the prepared transaction, or the same object if the request repeats a completed one. Raises KafkaError.
 
-    In version 2, where r is a request with the previous epoch (a retry) and c one with the current epoch:
+    The table shows the results in version 2: abort and commit stand for a new prepared transaction, done for the same
+    object, fenced for PRODUCER_FENCED, invalid for INVALID_TXN_STATE. r is a request with the previous epoch (a retry),
+    c a request with the current epoch:
 
                         abort r     abort c     commit r    commit c
         Empty           fenced      abort       fenced      invalid
         CompleteAbort   done        abort       invalid     invalid
         CompleteCommit  invalid     abort       done        invalid
         Ongoing         fenced      abort       fenced      commit
-        Prepare...      CONCURRENT_TRANSACTIONS for a retry of the same decision, invalid for the other one
+        Prepare...      r: CONCURRENT_TRANSACTIONS for the same decision, invalid for the other one; c: fenced
 
-    In version 1 a retry has the same epoch: in state Complete... the same decision is done, the other one invalid.
+    In version 1 a retry has the current epoch: in state Complete... the same decision is done, the other one invalid.
     """
     if txn is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

@@ -92,7 +92,8 @@ GivenT = TypeVar("GivenT", incremental.AlterConfigsResource, legacy.AlterConfigs
 def _each(
     resources: Sequence[GivenT], change: Callable[[ConfigResourceKey, GivenT], list[MetadataRecord]]
 ) -> tuple[list[MetadataRecord], dict[ConfigResourceKey, KafkaError | None]]:
-    """The records of the resources that can be changed, and the errors of the others."""
+    """Call `change` for each resource that the request contains once. Returns the records of all changes, and for each
+    resource the error, or None if the change succeeded."""
     twice = duplicates(ConfigResourceKey(given.resource_type, given.resource_name) for given in resources)
     records: list[MetadataRecord] = []
     errors: dict[ConfigResourceKey, KafkaError | None] = {}

@@ -16,7 +16,8 @@ from barnabas.server.metadata.records.topics import PartitionRecord
 
 
 def check_manual_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
-    """Raises RefusedError unless `replicas` are `expected` distinct registered brokers."""
+    """Raises RefusedError unless `replicas` are distinct registered brokers, at least one, and `expected` of them.
+    `expected` is None if any number of replicas is allowed."""
     if not replicas:
         raise _bad("The manual partition assignment includes an empty replica list.")
     previous: int | None = None
@@ -39,8 +40,8 @@ def active_replicas(image: ClusterImage, replicas: Sequence[int]) -> list[int]:
 
 
 def in_sync_of_manual(image: ClusterImage, replicas: Sequence[int], index: int) -> list[int]:
-    """The first ISR of a manually assigned partition. Raises RefusedError when all of its brokers are fenced or
-    stopping."""
+    """The first ISR of the manually assigned partition `index`. Raises RefusedError when all brokers of the partition
+    are fenced or in controlled shutdown."""
     in_sync = active_replicas(image, replicas)
     if not in_sync:
         raise _bad(
@@ -57,7 +58,11 @@ def place(
     rng: Rng,
     existing: Sequence[Sequence[int]] = (),
 ) -> list[tuple[int, ...]]:
-    """Let the placer choose replicas. Raises KafkaError INVALID_REPLICATION_FACTOR if there are too few brokers."""
+    """Choose the replicas of `partitions` new partitions. `existing` are the replicas of the topic's present
+    partitions.
+
+    Raises KafkaError INVALID_REPLICATION_FACTOR if there are too few brokers, or a new partition would have only
+    replicas on brokers that are fenced or in controlled shutdown."""
     brokers = [
         UsableBroker(broker.broker_id, broker.rack, broker.fenced)
         for broker in image.brokers
@@ -89,7 +94,9 @@ def new_partition(
 
 
 def default_directory(image: ClusterImage, broker_id: int) -> UUID:
-    """The broker's log directory if it has exactly one. A broker with several reports its choice later (KIP-858)."""
+    """The log directory of a new replica: the broker's directory that is not cordoned, if there is exactly one;
+    otherwise UNASSIGNED, until the broker reports its choice (KIP-858). MIGRATING if the broker has registered no
+    directories."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.log_dirs:
         return MIGRATING_DIRECTORY

@@ -86,8 +86,9 @@ def decide_heartbeat(
     unfence a broker that has caught up, fence one that requests it, or continue a controlled shutdown. A broker
     without any online directory is fenced, and stays fenced until its process is restarted.
 
-    If very many partitions have to change, only a part of them does: the next heartbeat continues a shutdown, and
-    `decide_leaderless` continues after an unfence.
+    In a controlled shutdown and after an unfence, one decision changes at most `PARTITIONS_PER_DECISION` partitions.
+    The next heartbeat continues the shutdown. After an unfence, `decide_leaderless` elects the leaders that are
+    missing.
     """
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
@@ -204,5 +205,6 @@ def _registration_change(
 
 
 def _new_epoch(image: ClusterImage) -> int:
-    """A broker epoch above all present ones: about the offset of its record (Kafka uses exactly that offset)."""
+    """A new broker epoch, above the epochs of all registered brokers. The epoch is about the offset that the
+    registration record will get; Kafka uses exactly that offset."""
     return max(image.offset + 1, *(broker.epoch + 1 for broker in image.brokers), 0)

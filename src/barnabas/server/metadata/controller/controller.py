@@ -91,8 +91,8 @@ class Controller:
         return decide(image, request, ctx)
 
     def apply(self, image: ClusterImage, records: Sequence[MetadataRecord]) -> None:
-        """Apply `records` to `image`; the result is the state of the next decision.
+        """Apply `records` to `image`, and store the result in `self.image`, on which the next decision is based.
 
-        The offset of the result is an estimate, because control records of the log may have offsets in between.
+        The offset of the result is an estimate, because the log may contain control records between these records.
         """
         self.image = replayed(image, records)

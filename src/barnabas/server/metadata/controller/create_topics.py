@@ -1,8 +1,8 @@
 """Machine: CreateTopics. Checks, errors and their order are those of Kafka's `ReplicationControlManager.createTopics`.
 
-Each topic is created or rejected by itself; all records of a request are committed together. Without a manual
-assignment,
--1 partitions or replicas stand for the controller's `num.partitions` and `default.replication.factor`.
+Each topic is created or rejected by itself; all records of a request are committed together. In a topic without a
+manual assignment, -1 partitions means the controller's `num.partitions`, and a replication factor of -1
+means the controller's `default.replication.factor`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ class _Names:
             self._colliding()[collision_key(name)] = name
 
     def _colliding(self) -> dict[str, str]:
-        """Collision key -> name. Built at most once for each request, when a name needs it."""
+        """Collision key -> topic name. The dict is built for the first name of the request that contains a dot or an
+        underscore, because only such names can collide."""
         if self._by_key is None:
             names = self._image.topics.by_name
             self._by_key = {collision_key(name): name for name in names if has_collision_characters(name)}

@@ -4,8 +4,8 @@ A broker with several log directories reports the directory of each replica (Ass
 list the offline directories. A replica in an offline directory cannot lead and is not in sync, although its broker is
 alive.
 
-A replica that moves from a lost directory to another one is a new, empty log. It no longer has the records that its
-membership of the ISR or ELR promised.
+A replica that moves from a lost directory to another one starts with an empty log. It no longer has the committed
+records, so it leaves the ISR and the ELR.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def _assign(
 
 
 def _is_lost(image: ClusterImage, broker_id: int, directory: UUID) -> bool:
-    """Whether the directory is lost: a replica that is in another directory now is a new, empty log."""
+    """Whether `directory` is no longer online. A replica that moves from there to another directory starts with an
+    empty log."""
     return not image.brokers.has_online_dir(broker_id, directory)
 
 
@@ -151,7 +152,8 @@ def _without_replica(
     topic_rules: TopicRules,
     lost: Collection[int] = (),
 ) -> Sequence[PartitionChangeRecord]:
-    """Remove the replica from the ISR. With `lost`, the replica is not an eligible leader either."""
+    """Remove the replica on broker `broker_id` from the ISR. The brokers in `lost` may have lost records, so they are
+    also removed from the eligible leader replicas."""
     target = replace(Target.of(partition), isr=tuple(replica for replica in partition.isr if replica != broker_id))
     usable = _all_but(broker_id, image.brokers.is_active)
     rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)

@@ -29,9 +29,12 @@ def elr_enabled(image: ClusterImage) -> bool:
 
 
 def records_to_enable(image: ClusterImage, static_config: Mapping[str, str]) -> list[MetadataRecord]:
-    """The records that enable the feature: one value of min.insync.replicas for the cluster, none for single brokers.
-    Lists from an earlier time with the feature are kept only for partitions with an empty ISR; for the others the value
-    may have been smaller in between."""
+    """The records that are needed when eligible.leader.replicas.version is enabled.
+
+    They set min.insync.replicas for the cluster, if it is not set, and remove the values of single brokers. If the
+    feature was enabled before, partitions can still have eligible replicas. A partition with an empty ISR keeps them,
+    because nothing was committed since. For the others they are cleared, because min.insync.replicas may have been
+    smaller while the feature was disabled."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.configs.of(_CLUSTER):
         value = ConfigView(image.configs, node_id=-1, static=static_config).broker_value(MIN_ISR).value
@@ -51,7 +54,8 @@ def records_to_enable(image: ClusterImage, static_config: Mapping[str, str]) -> 
 
 
 def records_after_change(image: ClusterImage, changes: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-    """The records that clear lists of eligible replicas after these changes of configs."""
+    """The records that clear the eligible leader replicas of each topic whose min.insync.replicas is in `changes`, or
+    of all topics if the value of the cluster is in `changes`."""
     if not elr_enabled(image):
         return []
     return [
@@ -62,7 +66,8 @@ def records_after_change(image: ClusterImage, changes: Sequence[MetadataRecord])
 
 
 def check_min_isr(image: ClusterImage, resource: ConfigResourceKey, changes: Mapping[str, str | None]) -> None:
-    """Raises RefusedError for a change of min.insync.replicas that the feature does not allow."""
+    """Raises RefusedError for a change of min.insync.replicas that is not allowed while
+    eligible.leader.replicas.version is enabled."""
     if resource.type != ResourceType.BROKER or MIN_ISR not in changes or not elr_enabled(image):
         return
     if resource.name:

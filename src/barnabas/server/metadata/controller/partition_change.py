@@ -4,8 +4,9 @@
       1. complete the reassignment, if the new replicas are all in sync
       2. keep track of eligible leader replicas (KIP-966): a replica that leaves an ISR smaller than min.insync.replicas
          still has every committed record, because the leader commits nothing in that state
-      3. elect: from the ISR; if that is empty, from the ELR; then the last known leader; then, unclean, any usable
-      replica 4. a new leader epoch when replicas are removed, so that the leader rejects their fetches
+      3. elect a leader from the ISR, or from the ELR if the ISR is empty; if none of them is usable, the last known
+         leader; and if unclean elections are allowed, any usable replica
+      4. begin a new leader epoch when replicas are removed, so that the leader rejects their fetches
 
 Every decision that changes a partition uses this module (`PartitionChangeBuilder` of Kafka).
 """
@@ -40,18 +41,18 @@ class PartitionChangeRules(Struct, frozen=True):
     """The inputs of a change besides the partition and its target."""
 
     is_usable: Callable[[int], bool]
-    """Whether a broker may lead: neither fenced nor in controlled shutdown."""
+    """Whether a broker may lead the partition: the broker is neither fenced nor in controlled shutdown, and the log
+    directory of its replica is online."""
     min_insync_replicas: int = 1
     elr_enabled: bool = False
     unclean_shutdown: Collection[int] = ()
-    """Brokers that may have lost records: they leave the ISR and the ELR."""
+    """Brokers that may have lost records and so cannot be in the ELR. The caller removes them from the target's ISR."""
     directory_of: Callable[[int], UUID] = lambda _: UNASSIGNED_DIRECTORY
     """The log directory of a new replica (KIP-858)."""
 
 
 class Target(Struct, frozen=True):
-    """The wanted state of a partition, without its leader, which is elected. (Fencing one broker can build a hundred
-    thousand of these.)"""
+    """The wanted state of a partition, except the leader, which `elect` chooses."""
 
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -131,9 +132,10 @@ def elect(partition: PartitionImage, target: Target, rules: PartitionChangeRules
 
 
 def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules: PartitionChangeRules) -> bool:
-    """Whether the last known leader may lead, when no replica is known to have all records. The last leader was in sync
-    until the end, so that no record is lost if its disk has survived (KIP-966, "balanced" recovery). `last_known_elr`
-    has exactly that broker then, even if the feature was switched off since."""
+    """Whether the last known leader may lead because the ISR and the ELR are empty (KIP-966, "balanced" recovery).
+
+    The last leader has all committed records, unless its disk was lost. In this state `last_known_elr` contains exactly
+    that broker, even if eligible.leader.replicas.version was disabled afterwards."""
     if target.isr or target.elr or len(partition.last_known_elr) != 1:
         return False
     if not rules.elr_enabled and partition.isr:
@@ -163,9 +165,9 @@ def _with_leader(
 
 
 def _track_eligible(partition: PartitionImage, target: Target, rules: PartitionChangeRules) -> Target:
-    """Update the eligible leader replicas. Without the feature no replica becomes eligible. Replicas that were eligible
-    when the last one left the ISR still have every committed record, because nothing was committed since. They stay
-    eligible until one of them leads."""
+    """Update the eligible leader replicas. While eligible.leader.replicas.version is disabled, no replica becomes
+    eligible. But replicas that were eligible when the ISR became empty still have every committed record, because
+    nothing was committed since; they stay eligible until a leader is elected."""
     waiting = not partition.isr and not target.isr
     if not (rules.elr_enabled or waiting) or len(target.isr) >= rules.min_insync_replicas:
         return replace(target, elr=()) if target.elr else target
@@ -195,8 +197,8 @@ def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord)
 
 
 def _complete_reassignment(target: Target) -> Target:
-    """A reassignment is complete when every remaining replica is in sync. Then the other replicas are removed
-    (`maybeCompleteReassignment`)."""
+    """If every replica that remains after the reassignment is in sync, complete it: remove the `removing` replicas
+    (`maybeCompleteReassignment`). Otherwise return `target` unchanged."""
     if not target.removing and not target.adding:
         return target
     replicas = _without(target.replicas, target.removing)

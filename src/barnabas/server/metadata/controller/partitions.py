@@ -1,7 +1,8 @@
-"""Machine: changes of partitions when brokers come and go, and elections, on request and periodic.
+"""Machine: changes partitions when brokers come and go, and elects leaders on request and periodically.
 
 `partition_change.py` changes one partition; this module selects the partitions. Each change of a broker scans all
-partitions once. The scan is about a tenth of the work, so that an index from brokers to partitions would save little.
+partitions once. The scan takes about a tenth of the time of such a change, so an index from brokers to
+partitions would save little.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ from barnabas.server.metadata.records.base import MetadataRecord
 PREFERRED_ELECTION = 0
 UNCLEAN_ELECTION = 1
 PARTITIONS_PER_DECISION: Final = 5_000
-"""The largest number of one broker's partitions that change in one decision, because other requests wait meanwhile."""
+"""The limit of changed partitions for one decision of a task that is split into several decisions, so that other
+requests do not wait long."""
 
 
 def records_without_broker(
     image: ClusterImage, broker_id: int, ctx: DecideContext, *, unclean: bool = False, limit: int | None = None
 ) -> list[MetadataRecord]:
-    """The records for a broker that is fenced, shuts down or is unregistered: remove it from every ISR, and elect new
-    leaders for its partitions. Without ELR the last member of an ISR stays in it, and the partition has no leader.
+    """The records for a broker that is fenced, shuts down, is unregistered or registers again: remove the broker from
+    every ISR, and elect new leaders for its partitions. While eligible.leader.replicas.version is disabled, the last
+    member of an ISR stays in the ISR, and the partition has no leader.
 
-    `unclean`: the broker registers without proof of a clean shutdown, so that it may have lost records: it is not an
-    eligible leader any more either. `limit`: the largest number of records.
+    `unclean`: the broker registers without proof of a clean shutdown. The broker may have lost records, so it is also
+    removed from the eligible leader replicas. `limit`: the largest number of records; None for no limit.
     """
     return _without_broker(image, image.topics, broker_id, ctx, unclean=unclean, limit=limit)
 
@@ -80,9 +83,10 @@ def _without_broker(
 def decide_move_away(
     image: ClusterImage, broker_id: int, ctx: DecideContext, first_topic: int, limit: int = PARTITIONS_PER_DECISION
 ) -> Decision[MetadataRecord, int | None]:
-    """One part of `records_without_broker`, for a broker with very many partitions: from the topic with number
-    `first_topic` until there are `limit` records. The response is the number of the topic at which to continue, None at
-    the end. Partitions that change in between are left to the decision that fences the broker."""
+    """One part of `records_without_broker`, for a broker with very many partitions: start at the topic with the number
+    `first_topic`, and stop after the topic with which there are `limit` records. The response is the number of the
+    topic at which to continue, or None after the last topic. The numbers may shift when topics are created or deleted;
+    the decision that fences or unregisters the broker changes the partitions that were missed."""
     records: list[MetadataRecord] = []
     for number, topic in enumerate(image.topics):
         if number < first_topic:
@@ -96,8 +100,8 @@ def decide_move_away(
 def records_with_broker(
     image: ClusterImage, broker_id: int, ctx: DecideContext, *, limit: int | None = None
 ) -> list[MetadataRecord]:
-    """The records for a broker that becomes usable: it becomes the leader of the partitions without a leader of which
-    it has every record. `limit`: the largest number of records."""
+    """The records for a broker that becomes usable: elect leaders for the partitions that have a replica on this broker
+    and no leader. `limit`: the largest number of records; None for no limit."""
 
     def usable(broker: int) -> bool:
         return broker == broker_id or image.brokers.is_active(broker)
@@ -121,8 +125,8 @@ def records_with_broker(
 def decide_leaderless(
     image: ClusterImage, ctx: DecideContext, limit: int = PARTITIONS_PER_DECISION
 ) -> Decision[MetadataRecord, bool]:
-    """Elect leaders for partitions without one that an active broker can lead; `records_with_broker` may have left
-    some. The response is whether there may be more."""
+    """Elect leaders for partitions that have no leader, although an active broker can lead them. `records_with_broker`
+    leaves such partitions when it reaches its limit. The response is whether there may be more."""
     topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
     for topic, index, partition in all_partitions(image):
@@ -163,8 +167,9 @@ def decide_balance_leaders(
 def decide_unclean_elections(
     image: ClusterImage, ctx: DecideContext, limit: int = 1_000
 ) -> Decision[MetadataRecord, bool]:
-    """Elect leaders for partitions without one whose topic allows unclean elections
-    (`unclean.leader.election.interval.ms`). The config may have been set after the last in-sync replica was lost."""
+    """Elect leaders for partitions without a leader, if their topic allows unclean elections
+    (`unclean.leader.election.interval.ms`). The topic config `unclean.leader.election.enable` may have been set after
+    the last in-sync replica was lost. The response is whether there are more."""
     topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
     for topic, index, partition in all_partitions(image):
@@ -182,7 +187,8 @@ def decide_unclean_elections(
 def decide_elect_leaders(
     image: ClusterImage, request: ElectLeadersRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, ElectLeadersResponse]:
-    """Elect the preferred leaders, or any surviving ones, of the requested partitions or of all."""
+    """Handle ElectLeaders: elect the preferred leaders, or with an unclean election any usable replica, of the
+    requested partitions, or of all partitions if the request names none."""
     if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         return Decision(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
     everything = request.topic_partitions is None

@@ -151,8 +151,11 @@ def _reassign(
 
 
 def _loses_too_many(partition: PartitionImage, target: Target, rules: PartitionChangeRules) -> bool:
-    """Whether the change would remove too many complete replicas at once. With eligible leader replicas, enough must
-    remain to survive min.insync.replicas - 1 crashes. (Kafka requires one, as without the feature.)"""
+    """Whether `target` keeps too few of the replicas that have all committed records (the ISR and the ELR).
+
+    While eligible.leader.replicas.version is enabled, min.insync.replicas of them must remain, or all if there are
+    fewer, so that the partition survives min.insync.replicas - 1 crashes. Otherwise one must remain; Kafka always
+    requires only one."""
     if rules.elr_enabled and not partition.has_leader and not set(partition.last_known_elr) <= set(target.replicas):
         return True  # the last known leader may be the only replica that can lead
     complete = len({*partition.isr, *partition.elr})

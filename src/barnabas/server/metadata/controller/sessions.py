@@ -21,7 +21,8 @@ class Session(Struct):
     metadata_offset: int = -1
     """The metadata offset up to which the broker has read the metadata log."""
     shutdown_offset: int = -1
-    """The metadata offset at which the broker's last leadership moved away; -1 without a controlled shutdown."""
+    """The metadata offset that the other active brokers must have read before this broker may stop; -1 if this broker
+    is not in controlled shutdown."""
     assumed: bool = False
     """This controller has not received a heartbeat of the broker yet."""
 
@@ -30,8 +31,9 @@ class BrokerSessions:
     """The sessions of all brokers, in one epoch of the active controller."""
 
     def __init__(self, image: ClusterImage, now_ms: int, session_timeout_ms: int, node_id: int = -1) -> None:
-        """`node_id`: the node of this controller. If a broker with this id is registered and sends no heartbeats, the
-        registration is that of the previous process of this node, and no session is granted."""
+        """`node_id`: the node of this controller. If a broker with this id is registered and has sent no heartbeat yet,
+        the registration is that of the previous process of this node. `live` leaves such a broker out, so that the new
+        process can register at once."""
         self._timeout_ms = session_timeout_ms
         self._node_id = node_id
         self._sessions: dict[int, Session] = {}
@@ -60,8 +62,8 @@ class BrokerSessions:
         self._sessions.pop(broker_id, None)
 
     def live(self, now_ms: int) -> frozenset[int]:
-        """The brokers with a valid session (`DecideContext.live_brokers`). No other process may register with their
-        ids."""
+        """The ids of the brokers with a valid session (`DecideContext.live_brokers`). No other process may register
+        with such an id."""
         return frozenset(
             broker
             for broker, session in self._sessions.items()
@@ -81,14 +83,14 @@ class BrokerSessions:
     # -- controlled shutdown ---------------------------------------------------------------------------------------
 
     def on_leaders_moved(self, broker_id: int, offset: int) -> None:
-        """The records that move the broker's leaderships to other brokers end at `offset`."""
+        """Record that the records which move the broker's leaderships to other brokers end at `offset` or below."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.shutdown_offset = max(session.shutdown_offset, offset)
 
     def may_stop(self, broker_id: int, active: Iterable[int]) -> bool:
-        """Whether every active broker has read the records that moved the leaderships, so that no client is sent to
-        this broker any more. Call this when the broker leads no partition."""
+        """Whether the other brokers in `active` have read the records that moved the leaderships away from `broker_id`,
+        so that they send no client to that broker any more. Call this when the broker leads no partition."""
         session = self._sessions.get(broker_id)
         if session is None or session.shutdown_offset < 0:
             return True

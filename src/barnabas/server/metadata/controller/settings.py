@@ -35,8 +35,9 @@ class DecideContext(Struct, frozen=True):
     settings: ControllerConfig
     version: int = 0
     live_brokers: frozenset[int] = frozenset()
-    """The brokers that have sent heartbeats to this controller within `broker_session_timeout_ms`."""
+    """The brokers whose sessions are valid (`BrokerSessions.live`). No other process may register with such an id."""
     may_stop: Callable[[int], bool] = lambda _: True
-    """Whether every active broker has the metadata that this stopping broker leads no partition (`BrokerSessions`)."""
+    """Whether a broker in controlled shutdown may stop: all other active brokers have read the records that moved its
+    leaderships to them (`BrokerSessions.may_stop`). The argument is the id of the stopping broker."""
     kraft_version: int | None = None
     """The kraft.version of the quorum; None without a quorum (ZooKeeper)."""

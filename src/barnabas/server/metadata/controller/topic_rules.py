@@ -13,7 +13,7 @@ from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage,
 
 
 class TopicRules:
-    """The rules for one decision. The configs of each topic are read once."""
+    """Builds the rules for the partitions that one decision changes. The configs of each topic are read only once."""
 
     def __init__(self, image: ClusterImage, ctx: DecideContext) -> None:
         self._image = image
@@ -22,7 +22,8 @@ class TopicRules:
         self.elr_enabled = image.features.level(ELR_VERSION) > 0
 
     def election(self, topic: TopicImage) -> Election:
-        """The kind of election for a lost leader (`unclean.leader.election.enable`)."""
+        """How the topic's partitions elect a leader: UNCLEAN with `unclean.leader.election.enable`, otherwise
+        ONLINE."""
         return Election.UNCLEAN if self._of(topic)[0] else Election.ONLINE
 
     def rules(

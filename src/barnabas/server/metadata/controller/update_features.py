@@ -119,7 +119,8 @@ def _check_supported(image: ClusterImage, feature: str, level: int, ctx: DecideC
 
 
 def _check_metadata_downgrade(present: int, level: int, upgrade_type: int) -> None:
-    """Kafka rejects every downgrade that loses metadata, safe or unsafe. Other downgrades need the safe type."""
+    """Raises RefusedError, as Kafka does, for a downgrade of metadata.version that could lose metadata, even if
+    `upgrade_type` is UNSAFE_DOWNGRADE. Both types allow any other downgrade."""
     lossy = [changed for changed in METADATA_CHANGED_AT if level < changed <= present]
     if lossy and upgrade_type == UpgradeType.SAFE_DOWNGRADE:
         raise _invalid(

@@ -162,7 +162,7 @@ class ClusterDelta:
 
     @staticmethod
     def everything(image: ClusterImage) -> ClusterDelta:
-        """The delta from the empty image to `image`, for a subscriber that subscribes late."""
+        """The delta from the empty image to `image`, for a subscriber that is added when `image` already exists."""
         return ClusterDelta.between(ClusterImage(cluster_id=image.cluster_id), image)
 
     def _finish_quotas(self) -> QuotasImage:

@@ -108,8 +108,9 @@ class BrokersImage(Struct, frozen=True):
         return broker is not None and not broker.fenced
 
     def has_online_dir(self, broker_id: int, directory: UUID) -> bool:
-        """Whether the log directory of the broker is online, according to the last registration
-        (`DirectoryId.isOnline`)."""
+        """Whether `directory` is one of the broker's online log directories (`DirectoryId.isOnline`). True also if that
+        cannot be known: the directory is UNASSIGNED or MIGRATING, or the broker is unknown or has registered no
+        directories."""
         broker = self.get(broker_id)
         if broker is None or not broker.log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
             return True

@@ -21,7 +21,8 @@ class FeaturesImage(Struct, frozen=True):
 
     levels: PersistentMap[str, int] = field(default_factory=PersistentMap)
     finalized_epoch: int = -1
-    """The metadata offset of these levels. ApiVersions returns it as `finalized_features_epoch`."""
+    """The metadata offset of the image in which a level last changed. ApiVersions returns this offset as
+    `finalized_features_epoch`."""
 
     def level(self, feature: str) -> int:
         return int(self.levels.get(feature, 0))

@@ -52,7 +52,7 @@ class TopicDelta:
 
 
 class TopicsDelta:
-    """Changes of topics, by topic id: `changed` has new and changed topics, `deleted` the deleted ones."""
+    """Changes of topics, by topic id: `changed` has new and changed topics, `deleted` has deleted topics."""
 
     __slots__ = ("_before", "changed", "deleted")
 
@@ -167,7 +167,8 @@ def partition_from_record(record: PartitionRecord) -> PartitionImage:
 
 
 def merge_partition(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """The partition after a change record (`PartitionRegistration.merge`): a new leader is a new leader epoch."""
+    """The partition after a change record (`PartitionRegistration.merge`). A record with a leader begins a new leader
+    epoch, even if the leader is the present one."""
 
     def pick(changed: list[int] | None, present: tuple[int, ...]) -> tuple[int, ...]:
         return present if changed is None else tuple(changed)

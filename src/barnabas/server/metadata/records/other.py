@@ -114,7 +114,8 @@ class RemoveDelegationTokenRecord(MetadataRecord, key=26, versions="0", flexible
 
 
 class NoOpRecord(MetadataRecord, key=20, versions="0", flexible="0+"):
-    """No change; the active controller writes these records to show progress."""
+    """No change. A new active controller writes this record, because all earlier records are committed with it. Apache
+    Kafka's controller also writes it periodically."""
 
 
 class ZkMigrationStateRecord(MetadataRecord, key=21, versions="0", flexible="0+"):

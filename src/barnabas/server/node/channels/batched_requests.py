@@ -28,9 +28,9 @@ _Entry = tuple[T, "asyncio.Future[R]"]
 class BatchedRequests(Generic[K, T, R]):
     """One queue for each key. `run` must be running during calls of `ask`.
 
-    `choose` gets the queued items, oldest first, and returns the indices of those that go into the next batch; the
-    items are never empty. `send_batch` sends a batch and returns one result for each item, in order. A result that is a
-    `KafkaError` is raised by the `ask` call of the item.
+    `choose` gets the queued items, oldest first, and returns the indices of those that go into the next batch;
+    `choose` is never called without items. `send_batch` sends a batch and returns one result for each item, in order. A
+    result that is a `KafkaError` is raised by the `ask` call of the item.
     """
 
     def __init__(

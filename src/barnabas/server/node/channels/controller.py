@@ -58,7 +58,8 @@ _IDEMPOTENT: Final = frozenset(
     }
 )
 _PURPOSES: Final = {ApiKey.BROKER_HEARTBEAT: "heartbeat", ApiKey.BROKER_REGISTRATION: "heartbeat"}
-"""Heartbeats have a connection of their own, so that no other request delays them. All others share one."""
+"""Heartbeats and registrations share a connection, so that no other request delays heartbeats. All other requests to
+the controller share a second connection."""
 
 
 class Leadership(Protocol):

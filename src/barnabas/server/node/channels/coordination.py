@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.server.broker.services import Services
 
 TRANSACTIONS_MAX: Final = 1_000
-"""AddPartitionsToTxnManager in one AddPartitionsToTxn."""
+"""The limit for the transactions in one AddPartitionsToTxn request."""
 
 
 class CoordinationChannels:
@@ -82,7 +82,8 @@ class Markers:
 
 
 class AddPartitionsToTxnManager:
-    """Implements `TransactionChannel` of the broker package, as Kafka's class of the same name."""
+    """Asks the coordinators of transactions to add or verify partitions, like Kafka's class of this name. Implements
+    `TransactionChannel` of the broker package."""
 
     def __init__(self, router: PeerRouter) -> None:
         self._router = router

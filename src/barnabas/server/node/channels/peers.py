@@ -31,7 +31,11 @@ class Peers:
         self._listener = listener
 
     async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
-        """Send `request` to broker `broker_id` and return the response; see `NodeClient.send` for the errors."""
+        """Send `request` to broker `broker_id` and return the response.
+
+        Raises KafkaError BROKER_NOT_AVAILABLE (also if the image has no address of the broker), REQUEST_TIMED_OUT or
+        UNSUPPORTED_VERSION.
+        """
         broker = self._image().brokers.get(broker_id)
         endpoint = None if broker is None else broker.endpoint(self._listener)
         if endpoint is None:

@@ -1,1 +1,1 @@
-"""The metadata log of this node: Raft, joined to its disk and to the other nodes."""
+"""The metadata log of this node: runs the Raft state machine, stores its log on the disk, and sends its requests."""

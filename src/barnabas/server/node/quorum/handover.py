@@ -1,10 +1,10 @@
 """Shell: notifies the listeners of the metadata log of committed records; implements `RaftListener`.
 
-`RaftListener` receives encoded batches and Raft's view of the leader; a `MetadataListener` receives decoded records and
-is notified of a leader when it may act on it. Another node's leadership is notified at once. This node's leadership is
-notified after all records of earlier epochs (Kafka's `handleLeaderChange`), so that the controller decides on complete
-metadata. A replica that restarts in the same process starts again at its snapshot; the listeners are not notified again
-of records that they have.
+`RaftListener` receives encoded batches and Raft's view of the leader; a `MetadataListener` receives decoded records,
+and is notified of a leader when the listener may act on the notification: of another node's leadership at once, of this
+node's leadership after all records of earlier epochs (Kafka's `handleLeaderChange`), so that the controller decides on
+complete metadata. A replica that restarts in the same process starts again at its snapshot; the listeners are not
+notified again of records that they have.
 """
 
 from __future__ import annotations

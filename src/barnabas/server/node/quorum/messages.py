@@ -38,7 +38,7 @@ def encode(request: RaftRequest, cluster_id: str) -> Request:
 
 
 def decode(request: RaftRequest, response: Any) -> RaftResponse:
-    """Raises KafkaError if the response is invalid."""
+    """Convert `response`, the wire response to `request`. Raises KafkaError if `response` is invalid."""
     match request:
         case raft.VoteRequest():
             return votes.parse_vote_response(response)

@@ -3,9 +3,9 @@
 The same class serves a voter among several, the only voter (which becomes leader as soon as it runs), and an observer
 (a broker, or a controller that has not joined the quorum). `open` reads the disk; `run` takes part in the quorum.
 
-If the disk is full, the replica stops and restarts from the disk, after a pause that grows with each attempt. Proposals
-that were not written fail, the other voters elect another leader, and no acknowledged record is lost. Any other
-disk failure ends `run`, because a node with a failing disk must not vote.
+If the disk is full or a snapshot is damaged, the replica stops and restarts from the disk, after a pause that grows
+with each attempt. Proposals that were not written fail, the other voters elect another leader, and no acknowledged
+record is lost. Any other disk failure ends `run`, because a node with a failing disk must not vote.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Codec: the `quorum-state` file of the metadata log: the epoch, its leader, and this node's vote.
 
 The file has one line of JSON, as written by Kafka's FileQuorumStateStore. Version 0 (kraft.version 0, a static quorum)
-has the ids of the voters; version 1 (KIP-853) has the directory id of the voted replica instead.
+has the ids of the voters. Version 1 (KIP-853) has, instead, the directory id of the replica that this node voted for.
 """
 
 from __future__ import annotations

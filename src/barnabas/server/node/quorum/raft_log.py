@@ -140,7 +140,7 @@ class RaftLog:
         return parse_batches(self._log.read(offset, bytes_max).data, check=False)
 
     async def sync(self) -> None:
-        """Raises StorageError."""
+        """Make all records of the log durable. Raises StorageError."""
         if not self._fsync:
             return
         await self.settled()
@@ -183,9 +183,11 @@ class RaftLog:
             job.failed(error)
 
     def _find_start(self) -> tuple[OffsetAndEpoch, SnapshotContents]:
-        """The newest complete snapshot that is consistent with the log.
+        """Return the id and the contents of the newest complete snapshot that is consistent with the log.
 
-        If the snapshot ends after the log, the log is truncated and starts at the end of the snapshot.
+        If that snapshot ends after the log, the log is emptied and starts at the end of the snapshot. If no snapshot is
+        consistent, a log that starts at offset 0 begins with the snapshot that Kafka's `format` wrote; any other log is
+        emptied and starts at the end of the newest complete snapshot. Raises MetadataError if there is none.
         """
         log = self._log
         complete = list(self._snapshots.complete_snapshots())

@@ -2,7 +2,8 @@
 
 the log or a snapshot has voters         the voters and the kraft.version in the log or snapshot (used by `RaftMachine`)
 controller.quorum.voters is set          the configured voters, static: kraft.version 0
-quorum-state of kraft.version 0          this node is the only voter, as before
+quorum-state lists only this node        this node is the only voter, kraft.version 0
+the log has records, the node may found  this node is the only voter, kraft.version 0
 none of these, the node may found        this node is the only voter, kraft.version 1: others may join (KIP-853)
 none of these, the node may not found    no voters: the node observes, finds the leader through the bootstrap servers,
                                          and may join

@@ -150,7 +150,7 @@ class NewcomerHandler:
         return self._handle(request)
 
     def on_closed(self, peer: Peer) -> None:
-        """There is no state of connections."""
+        """Does nothing: the handler keeps no state of a connection."""
 
     async def _handle(self, request: ReceivedRequest) -> Answer:
         key, version = request.header.api_key, request.header.api_version

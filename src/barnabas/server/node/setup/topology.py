@@ -41,7 +41,7 @@ class Topology(Struct, frozen=True):
 
     @property
     def decides_alone(self) -> bool:
-        """This node is the only configured controller, so it can found a cluster without other nodes."""
+        """Whether this node is the only configured controller, so that the node can found a cluster without others."""
         return self.is_controller and not self.zookeeper and max(len(self.voters), len(self.bootstrap)) <= 1
 
     @property

@@ -1,1 +1,1 @@
-"""ZooKeeper as the keeper of the metadata log (see README.md)."""
+"""Stores the metadata log in ZooKeeper instead of a Raft quorum. README.md lists the files and the rules."""

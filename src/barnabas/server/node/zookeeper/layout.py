@@ -11,6 +11,8 @@
 
 An entry, a part or a chunk belongs to the log only after the transaction that changes `tail` to include it. Names have
 20 digits for offsets, 10 for epochs and 6 for parts, so that they sort in numerical order.
+
+Znodes marked "Kafka's" have the path and contents that Kafka with ZooKeeper gives them; "+" marks additional fields.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ def entry_offsets(names: Sequence[str]) -> list[int]:
 
 
 def write_parts(offset: int, epoch: int, parts: int) -> bytes:
-    """The contents of an entry whose batches are in parts: JSON. A batch never begins with a brace."""
+    """Encode, as JSON, the contents of an entry whose batches are in parts. `read_parts` recognises such an entry by
+    the brace at its start, because a batch never begins with a brace."""
     return _dump({"parts": [part_path(offset, epoch, part) for part in range(parts)]})
 
 
@@ -197,7 +200,8 @@ def read_controller_epoch(data: bytes) -> int:
 
 
 def write_broker(endpoints: Sequence[ListenerEndpoint], rack: str | None, now_ms: int) -> bytes:
-    """Kafka's BrokerIdZNode, version 5. `host` and `port` are of the first PLAINTEXT listener, for old readers."""
+    """Encode the contents of /brokers/ids/N as version 5 of Kafka's BrokerIdZNode. Its fields `host` and `port`, for
+    readers of older versions, have the address of the first PLAINTEXT listener."""
     plain = next((endpoint for endpoint in endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
     fields: dict[str, Any] = {
         "version": _BROKER_VERSION,

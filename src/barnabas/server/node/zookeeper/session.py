@@ -1,4 +1,4 @@
-"""Shell: a session with ZooKeeper. The only module that uses kazoo, and the only one here with threads.
+"""Shell: a session with ZooKeeper. No other module uses kazoo.
 
 kazoo runs threads of its own; their callbacks only schedule calls on the event loop. Requests are sent in the order of
 the calls, and ZooKeeper answers the requests of a session in order.
@@ -226,7 +226,8 @@ def _znode(result: Any) -> Znode:
 
 
 def _done(results: list[Any]) -> Answer:
-    """Convert the results of a transaction. The operation that failed is neither rolled back nor successful."""
+    """Convert the results of a transaction. In a failed transaction, the first operation whose result is an error other
+    than RolledBackError is the operation that failed."""
     for index, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, errors.RolledBackError):
             return _failed(result, index)

@@ -49,7 +49,8 @@ def maybe_transition(q: Quorum, epoch: int, leader_id: int, endpoints: Endpoints
 
 
 def _adds_information(q: Quorum, endpoints: Endpoints) -> bool:
-    """Whether the endpoints of the known leader are new to this replica."""
+    """Whether to follow the known leader anew: this replica is Unattached or Prospective, or a Follower that
+    knows fewer addresses of the leader than `endpoints` contains."""
     waiting = isinstance(q.state, (Unattached, Prospective))
     return not isinstance(q.state, (Leader, Resigned)) and (waiting or len(endpoints) > len(q.leader_endpoints))
 
@@ -75,8 +76,8 @@ def maybe_handle_common_response(q: Quorum, response: QuorumResponse) -> bool:
 
 
 def check_sender(q: Quorum, node_id: int, epoch: int) -> ErrorCode:
-    """Check the epoch of a request. The sender need not be a voter known here, because this log may be behind
-    (KIP-853)."""
+    """The error of a request with an old epoch or without the id of its sender, NONE otherwise. The sender need not be
+    in this replica's voter set, because this replica's log may be behind (KIP-853)."""
     if epoch < q.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
@@ -109,8 +110,8 @@ def on_vote(q: Quorum, token: int, request: VoteRequest) -> None:
 
 
 def can_grant_vote(q: Quorum, request: VoteRequest) -> bool:
-    """Whether to grant a vote. The candidate's log must not be behind this one, since a leader's log must contain all
-    committed records (section 5.4.1 of the Raft paper)."""
+    """Whether to grant a vote. The candidate's log must not be behind this replica's log, since a leader's log must
+    contain all committed records (section 5.4.1 of the Raft paper)."""
     up_to_date = request.last >= q.log.end
     match q.state:
         case Leader():
@@ -130,7 +131,8 @@ def can_grant_vote(q: Quorum, request: VoteRequest) -> bool:
 
 
 def _has_vote(q: Quorum, candidate: ReplicaKey) -> bool:
-    """Whether the candidate has this replica's vote already: then the response was lost."""
+    """Whether this replica has already voted for the candidate in this epoch. The candidate requests the vote again if
+    the first response was lost."""
     return q.voted is not None and q.voted.covers(candidate)
 
 
@@ -224,8 +226,9 @@ def on_end_epoch(q: Quorum, token: int, request: EndQuorumEpochRequest) -> None:
 
 
 def _succession_backoff_ms(q: Quorum, successors: tuple[ReplicaKey, ...]) -> int:
-    """The first successor starts an election at once, each of the others after twice the delay of the one before
-    (Kafka's strictExponentialElectionBackoffMs)."""
+    """How long this replica waits before it starts an election, after the leader has resigned (Kafka's
+    strictExponentialElectionBackoffMs). The first successor does not wait. From the second successor on, the delay
+    doubles. A replica that is not in `successors` waits for the longest delay."""
     limit = q.config.controller_quorum_election_backoff_max_ms
     position = next((i for i, key in enumerate(successors) if key.covers(q.me)), len(successors))
     if position == 0:
@@ -241,12 +244,12 @@ def on_end_epoch_answer(q: Quorum, source: int, response: EndQuorumEpochResponse
 
 
 def on_connection_refused(q: Quorum, node_id: int) -> None:
-    """The connection to a node was refused: its process does not run. If the node is the leader, end its fetch timeout.
+    """The host of a node refused the connection, because the node's process does not run. If the node is the leader,
+    this follower's fetch timeout ends after a short random time.
 
-    A leader that is started again resigns, so a voter need not wait for controller.quorum.fetch.timeout.ms before it
-    starts an election, and an observer asks the other voters for the leader. If the leader does run, the voters that
-    fetch from it reject the pre-vote.
-    """
+    A leader does not lead its epoch again after a restart. So a voter need not wait for
+    controller.quorum.fetch.timeout.ms before it starts an election, and an observer asks the other voters for the
+    leader. If the leader's process runs after all, the voters that fetch from the leader reject the pre-vote."""
     state = q.follower
     if state is not None and node_id == q.leader_id:
         spread = (

@@ -47,7 +47,8 @@ class Answered(Struct, frozen=True):
 
 
 class SendFailed(Struct, frozen=True):
-    """A `SendRequest` gets no response. `refused` if the host refused the connection: the process does not run."""
+    """A `SendRequest` gets no response. `refused`: the host refused the connection, because the node's process does not
+    run."""
 
     destination: int
     correlation_id: int
@@ -55,7 +56,7 @@ class SendFailed(Struct, frozen=True):
 
 
 class Propose(Struct, frozen=True):
-    """Append records of the state machine as one batch. Raises NotRaftLeaderError unless this replica leads."""
+    """Append records of the state machine as one batch. `step` raises NotRaftLeaderError unless this replica leads."""
 
     payload: Buffer
     count: int
@@ -83,7 +84,8 @@ class SnapshotStored(Struct, frozen=True):
 
 
 class Resign(Struct, frozen=True):
-    """Resign, if this replica still leads `epoch`. With `shutting_down`, it does not take part in later elections."""
+    """Resign, if this replica still leads `epoch`. With `shutting_down`, this replica then waits for a
+    later epoch of another replica, and does not begin one itself."""
 
     epoch: int
     shutting_down: bool = False

@@ -26,7 +26,8 @@ class OffsetValidity(Enum):
 
 
 class ValidOffsetAndEpoch(Struct, frozen=True):
-    """Where the leader's and the follower's logs agree (Kafka's class of this name)."""
+    """How a follower's log agrees with the leader's log, and the offset for the response (Kafka's class of this
+    name)."""
 
     kind: OffsetValidity
     offset_and_epoch: OffsetAndEpoch
@@ -34,7 +35,8 @@ class ValidOffsetAndEpoch(Struct, frozen=True):
 
 
 class RaftLogOffsets:
-    """Describes the log on the disk. Each change of this object goes with an effect that changes the log."""
+    """Describes the log on the disk. A caller that changes this object also adds the effect that changes the log on the
+    disk in the same way."""
 
     def __init__(self, summary: LogSummary) -> None:
         self.start = summary.start
@@ -64,7 +66,8 @@ class RaftLogOffsets:
         return not self._unsynced
 
     def end_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch in the log that is not above `epoch`, and its end offset (Kafka's endOffsetForEpoch)."""
+        """The largest epoch in the log that is not above `epoch`, and the end offset of that epoch (Kafka's
+        endOffsetForEpoch). If all epochs in the log are above `epoch`, the start of the log."""
         index = bisect_right(self._epochs, epoch)
         if index == 0:
             return self.start
@@ -77,7 +80,8 @@ class RaftLogOffsets:
         return self._epochs[index - 1] if index else self.start.epoch
 
     def validate_offset_and_epoch(self, offset: int, epoch: int) -> ValidOffsetAndEpoch:
-        """Compare the log of a follower that ends at `offset` with a record of `epoch` (Kafka's RaftLog)."""
+        """Compare a follower's log with this one (Kafka's RaftLog.validateOffsetAndEpoch). The follower's log ends at
+        `offset`, and its last record has the epoch `epoch`."""
         if self.start.offset == 0 and offset == 0:
             return ValidOffsetAndEpoch(OffsetValidity.VALID, OffsetAndEpoch(0, 0))
         if self.snapshots:

@@ -1,8 +1,8 @@
 """Machine: the replicas' end offsets, as their leader knows them, and the high watermark that follows from them.
 
 A fetch from offset n acknowledges that the replica's log is durable up to n. The high watermark is the largest offset
-that a majority of the voters has acknowledged. It only rises to an offset above the start of the leader's own epoch
-(section 5.4.2 of the Raft paper).
+that a majority of the voters has acknowledged. The high watermark only rises to offsets above the start of the
+leader's own epoch (section 5.4.2 of the Raft paper).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ReplicaProgress(Struct):
     last_caught_up_ms: int = -1
 
     def on_fetch(self, offset: int, leader_end: int, now_ms: int) -> None:
-        """Record a fetch. The replica is caught up if `offset` is the leader's end, now or at the time of the last
-        fetch."""
+        """Record a fetch. If `offset` reaches the leader's end, the replica is caught up now. If `offset` reaches the
+        end that the leader had at the replica's previous fetch, the replica was caught up at the time of that fetch."""
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.last_fetch_leader_end > 0 and offset >= self.last_fetch_leader_end:
@@ -79,7 +79,8 @@ class Progress:
         return self.is_voter(key) and self._advance()
 
     def on_contact(self, key: ReplicaKey, now_ms: int) -> None:
-        """Record that a replica is alive. Each time a majority has fetched, the check-quorum deadline is extended."""
+        """Record that a replica has sent a Fetch or FetchSnapshot. Each time a majority of the voters, including the
+        leader, has done so, the check-quorum deadline is extended."""
         if not self.is_voter(key):
             return
         self._fetched.add(key.id)

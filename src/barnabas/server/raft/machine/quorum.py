@@ -94,8 +94,10 @@ class Quorum:
         self._save()
 
     def _initial_state(self, election: ElectionState) -> State:
-        """The state before the shutdown, except that a leader becomes Resigned (Kafka's QuorumState.initialize). A
-        replica that is the only voter starts an election at once."""
+        """The state after the start (Kafka's QuorumState.initialize): Resigned if this replica led before the shutdown,
+        Follower if it knew a leader that is a voter, and otherwise Unattached. If the log contains a later epoch than
+        `election`, the replica is Unattached in that epoch. A replica that is the only voter is Unattached, and starts
+        an election at once."""
         alone = self.is_voter and self.voters.is_only(self.me)
         deadline = self.now_ms if alone else self.now_ms + self.random_election_timeout_ms()
         if election.epoch < self.log.last_epoch:
@@ -163,7 +165,8 @@ class Quorum:
         self._enter(Unattached(deadline), epoch=epoch, voted=voted)
 
     def become_leaderless(self, backoff_ms: int = 0) -> None:
-        """Wait for a leader in the same epoch, after a lost pre-vote or the loss of voter status."""
+        """Become Unattached in the same epoch, after a lost pre-vote, or because this replica is not a voter any more.
+        `backoff_ms` is added to the election timeout."""
         deadline = self.now_ms + self.random_election_timeout_ms() + backoff_ms
         self._enter(Unattached(deadline), epoch=self.epoch, leader_id=self.leader_id)
 
@@ -197,7 +200,8 @@ class Quorum:
             self.become_leader()
 
     def become_leader(self) -> None:
-        """Become the leader, and append a LeaderChange batch. When that is committed, all earlier records are."""
+        """Become the leader, and append a LeaderChange batch. When that batch is committed, all earlier records
+        are committed, too."""
         assert isinstance(self.state, Candidate) and self.state.tally.is_won
         granting = self.state.tally.granted
         start = self.log.end_offset
@@ -209,8 +213,9 @@ class Quorum:
         self.append(RaftBatch(start, 0, self.epoch), (change, *self._bootstrap_records()))
 
     def _bootstrap_records(self) -> tuple[KRaftVersionControl | Voters, ...]:
-        """The control records after LeaderChange: the kraft.version and the configured voters, if they are not in the
-        log yet; or the voters with this node's endpoints, if those have changed."""
+        """The control records that a new leader appends after LeaderChange. If the log contains no voters yet, these
+        are the kraft.version and the configured voters. Otherwise these are the voters, if this node's own endpoints or
+        versions have changed. With kraft.version 0, there are none."""
         if self.kraft_version < 1:
             return ()
         mine = VoterNode(self.me, self.config.endpoints, self.config.min_version, self.config.max_version)

@@ -62,7 +62,7 @@ from barnabas.server.raft.machine.values import (
 )
 
 _STEPS_MAX = 8
-"""The limit of state changes in one step, in case two states would cause each other forever."""
+"""The limit of state changes in one step. The limit prevents an endless loop of states that lead to each other."""
 
 
 class QuorumReplicaState(Struct, frozen=True):
@@ -316,8 +316,8 @@ def _wake_at(q: Quorum) -> int | None:
 
 
 def _ready_again(q: Quorum, *node_ids: int) -> int | None:
-    """The earliest time at which a request may be sent to one of these nodes, by default to one that may know the
-    leader."""
+    """The earliest future time at which a request may be sent to one of `node_ids`, or without ids to one of the nodes
+    that may know the leader. None if requests may be sent to all of them now."""
     nodes = node_ids or replication.leader_discovery_nodes(q)
     times = [q.requests.ready_at_ms(node_id) for node_id in nodes]
     later = [time for time in times if time > q.now_ms]

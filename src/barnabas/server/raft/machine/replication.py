@@ -14,7 +14,7 @@ from barnabas.server.raft.machine.values import NO_NODE, OffsetAndEpoch, RaftBat
 
 
 def check_leader_request(q: Quorum, epoch: int) -> ErrorCode:
-    """The error unless this replica leads exactly this epoch (Kafka's validateLeaderOnlyRequest)."""
+    """NONE if this replica leads `epoch`, otherwise the error for the response (Kafka's validateLeaderOnlyRequest)."""
     if epoch < q.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > q.epoch:
@@ -132,13 +132,13 @@ def on_fetch_answer(q: Quorum, response: FetchResponse) -> None:
 
 
 def _follows(q: Quorum, batch: RaftBatch) -> bool:
-    """Whether the batch continues the log. Epochs never decrease in a log, and none is later than its leader's."""
+    """Whether the batch continues the log. Epochs never decrease in a log, and none is above the leader's epoch."""
     return batch.base_offset == q.log.end_offset and q.log.last_epoch <= batch.epoch <= q.epoch and batch.count > 0
 
 
 def _begin_snapshot(q: Quorum, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
-    """Begin to fetch a snapshot: the leader's log starts above the end of this one. The snapshot contains all records
-    that are committed here."""
+    """Begin to fetch the snapshot that the leader named, because this replica's log is empty or cannot be continued
+    from the leader's log. Nothing happens if the snapshot does not end above this replica's high watermark."""
     if snapshot_id.offset > max(q.high_watermark, 0):
         state.snapshot = snapshot_id
         state.snapshot_position = 0
@@ -203,7 +203,8 @@ def _send_to_leader(q: Quorum, state: Follower) -> None:
 
 
 def _may_fetch(q: Quorum) -> bool:
-    """Whether a fetch can be sent. A fetch acknowledges the records below its offset, so they must be durable."""
+    """Whether a fetch can be sent. The fetch of a controller acknowledges the records below the fetch offset, so these
+    records must be durable first. The fetch of a broker does not count for the high watermark."""
     return q.log.is_synced or not q.config.can_vote
 
 

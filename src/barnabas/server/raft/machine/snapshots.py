@@ -19,8 +19,8 @@ from barnabas.server.raft.machine.states import Candidate, Prospective
 
 
 def on_fetch_snapshot(q: Quorum, token: int, request: FetchSnapshotRequest) -> None:
-    """Handle FetchSnapshot. The driver reads the part of the snapshot. The request counts as contact for
-    check-quorum."""
+    """Handle FetchSnapshot. The driver reads the requested part of the snapshot. For check-quorum, the request counts
+    as a fetch."""
     error = check_leader_request(q, request.epoch)
     if not error and request.snapshot_id not in q.log.snapshots:
         error = ErrorCode.SNAPSHOT_NOT_FOUND
@@ -60,11 +60,12 @@ def on_fetch_snapshot_answer(q: Quorum, response: FetchSnapshotResponse) -> None
 
 
 def on_snapshot_stored(q: Quorum, event: SnapshotStored) -> None:
-    """Replace the log by a fetched snapshot.
+    """Replace the log by a fetched snapshot, unless this replica leads or the snapshot ends at or below the high
+    watermark.
 
-    If the follower still fetches this snapshot for the same leader, the log is always replaced, since it cannot be
-    continued. Otherwise, if the leader changed while the disk was slow, only a log that ends below is replaced.
-    """
+    A follower that still fetches this snapshot replaces the log in any case, since the log cannot be continued. If the
+    leader changed while the snapshot was written to the disk, the log is replaced only if it ends below the snapshot's
+    end."""
     snapshot_id = event.snapshot_id
     state = q.follower
     asked = state is not None and state.snapshot == snapshot_id and state.snapshot_complete

@@ -10,7 +10,8 @@
 
         any --learns of a leader of its epoch or a later one--> Follower --fetch timeout--> Prospective
 
-A replica that is not a voter is an observer, which is always Unattached or Follower.
+After a lost pre-vote, a Prospective replica that knows the leader of its epoch becomes Follower again. A replica that
+is not a voter is an observer, which is always Unattached or Follower.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Tally(Struct):
 
     @property
     def is_lost(self) -> bool:
-        """Whether so many voters have rejected that the others are not a majority."""
+        """Whether so many voters have rejected the vote that the remaining voters are not a majority."""
         return len(self.voters.members) - len(self.rejected) < self.voters.majority
 
     @property

@@ -95,8 +95,8 @@ class Voters(Struct, frozen=True):
         return len(self.members) == 1 and self.members[0].key.covers(key)
 
     def add(self, voter: VoterNode) -> Voters | None:
-        """The set with `voter`. None if the set has a voter of that id, also with another directory: remove that one
-        first."""
+        """The set with `voter` added. None if the set already has a voter with that id, even with another directory,
+        because that voter must be removed first."""
         if self.get(voter.key.id) is not None:
             return None
         return Voters(tuple(sorted((*self.members, voter), key=lambda member: member.key)))
@@ -201,11 +201,12 @@ class RaftConfig(Struct, frozen=True):
     """Whether the node is a controller, which may be a voter and syncs its log before each fetch. A broker is an
     observer."""
     bootstrap: tuple[tuple[int, Endpoints], ...] = ()
-    """The nodes that an observer asks for the leader. Nodes whose id is unknown have a negative one."""
+    """The nodes that an observer asks for the leader. A node whose id is unknown has a negative id."""
     voters: Voters = Voters()
     """The configured voters, used unless the log or a snapshot contains voters."""
     kraft_version: int = 0
-    """If 1, the first leader appends `voters` to the log."""
+    """The kraft.version while neither the log nor a snapshot contains one. If it is 1, the first leader appends the
+    version and `voters` to the log."""
     endpoints: Endpoints = ()
     """The addresses of this node's listeners."""
     min_version: int = 0

@@ -180,8 +180,8 @@ class Compactor:
     async def compact(self, name: TopicPartition) -> PassDone | None:
         """Compact one partition now, even if its log is not dirty enough. Expired tombstones are removed too.
 
-        Returns None if a pass is in progress or the log cannot be compacted. Passes on demand run one after another,
-        so that only one uses memory at a time. Raises KafkaError if the pass fails.
+        Returns the result of the pass, or None if another pass is in progress or the log cannot be compacted. Passes on
+        demand run one after another, so that only one uses memory at a time. Raises KafkaError if the pass fails.
         """
         async with self._on_demand:
             partition = self._partitions.require(name.topic, name.partition)

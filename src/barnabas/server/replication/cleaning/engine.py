@@ -21,14 +21,14 @@ Step = GroupCleaned | PassDone
 
 
 class CleanerEngine(Protocol):
-    """Port: runs one pass at a time."""
+    """Port: runs one cleaning pass at a time."""
 
     def begin(self, task: CleaningTask) -> None: ...
 
     def next(self) -> Step:
-        """The next cleaned group, or the result of the pass. The caller has put the previous group in place.
+        """Wait for the next cleaned group, or for the result of the pass.
 
-        Raises KafkaError.
+        Call this only when the previous group has been put in place. Raises KafkaError if the pass fails.
         """
         ...
 

@@ -25,7 +25,7 @@ Found = tuple[LogDir, FoundLog]
 
 
 class FoundLogs:
-    """The found logs by partition. Logs that the first image does not `take` are set aside."""
+    """The found logs by partition. Logs that the first image does not assign to this broker are renamed to `-stray`."""
 
     def __init__(self, unique: Callable[[], UUID]) -> None:
         self._unique = unique
@@ -73,7 +73,10 @@ class FoundLogs:
         self._copies.pop(name, None)
 
     def unfinished_copies(self, name: TopicPartition) -> list[LogDir]:
-        """The target directories of interrupted moves of a taken partition. The incomplete copies are deleted."""
+        """Delete the incomplete copies that interrupted moves of the partition have left.
+
+        Call this after `take`. Returns the directories of the deleted copies: the targets of the interrupted moves.
+        """
         directories = []
         for directory, entry in self._copies.pop(name, ()):
             log.info(
@@ -101,7 +104,7 @@ class FoundLogs:
         directory.set_aside(entry, unique=self._unique())
 
     def _remove_spare(self, other: tuple[LogDir, Log], best: tuple[LogDir, Log], now_ms: int) -> None:
-        """Delete the other log if the best one contains it; otherwise rename it to `-stray` for an administrator."""
+        """Delete the log in `other` if the log in `best` contains all its records; otherwise rename it to `-stray`."""
         directory, spare = other
         whole = best[1]
         name = spare.topic_partition

@@ -77,7 +77,7 @@ class Move:
         return self.partition.name
 
     def stop_listening(self) -> None:
-        """The original is no longer copied."""
+        """Remove the listener for truncations from the original: the copy no longer follows the original."""
         if self.listener is not None:
             self.original.remove_listener(self.listener)
 
@@ -252,7 +252,10 @@ class DirectoryMover:
             log.info("the copy of a cancelled move could not be deleted", path=move.copy.path, reason=str(error))
 
     def _report_target(self, move: Move, directory: LogDir | None) -> bool:
-        """Report the directory (None: the present one). Returns True if the image already has that directory."""
+        """Report to the controller that the replica is in `directory`; None means its present directory.
+
+        Returns True if the image already has that directory.
+        """
         key = (move.name.topic, move.name.partition)
         if directory is None:
             self._partitions.planned_directories.pop(key, None)

@@ -68,7 +68,10 @@ class ReplicaDirectories:
         return self._found.unfinished_copies(name)
 
     def prefer(self, name: TopicPartition, directory: LogDir) -> None:
-        """Create the log of a future replica in `directory`, even if the controller assigned another directory."""
+        """If this broker later gets a replica of the partition, create its log in `directory`.
+
+        The directory that the controller assigns to the replica is then ignored.
+        """
         self._preferred[name] = directory
 
     def forget_topic(self, topic: str) -> None:

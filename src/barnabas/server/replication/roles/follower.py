@@ -36,7 +36,7 @@ class FollowerRole:
 
     @property
     def waits_for_flush(self) -> bool:
-        """The next fetch must wait for an fsync (flush.messages=1)."""
+        """Whether the next fetch must wait for an fsync (flush.messages=1)."""
         target = self._replica.open_log
         return self._replica.flushes_first and target.durable_offset < target.log_end_offset
 
@@ -93,7 +93,10 @@ class FollowerRole:
     def on_fetch_failed(
         self, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
     ) -> None:
-        """The leader rejected the request or did not answer. `now_ms` is the context's monotonic time."""
+        """Choose the next step after the leader has rejected `request`, or has not answered (REQUEST_TIMED_OUT).
+
+        `now_ms` is a time of the monotonic clock `ReplicationContext.now_ms`.
+        """
         self.state = rules.on_error(self.state, request, error, now_ms, backoff_ms=backoff_ms)
 
     # -- the log ---------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from barnabas.server.replication.rules.watermark import follower_watermark, trun
 
 
 class EpochEnd(Protocol):
-    """A leader epoch and its end offset in some log; (-1, -1) if that log does not know the epoch."""
+    """The result of OffsetForLeaderEpoch: a leader epoch and its end offset in a log; (-1, -1) if unknown."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -54,7 +54,7 @@ class ReplicaLog(Protocol):
 
 
 class Stage(Enum):
-    """The stages in the drawing of the module's docstring. NO_LEADER: the partition has no leader to fetch from."""
+    """What a follower does next; the module's docstring has a drawing. NO_LEADER: there is no leader to fetch from."""
 
     NO_LEADER = auto()
     FETCHING = auto()
@@ -73,7 +73,7 @@ class FollowerState(Struct, frozen=True):
 
 
 class FetchFrom(Struct, frozen=True):
-    """The partition's entry in a Fetch request. A response is applied only if the entry would still be the same."""
+    """The partition's entry in a Fetch request. The response is discarded if the log has changed in the meantime."""
 
     leader_epoch: int
     fetch_offset: int
@@ -131,7 +131,7 @@ class ReplicaBounds(Struct, frozen=True):
 
 
 def follow(state: FollowerState | None, leader_id: int, leader_epoch: int) -> FollowerState:
-    """The state after an image with this leader. A known leader epoch leaves retry time and fencing unchanged."""
+    """The state after an image with this leader. An image with the same leader and leader epoch changes nothing."""
     if state is not None and leader_epoch < state.leader_epoch:
         return state
     if state is not None and (leader_id, leader_epoch) == (state.leader_id, state.leader_epoch):
@@ -158,7 +158,7 @@ def next_request(state: FollowerState, log: ReplicaLog, now_ms: int) -> FetchFro
 def on_answer(
     state: FollowerState, request: FetchFrom, answer: FetchAnswer, log: ReplicaLog
 ) -> tuple[FollowerState, Step]:
-    """The leader's response to a fetch without an error."""
+    """The state and the step after a response without an error. The step is None if the response is discarded."""
     if not _is_current(state, request, log):
         return state, None
     state = _healthy(state)
@@ -170,8 +170,9 @@ def on_answer(
 def divergence_point(leader_end: EpochEnd, log: ReplicaLog) -> int:
     """The offset to truncate to, given the leader's end offset of a leader epoch.
 
-    If the follower's log has the same epoch, the logs agree up to the smaller of the two end offsets. If not, the
-    follower removes all records after its largest epoch below; the next fetch carries that epoch (KIP-279).
+    If the follower's log has this epoch, the logs agree up to the smaller of the epoch's two end offsets. Otherwise,
+    the follower keeps its records up to the end of its largest earlier epoch, which the next fetch carries (KIP-279).
+    If the follower's log has no earlier epoch either, the follower truncates to the leader's end offset.
     """
     ours = log.epoch_end_offset(leader_end.leader_epoch)
     if ours.end_offset < 0:
@@ -193,7 +194,7 @@ def on_bounds(
     *,
     backoff_ms: int,
 ) -> tuple[FollowerState, Step]:
-    """The leader's log start and end offsets, which the follower requested after OFFSET_OUT_OF_RANGE."""
+    """The state and the step after the leader has returned its log start and end offsets (`BoundsRequest`)."""
     if state.stage is not Stage.OUT_OF_RANGE or request.leader_epoch != state.leader_epoch:
         return state, None
     state = replace(state, stage=Stage.FETCHING)
@@ -209,7 +210,7 @@ def on_bounds(
 def on_error(
     state: FollowerState, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
 ) -> FollowerState:
-    """The leader rejected the request, or did not respond (REQUEST_TIMED_OUT).
+    """The state after the leader has rejected the request, or has not responded (REQUEST_TIMED_OUT).
 
     `backoff_ms` is replica.fetch.backoff.ms with jitter.
     """
@@ -229,7 +230,11 @@ def on_error(
 
 
 def after_append(answer: FetchAnswer, log: ReplicaLog, high_watermark: int) -> ReplicaBounds:
-    """The bounds after an `AppendFetched`. Both follow the leader's; the log start never passes the high watermark."""
+    """The follower's high watermark and log start offset after an `AppendFetched` step.
+
+    Both are raised to the leader's values, but the high watermark at most to the follower's log end offset, and the log
+    start offset at most to the high watermark.
+    """
     watermark = follower_watermark(high_watermark, answer.high_watermark, log.log_start_offset, log.log_end_offset)
     return ReplicaBounds(watermark, max(log.log_start_offset, min(answer.log_start_offset, watermark)))
 
@@ -241,7 +246,10 @@ def after_truncation(log: ReplicaLog, high_watermark: int) -> ReplicaBounds:
 
 
 def loses_committed(step: Step, high_watermark: int) -> bool:
-    """Whether the step removes records below the high watermark: after an unclean election, or because of a bug."""
+    """Whether a truncation removes records below the high watermark: after an unclean election, or because of a bug.
+
+    `RestartLog` does not count, because the leader itself no longer has the records.
+    """
     return isinstance(step, TruncateLog) and step.offset < high_watermark
 
 

@@ -61,7 +61,10 @@ class CommittedIsr(Struct, frozen=True):
 
 
 def is_eligible(state: LeaderState, follower: int, active: ActiveBrokers) -> bool:
-    """Whether the controller would accept the follower: the broker is active, and its current process has fetched."""
+    """Whether the controller would accept the follower in the ISR.
+
+    The broker must be active. The broker epoch of its last fetch must be that of its current process, or unknown.
+    """
     registered = active.get(follower)
     if registered is None:
         return False
@@ -82,9 +85,9 @@ def is_in_sync(state: LeaderState, follower: int, high_watermark: int) -> bool:
 def try_expand(
     state: LeaderState, high_watermark: int, active: ActiveBrokers
 ) -> tuple[LeaderState, IsrProposal] | None:
-    """After a fetch: propose to add all followers that are in sync and eligible.
+    """Propose to add all followers that are in sync and eligible. Called after a fetch of a follower.
 
-    None if there is no such follower, or if a proposal is in flight.
+    Returns None if there is no such follower, or if a proposal is in flight.
     """
     if state.inflight is not None:
         return None
@@ -161,7 +164,7 @@ def _epoch_of(state: LeaderState, broker: int, active: ActiveBrokers) -> int:
 def on_outcome(
     state: LeaderState, proposal: IsrProposal, error: ErrorCode, answer: CommittedIsr | None = None
 ) -> tuple[LeaderState, Next]:
-    """The controller's response to `proposal`. `error` is REQUEST_TIMED_OUT if there was no response."""
+    """Apply the controller's response to `proposal`. `error` is REQUEST_TIMED_OUT if there was no response."""
     if state.inflight != proposal:
         return state, Next.DONE  # an image or an earlier response has settled the proposal
     if error is ErrorCode.NONE and answer is not None:

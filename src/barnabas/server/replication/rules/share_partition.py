@@ -11,9 +11,10 @@
           release, lock expired, member left the group;
           Archived instead after share.delivery.count.limit deliveries
 
-The acquired state exists only in memory: a new leader delivers acquired records again. Every other transition takes
-effect when the share coordinator has written it (`take_write`, `settle`). Until then the record stays acquired, and no
-other member can acquire it. An acknowledged record is therefore never delivered again, even by another leader.
+The acquired state exists only in memory: a new leader delivers acquired records again. A transition out of the acquired
+state takes effect when the share coordinator has written it (`take_write`, `settle`). Until then the record stays
+acquired, and no other member can acquire it. An acknowledged record is therefore never delivered again, even by another
+leader.
 
 Kafka's counterpart is SharePartition. This class has no locks and no timers; the shell `shares/partition.py` has them.
 """
@@ -44,7 +45,7 @@ from barnabas.server.replication.rules.share_values import (
 
 
 class PendingTransition(Struct, frozen=True):
-    """A transition that is not written yet. A write covers all transitions up to its sequence number."""
+    """A transition that is not written yet. A `ShareStateWrite` covers all transitions up to its own `sequence`."""
 
     sequence: int
     state: RecordState
@@ -158,7 +159,7 @@ class SharePartitionState:
         return acquired
 
     def _archive_missing(self, first: int, last: int) -> None:
-        """Archive offsets without records for members. A new leader learns this from the log, so it is not written."""
+        """Archive offsets without records for members. No write is needed: a new leader sees them in the log."""
         for low, high, entry in self._runs.within(first, last):
             if entry.state is RecordState.AVAILABLE:
                 self._runs.put(low, high, _ARCHIVED)

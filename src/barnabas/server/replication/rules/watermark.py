@@ -3,9 +3,9 @@
 At the leader the high watermark is the largest offset that every member of the *maximal* ISR has
 (`Partition.maybeIncrementLeaderHW`, KIP-497). With an ISR of one it is the log end offset.
 
-At a follower the high watermark is the leader's, bounded by the follower's log end offset. Both functions only raise
-it, because a consumer that has read below a high watermark may read there again. Only a truncation after an unclean
-election lowers it.
+At a follower the high watermark is the leader's, bounded by the follower's log end offset. `high_watermark` and
+`follower_watermark` never lower a high watermark, because a consumer that has read below it may read there again. Only
+`truncated_watermark` lowers it, when a truncation after an unclean election has removed committed records.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from barnabas.server.storage.values import AbortedTxn
 log = get_logger("barnabas.server.replication")
 
 READS_MAX: Final = 8
-"""The number of reads of one fetch while the batches read so far contain no record to acquire."""
+"""The maximum number of reads in one fetch. Another read is made if the previous one found no record to acquire."""
 TIMER_MIN_S: Final = 0.05
 """The shortest time until the lock timer fires; locks that expire within it are handled together."""
 _FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
@@ -89,7 +89,7 @@ class SharePartition:
 
     @property
     def state(self) -> SharePartitionState | None:
-        """None until the state has been read from the share coordinator."""
+        """The delivery states, or None until they have been read from the share coordinator."""
         return self._state
 
     @property

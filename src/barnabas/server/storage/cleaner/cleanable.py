@@ -33,7 +33,7 @@ class CleaningVerdict(Enum):
 
     @property
     def possible(self) -> bool:
-        """Whether a pass can be made, whether due or not."""
+        """Whether a pass is possible. A pass that is not due is possible too."""
         return self not in (
             CleaningVerdict.NOT_COMPACTED,
             CleaningVerdict.OFFLINE,
@@ -103,7 +103,7 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> CleanableLog:
 
 
 def first_dirty_offset(log: Log) -> int:
-    """The offset from which the log is dirty: the cleaned offset, or the log start offset if that is not in the log."""
+    """The offset from which the log is dirty: the cleaned offset if the log contains it, else the log start offset."""
     if log.log_start_offset <= log.cleaned_offset <= log.log_end_offset:
         return log.cleaned_offset
     return log.log_start_offset

@@ -1,8 +1,8 @@
 """Machine: the operations of `keys.PlainKeys` for many batches at once, by compiled kernels without the GIL.
 
 Importing this module needs numpy and numba (`barnabas[columnar]`) and takes some 150 MB of memory, so only the
-cleaner's own process imports it. Adjacent batches share one table of bounded size, so that the cost of a kernel call is
-divided among small batches.
+cleaner's own process imports it. The records of adjacent batches are put into one `RecordTable` of bounded size, one
+row for each record, so that the cost of a kernel call is divided among small batches.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from barnabas.server.storage.cleaner.keys import Placed, RecordVerdict
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
 
 _RUN_BYTES: Final = 4 << 20
-"""The maximum size of the stored batches that share a table. The decompressed size is only bounded for each batch."""
+"""The maximum size in bytes, before decompression, of the batches whose records are put into one `RecordTable`."""
 _RUN_BATCHES: Final = 512
 _OUT_U64: Final = OUT_HASHES.dtype[::1]
 
 
 @kernel((_OUT_U64, U64, OUT_HASHES, I32, I64, scalar, scalar))
 def _insert(words: Any, slots: Any, hashes: Any, key_len: Any, offsets: Any, start: Any, room: Any) -> Any:
-    """`OffsetMap.put` for each row with a key from offset `start` on. Returns the number of new keys, and the first row
-    that did not fit or -1."""
+    """Do what `OffsetMap.put` does for each row that has a key and an offset of at least `start`.
+
+    Returns the number of new keys, and the first row that did not fit, or -1. At most `room` new keys fit the map.
+    """
     used = np.int64(0)
     for row in range(offsets.shape[0]):
         offset = offsets[row]
@@ -78,7 +80,11 @@ def _judge(
     words: Any, slots: Any, hashes: Any, key_len: Any, value_len: Any, offsets: Any,
     starts: Any, tombstones_stay: Any, end: Any, keep: Any, kept: Any, tombstones: Any,
 ) -> Any:  # fmt: skip
-    """`PlainKeys.judge`. The rows of batch b are starts[b] to starts[b + 1]."""
+    """Do what `PlainKeys.judge` does, for the rows of several batches.
+
+    Batch b has the rows from starts[b] up to starts[b + 1] (exclusive). The results are stored in `keep` (whether each
+    row is retained), `kept` and `tombstones` (how many rows and tombstones of each batch are retained).
+    """
     for b in range(starts.shape[0] - 1):
         for row in range(starts[b], starts[b + 1]):
             offset = offsets[row]
@@ -165,8 +171,10 @@ class ColumnarKeys:
 
 
 def _runs(batches: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
-    """Runs of adjacent batches that can share a table: all compressed or all uncompressed, and within the size
-    limits."""
+    """Divide the batches into runs whose records are put into one `RecordTable`.
+
+    The batches of a run are all compressed or all uncompressed, and within the limits of size and number.
+    """
     start = size = compressed = 0
     for i, (_, header) in enumerate(batches):
         codec = header.attributes & CODEC_MASK

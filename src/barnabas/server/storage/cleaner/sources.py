@@ -69,7 +69,10 @@ class Sources:
             return 0
 
     def chunks(self, index: int, start_offset: int = 0) -> Iterator[Chunk]:
-        """The batches of one segment from the one that contains `start_offset` on. Raises CorruptBatchError."""
+        """The batches of one segment in chunks; batches that end below `start_offset` may be left out.
+
+        Raises CorruptBatchError.
+        """
         segment = self.segments[index]
         size = segment.size
         position = segment.lookup(start_offset) if start_offset > segment.base_offset else 0

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from barnabas.server.storage.values import AbortedTxn
 
 MAP_ENTRY_BYTES: Final = 24
-"""16 bytes of the hash, 8 of the offset."""
+"""The size of an entry of the offset map: 16 bytes for the hash of the key and 8 for the offset."""
 
 
 class SourceSegment(Struct, frozen=True):

@@ -37,7 +37,9 @@ class FutureLogs:
         unique: UUID,
         now_ms: int,
     ) -> Log:
-        """Create an empty log that starts at `begin_at`, to become a copy. `LogDir.logs` contains it once adopted.
+        """Create an empty log that starts at `begin_at`, to which the caller copies the original's records.
+
+        `LogDir.logs` does not contain the copy before `adopt`. `unique` becomes a part of the directory's name.
 
         Raises StorageError, and LogDirError if the topic's name is too long for the directory's name.
         """

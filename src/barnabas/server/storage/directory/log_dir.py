@@ -36,7 +36,7 @@ log = get_logger("barnabas.server.storage")
 
 
 class LogDir:
-    """Opened with `LogDir.open`, which locks the directory and reads its identity and checkpoints.
+    """A data directory. `LogDir.open` locks the directory and reads its identity and checkpoints.
 
     The logs are opened one by one, with `open_log` and `create_log`.
     """
@@ -118,7 +118,7 @@ class LogDir:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """The high watermarks of the checkpoint."""
+        """The high watermarks that were last read from or written to the checkpoint file."""
         return self._state.high_watermarks
 
     # --- failure

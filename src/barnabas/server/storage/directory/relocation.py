@@ -25,10 +25,12 @@ def change_directory(state: LogState, flusher: LogFlusher, deleter: SegmentDelet
 
 
 def take_over_from(state: LogState, flusher: LogFlusher, original: LogState) -> None:
-    """Give the copy the original's leader epochs, and a snapshot of its producers. Raises StorageError.
+    """Give the copy the leader epochs of the original, and write a snapshot of the original's producers for the copy.
 
-    Record batches do not contain them all: an epoch can be without records, and the records of a producer can have been
-    deleted. The snapshot is for the next start. Records that are durable in the copy but not in the original do not
+    The copy's batches do not contain all of them: an epoch can be without records, and the records of a producer can
+    have been deleted. The next start reads the snapshot. Raises StorageError.
+
+    Records that are durable in the copy but not in the original do not
     count as durable until the copy's new name is durable, because a power failure before that brings the original back.
     """
     end = original.log_end_offset

@@ -168,7 +168,7 @@ class LogDirState:
     # --- checkpoints
 
     def set_log_start(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Open the log of the partition with this log start offset, until the next checkpoint."""
+        """Set the log start offset with which `open_log` opens the log, instead of the one in the checkpoint."""
         self._log_starts[topic_partition] = offset
 
     def forget(self, topic_partition: TopicPartition) -> None:
@@ -182,7 +182,7 @@ class LogDirState:
         self._write(names.RECOVERY_POINT_CHECKPOINT, self._recovery_points, durable)
 
     def on_recovery_point_lowered(self, member: Log) -> None:
-        """Write the checkpoint if its recovery point is above the log's, because a truncation follows.
+        """Write the checkpoint if it has a larger recovery point than the log, because a truncation follows.
 
         With the old checkpoint, a restart after a crash would accept truncated records without checking them.
         """

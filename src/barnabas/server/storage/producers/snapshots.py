@@ -146,7 +146,7 @@ class SnapshotFiles:
         self.offsets.remove(offset)
 
     def delete_outside(self, after: int, up_to: int) -> None:
-        """Delete the snapshots outside (after, up_to]."""
+        """Delete the snapshots whose offset is not above `after`, or is above `up_to`."""
         for offset in [o for o in self.offsets if not after < o <= up_to]:
             self.delete(offset)
 
@@ -159,7 +159,7 @@ class SnapshotFiles:
                 self.delete(offset)
 
     def set_aside(self, offset: int) -> str | None:
-        """Rename the snapshot at `offset` to `.deleted`, together with its segment. Returns the new path, or None."""
+        """Rename the snapshot at `offset` to `.deleted`. Returns the new path, or None if there is no such snapshot."""
         if offset not in self.offsets:
             return None
         self.offsets.remove(offset)

@@ -270,7 +270,10 @@ class ProducerState:
         return aborted
 
     def _stable_after(self, txn: CompletedTxn) -> int:
-        """The last stable offset after `txn` has ended: the first offset of the next open transaction."""
+        """The last stable offset after `txn` has ended.
+
+        This is the first offset of the next open transaction, or the offset after the marker if no other is open.
+        """
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != txn.producer_id:
                 return first_offset

@@ -39,8 +39,10 @@ class RecentBatches:
         return self._floor is not None and offset >= self._floor
 
     def find(self, offset: int, end: int) -> tuple[int, int] | None:
-        """(position, size) of the first batch whose last offset is not below `offset`, which must be covered. `end` is
-        the size of the segment."""
+        """(position, size) of the first batch whose last offset is not below `offset`, or None if there is none.
+
+        Call this only if `covers(offset)` is True. `end` is the size of the segment.
+        """
         positions = self._positions
         slot = bisect_left(self._offsets, offset)
         if slot == len(positions):

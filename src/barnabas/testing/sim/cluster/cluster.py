@@ -74,7 +74,7 @@ class SimCluster:
                 await asyncio.sleep(_RETRY_S)
 
     async def stop(self, node: SimNode) -> None:
-        """A clean shutdown; if the node does not end in time, kill -9."""
+        """Shuts a node down cleanly, or kills it if it does not end in time."""
         if not node.alive or node.paused:
             return
         stopping = asyncio.ensure_future(node.stop())

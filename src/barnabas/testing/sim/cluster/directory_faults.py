@@ -23,7 +23,8 @@ def _on_second(path: str) -> bool:
 
 
 async def _end(context: FaultContext, node: SimNode) -> None:
-    """Ends a node, cleanly or not. After a clean shutdown the other directory has a marker that no data was lost."""
+    """Ends a node, cleanly or not. After a clean shutdown, each directory that works has a marker that no data was
+    lost."""
     if context.rng.random() < 0.5:
         await context.cluster.stop(node)
     node.kill()
@@ -50,7 +51,8 @@ async def lose_directory(context: FaultContext) -> None:
 
 
 async def lose_the_last_directory(context: FaultContext) -> None:
-    """All brokers stop one after another. The last one has all records, and misses a directory at its next start."""
+    """All brokers stop one after another, so the last one has all records. At the next start of that broker, one of its
+    directories cannot be read."""
     cluster = context.cluster
     last = cluster.leader(context.any_partition()) or context.any_broker()
     others = [node for node in cluster.brokers if node is not last]

@@ -27,7 +27,7 @@ async def cut_pair(context: FaultContext) -> None:
 
 async def cut_from_controllers(context: FaultContext) -> None:
     """Cuts a broker from the controllers, but not from clients and brokers. The broker is fenced and does not learn
-    it."""
+    that it is."""
     broker = context.any_broker()
     pairs = [(broker.name, c.name) for c in context.cluster.controllers if c is not broker]
     await _cut_for_a_while(context, pairs)

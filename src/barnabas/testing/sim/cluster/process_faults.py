@@ -67,7 +67,7 @@ async def pause(context: FaultContext) -> None:
 
 
 async def restart(context: FaultContext) -> None:
-    """A clean shutdown, followed by a start."""
+    """Shuts a node down cleanly, and starts it again."""
     node = context.victim()
     async with context.unclean(node) as may:  # a node that does not stop in time is killed
         if may:

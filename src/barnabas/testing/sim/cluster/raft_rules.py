@@ -51,8 +51,8 @@ class SingleLeader(Rule):
 
 
 class MonotonicQuorumWatermark(Rule):
-    """The high watermark of a replica of the metadata log never decreases. A quorum that was started again inside the
-    process after a full disk counts as another replica."""
+    """The high watermark of a replica of the metadata log never decreases. A replica that was started again inside
+    the process, after a full disk, counts as another replica."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)

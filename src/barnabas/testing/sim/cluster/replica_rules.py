@@ -56,7 +56,8 @@ class ReplicationQuorumSuperset(Rule):
 
 
 class AcknowledgedIsCommitted(Rule):
-    """When a producer has an acknowledgement, the high watermark of the leader that wrote the record is above it."""
+    """When a producer has the acknowledgement of a record, the high watermark of the leader that wrote the record is
+    above the record's offset."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
@@ -173,7 +174,7 @@ class ConsistentRead(Rule):
             self._compare(replica, known)
 
     def _compare(self, replica: Replica, known: _Committed) -> None:
-        """Compares each batch once per process; again if the log was truncated before it."""
+        """Compares each batch of a replica once per process, and once more after the log was truncated."""
         node, process_name, partition, log, key = replica
         place = (process_name, key)
         checked = self._checked.get(place, 0)

@@ -39,7 +39,11 @@ RECOVERY_S = 60.0
 def storm(
     seed: int, *, seconds: float = SECONDS, menu: ClusterFaultMenu | None = None, world: World | None = None
 ) -> ScenarioResult:
-    """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
+    """Runs the cluster scenario of `seed` and returns its parameters and counts. With `menu`, the faults are from that
+    menu; otherwise the seed chooses a menu.
+
+    Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
+    """
     world = world or World(seed)
     return play(world, Storm(world, seconds, menu))
 

@@ -11,7 +11,7 @@ OUTSIDE: Final = "outside"
 
 @dataclass(slots=True)
 class NetworkLink:
-    """One direction between two hosts: seconds, bytes per second, probabilities."""
+    """One direction between two hosts. Delays are in seconds, `bandwidth` is in bytes per second."""
 
     delay_min: float = 0.000_1
     delay_max: float = 0.002

@@ -104,7 +104,8 @@ class SimNetwork:
     # ---- the event loop's side
 
     def listen(self, host: str, endpoint: ListenerEndpoint) -> SimSocket:
-        """A bound socket on a host, in place of `protocol.transport`'s bound socket."""
+        """Returns a simulated socket bound to a port of `host`. Replaces `bound_socket` of the transport
+        package, which binds a real socket."""
         port = endpoint.port or self._free_port(host)
         if (host, port) in self._listeners:
             raise OSError(98, f"Address already in use: {host}:{port}")

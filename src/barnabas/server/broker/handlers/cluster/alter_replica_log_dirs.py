@@ -5,12 +5,13 @@
 
 NONE means that the move has begun. DescribeLogDirs shows the copy (IsFutureKey) until the copy replaces the replica.
 A second request for another directory supersedes the first one. A request for the directory in which the replica is
-cancels the move. A replica that does not exist yet will be created in that directory, and the response is
+cancels the move. A replica that does not exist yet will be created in the requested directory, and the response is
 REPLICA_NOT_AVAILABLE all the same, as in Kafka.
 
 Directories are named as in DescribeLogDirs. Errors: LOG_DIR_NOT_FOUND for an unknown directory; KAFKA_STORAGE_ERROR
-if one of the two directories is offline; UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION if the name of the
-copy's directory would exceed 255 characters. If a request lists a partition for two directories, the last one counts.
+if the replica's directory or the requested one is offline; UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION if the
+name of the copy's directory would exceed 255 characters. If a request lists a partition for two directories, the last
+one counts.
 """
 
 from __future__ import annotations

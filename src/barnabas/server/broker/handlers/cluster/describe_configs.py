@@ -39,7 +39,8 @@ from barnabas.server.metadata.describe_configs import (
 from barnabas.server.metadata.image.cluster import ResourceType
 
 EXTRA_ROWS_MAX = 20_000
-"""The largest number of configs in one response, without those of distinct topics."""
+"""When the counted configs of a response reach this number, further resources are rejected with POLICY_VIOLATION. The
+first result for a topic is neither counted nor rejected."""
 _RESOURCES_PER_TURN = 50
 """Resources that are described before other tasks of the event loop may run."""
 

@@ -74,7 +74,7 @@ async def handle(
 
 
 def _error(names: Iterable[str], code: ErrorCode) -> DescribeTopicPartitionsResponse:
-    """The response has no top-level error code, so every topic carries the error."""
+    """A response in which each of the topics `names` carries the error, because there is no top-level error code."""
     return _page([DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names], None)
 
 

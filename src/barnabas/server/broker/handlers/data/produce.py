@@ -276,7 +276,8 @@ def _log_start(partition: Partition | None, code: ErrorCode) -> int:
 
 
 async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, end: int) -> None:
-    """With `flush.messages=1` a batch is acknowledged after the fsync."""
+    """Wait until the log is flushed up to `end`, so that with `flush.messages=1` a batch is acknowledged after the
+    fsync. An error of the fsync is stored in `answer`."""
     try:
         if partition.log is not None:
             await services.flusher.flushed(partition.log, end)
@@ -286,8 +287,8 @@ async def _flush(services: Services, answer: PartitionProduceResponse, partition
 
 
 def _close_on_error(response: ProduceResponse) -> None:
-    """With acks=0 there is no response: closing the connection makes the producer refresh its metadata
-    (`KafkaApis.handleProduceRequest`). Raises CloseConnectionError.
+    """Raises CloseConnectionError if a partition of `response` has an error. With acks=0 no response is sent; closing
+    the connection makes the producer refresh its metadata (`KafkaApis.handleProduceRequest`).
     """
     for topic in response.responses:
         for answer in topic.partition_responses:

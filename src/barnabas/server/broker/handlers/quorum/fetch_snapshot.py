@@ -37,7 +37,8 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: FetchSn
 
 
 def _unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """UNKNOWN_TOPIC_OR_PARTITION: only the metadata partition has snapshots."""
+    """The response to a request that does not name the metadata partition, the only one with snapshots: each requested
+    partition has the error UNKNOWN_TOPIC_OR_PARTITION."""
     return FetchSnapshotResponse(
         topics=[
             TopicSnapshotResponse(

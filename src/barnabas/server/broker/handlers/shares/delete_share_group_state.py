@@ -2,7 +2,7 @@
 
 - 0: the share coordinator deletes the state of share partitions (KIP-932)
 
-Sent by group coordinators.
+Group coordinators send this request.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 - 0: the share coordinator initializes the state of share partitions, or resets it to another start offset (KIP-932)
 
-Sent by group coordinators.
+Group coordinators send this request.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 - 0: the share coordinator returns the state of share partitions (KIP-932)
 
-Sent by the leader of a partition when it begins to serve a share group. The request fences previous leaders.
+The leader of a partition sends this request when it begins to serve a share group. The request fences previous leaders.
 """
 
 from __future__ import annotations

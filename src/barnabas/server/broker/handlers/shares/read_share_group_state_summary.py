@@ -3,7 +3,7 @@
 - 0: the share coordinator returns the start offsets of share partitions without the state of their records (KIP-932)
 - 1: the number of records after the start offset whose delivery is complete (KIP-1226)
 
-Sent by group coordinators.
+Group coordinators send this request.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 - 0: the share coordinator writes changes of the state of share partitions (KIP-932)
 - 1: the number of records after the start offset whose delivery is complete (KIP-1226)
 
-Sent by the leaders of the partitions.
+The leaders of the partitions send this request.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarke
 async def write_markers(
     services: Services, request: WriteTxnMarkersRequest, now_ms: int, deadline: float
 ) -> WriteTxnMarkersResponse:
-    """Append all markers before the first await, then wait until they are committed."""
+    """Append the markers and wait until they are committed, or until `deadline`, a time of the event loop. All markers
+    except those of `__consumer_offsets` are appended before the first await."""
     waiting: _Waiting = []
     offsets: _Offsets = []
     response = WriteTxnMarkersResponse()
@@ -78,7 +79,8 @@ async def write_markers(
 
 
 def _check(services: Services, partition: Partition, marker: WritableTxnMarker) -> None:
-    """Raises KafkaError for a marker of a previous transaction."""
+    """Raises KafkaError for a marker of a previous transaction. Any other marker removes the verification guard of its
+    producer, because the transaction ends."""
     known = partition.producer(marker.producer_id)
     if (
         marker.transaction_version >= EPOCH_PER_TRANSACTION

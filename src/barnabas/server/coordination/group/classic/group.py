@@ -84,8 +84,8 @@ class ClassicGroupMember(Struct):
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """A member whose JoinGroup or SyncGroup request is pending sends no heartbeats. Its session does not expire,
-        unless its first rebalance is not complete."""
+        """Whether the member's session cannot expire now: a JoinGroup or SyncGroup request of the member is pending, so
+        the member sends no heartbeats. The session of a member whose first rebalance is not complete can expire."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
@@ -219,7 +219,8 @@ class ClassicGroup(Struct):
         self._count(protocols, 1)
 
     def set_join_future(self, member: ClassicGroupMember, future: ResponseFuture | None) -> ResponseFuture | None:
-        """Set the pending JoinGroup response of a member, or clear it (None). Returns the previous one."""
+        """Set `future` as the pending JoinGroup response of a member; None means that no JoinGroup request is pending
+        any longer. Returns the previous pending response."""
         before = member.awaiting_join
         member.awaiting_join = future
         self.awaiting_join_count += (future is not None) - (before is not None)

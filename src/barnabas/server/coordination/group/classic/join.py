@@ -204,7 +204,8 @@ def _persist_static_replacement(
     timeouts: tuple[int, int],
     leader_before: str | None,
 ) -> None:
-    """Write the new member id before responding. No rebalance is needed."""
+    """Respond, without a rebalance, when the record with the new member id is committed. If writing the record fails,
+    restore the previous member: its id `old_id`, its `protocols`, and its rebalance and session `timeouts`."""
     instance_id = member.instance_id
     assert instance_id is not None
     new_id = member.member_id

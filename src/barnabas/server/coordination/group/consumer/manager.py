@@ -66,7 +66,7 @@ FENCE_REASONS: Final = {
 
 
 class ConsumerGroupManager:
-    """The consumer groups of one shard. `apply` is the shard's method."""
+    """The consumer groups of one shard. `apply` is the method with which the shard applies a record to its state."""
 
     def __init__(
         self,
@@ -264,8 +264,9 @@ class ConsumerGroupManager:
                 self.apply_and_write(op, group.regex_record(pattern, resolved))
 
     def _refresh_target(self, op: WriteOperation, group: ConsumerGroup) -> None:
-        """Compute the target assignment if it is behind the group epoch. If the last one is younger than
-        group.consumer.assignment.interval.ms, a timer computes it later (KIP-1263)."""
+        """Compute a new target assignment if the current one is behind the group epoch. If the current target
+        assignment is younger than group.consumer.assignment.interval.ms, a timer computes the new one later
+        (KIP-1263)."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
         configured = self._group_configs.consumer_assignment_interval_ms(group.group_id)
@@ -337,8 +338,8 @@ class ConsumerGroupManager:
     def _schedule_rebalance_timeout(
         self, op: WriteOperation, group: ConsumerGroup, member: ConsumerGroupMember
     ) -> None:
-        """Schedule the rebalance timeout of a member that must revoke partitions, or cancel the timer of another
-        member."""
+        """Schedule the rebalance timeout of the member if it must revoke partitions; otherwise cancel the member's
+        timer."""
         key = ("consumer-rebalance", group.group_id, member.member_id)
         if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
             op.schedule(key, member.rebalance_timeout_ms, retry=True)
@@ -374,8 +375,8 @@ class ConsumerGroupManager:
 def check_static(
     group: ConsumerGroup, owner: ConsumerGroupMember | None, member_id: str, instance_id: str
 ) -> ConsumerGroupMember:
-    """The member `holder` of the instance id. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if `holder`
-    has another member id."""
+    """Check that `owner`, the member that has the instance id, has the request's `member_id`, and return it. Raises
+    KafkaError UNKNOWN_MEMBER_ID if there is no such owner, or FENCED_INSTANCE_ID if it has another member id."""
     if owner is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if owner.member_id != member_id:

@@ -7,8 +7,8 @@
         Unrevoked ──── revoked ──────────► Unreleased ────────┘
         (keeps its epoch)                  (has the target's epoch, waits until other members revoke partitions)
 
-A partition is free if it is neither assigned to a member nor pending revocation by a member. So a partition never has
-two owners (KIP-848).
+A partition is free if it is neither assigned to another member nor pending revocation by another member. So a partition
+never has two owners (KIP-848).
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def reconcile(
     is_owned: Callable[[TopicId, int], bool],
     owned: Owned,
 ) -> ConsumerGroupMember:
-    """The member after its next step, or the same object if there is none. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """The member after its next step, or the same object if there is none. Raises KafkaError FENCED_MEMBER_EPOCH.
+
+    `is_owned` tells whether a partition is assigned to a member or pending revocation by a member.
+    """
     match member.state:
         case ConsumerMemberState.STABLE:
             if member.member_epoch == target_epoch:

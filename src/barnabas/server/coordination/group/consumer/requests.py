@@ -55,8 +55,8 @@ def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the request has all fields, as after joining or after a lost response. The response must then have the
-    assignment."""
+    """Whether the member joins, or the request has all fields, as a client sends them after a lost response. In both
+    cases the response must have the assignment."""
     return request.member_epoch == JOINING_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -12,7 +12,8 @@ from barnabas.server.coordination.ports import CatalogTopic, TopicCatalog
 
 
 def metadata_hash(catalog: TopicCatalog, topics: Iterable[str]) -> int:
-    """A hash that changes when a subscribed topic is created, deleted, recreated, gets partitions, or changes racks.
+    """A hash that changes when one of the topics is created, deleted, recreated or gets partitions, or when the racks
+    of its replicas change.
 
     Kafka hashes the same data with XXH3. A group whose coordinator moves between Kafka and Barnabas is rebalanced once,
     which moves no partition. The hash of no topics is 0.

@@ -41,7 +41,7 @@ LEAVING_EPOCH = -1
 
 
 class ShareGroupManager:
-    """The share groups of one shard. `apply` is the shard's method."""
+    """The share groups of one shard. `apply` is the method with which the shard applies a record to its state."""
 
     def __init__(
         self,
@@ -147,7 +147,8 @@ class ShareGroupManager:
     def _assign_target(
         self, op: WriteOperation, group: ShareGroup, member_id: str, *, full: bool, had: object
     ) -> ShareGroupHeartbeatResponse:
-        """Assign the member its target. The response has the assignment if `full`, or if it differs from `had`."""
+        """Assign the member its target. The response has the assignment if `full`, or if the assignment differs from
+        `had`, which the member had before the request."""
         member = group.members[member_id]
         epoch, target = group.assignment_epoch.value, group.target_of(member_id)
         if member.member_epoch != epoch or member.assigned != target:
@@ -185,9 +186,9 @@ class ShareGroupManager:
             self.apply_and_write(op, group.epoch_record(group.epoch.value + 1, fingerprint))
 
     def _refresh_target(self, op: WriteOperation, group: ShareGroup) -> None:
-        """Compute the target assignment if it is behind the group epoch. If the last one is younger than
-        group.share.assignment.interval.ms, a timer computes it later. An empty target assignment is replaced at once,
-        because it is empty only while no share partition is initialized.
+        """Compute a new target assignment if the current one is behind the group epoch. If the current target
+        assignment is younger than group.share.assignment.interval.ms, a timer computes the new one later. An empty
+        target assignment is replaced at once, because it is empty only while no share partition is initialized.
         """
         if group.epoch.value <= group.assignment_epoch.value:
             return
@@ -219,8 +220,9 @@ class ShareGroupManager:
     # -- the state of share partitions ---------------------------------------------------------------------------
 
     def _begin_initialization(self, op: WriteOperation, group: ShareGroup) -> StateTopics:
-        """Mark subscribed share partitions that are not initialized as initializing. Returns those to request from the
-        share coordinator: without the ones requested less than group.share.initialize.retry.interval.ms ago."""
+        """Mark subscribed share partitions that are not initialized as initializing, and return those whose
+        initialization must be requested from the share coordinator. Share partitions that were requested less than
+        group.share.initialize.retry.interval.ms ago are not requested again."""
         retry_ms = self.config.group_share_initialize_retry_interval_ms
         states = group.states.value
         needed: dict[TopicId, StateTopic] = {}
@@ -244,8 +246,8 @@ class ShareGroupManager:
         return needed
 
     def finish_initialization(self, op: WriteOperation, group_id: str, made: StateTopics, failed: StateTopics) -> None:
-        """Store the share coordinator's results: initialized share partitions may be assigned, failed ones are
-        requested again by a later heartbeat."""
+        """Store the share coordinator's results. The share partitions `made` are initialized and may be assigned to
+        members; the initialization of the share partitions `failed` is requested again with a later heartbeat."""
         group = self.table.share(group_id)
         if group is None:
             return

@@ -89,7 +89,7 @@ class Appends:
         return [_settle(proposal, ProposalOutcome.REFUSED) for proposal in over]
 
     def step_down(self) -> list[Effect]:
-        """The leadership has ended."""
+        """The leadership has ended: refuse the proposals that were not sent; those that were sent become unsettled."""
         self._unsettled += [proposal for proposal in self._queue if proposal.sent]
         refused = [proposal for proposal in self._queue if not proposal.sent]
         self._queue.clear()

@@ -10,7 +10,8 @@ from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 
 
 class Commit(Struct, frozen=True):
-    """Notify the listeners of log reader number `reader` of a batch. LogReader 0 is the main one."""
+    """Notify the listeners of `LogReader` number `reader` of a batch. Reader 0 is the main reader; the others read the
+    log again for listeners that were registered later."""
 
     reader: int
     batch: CommittedBatch
@@ -22,7 +23,8 @@ class LoadSnapshot(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """The listeners of `reader` have been notified of everything up to the position of reader 0; they join reader 0."""
+    """The listeners of `reader` have been notified of everything up to the position of reader 0. From now on they are
+    listeners of reader 0."""
 
     reader: int
 

@@ -38,7 +38,8 @@ class ControllerLease(Struct):
         return Check(CONTROLLER_EPOCH, self.epoch_version)
 
     def heartbeat_at(self, lease_ms: int) -> int:
-        """When to send an empty transaction if there is nothing to write: a quarter of the lease after the last one."""
+        """When to send an empty transaction if there is nothing to write: a quarter of the lease after the last
+        successful transaction was sent."""
         return self.lease_until_ms - lease_ms * 3 // 4
 
     def renew(self, request: Request, answer: Answer, sent_ms: int, lease_ms: int) -> None:

@@ -26,7 +26,8 @@ from barnabas.server.node.zookeeper.machine.requests import (
 
 
 class ZooKeeperLogView:
-    """`ask_ready`, then `ask` return the next read; None if everything before the tail has been read."""
+    """Send the request that `ask_ready` returns; if that is None, the request that `ask` returns. If that is None, too,
+    everything before the tail has been read."""
 
     def __init__(self) -> None:
         self.tail = LogTail()

@@ -232,7 +232,8 @@ class ZooKeeperMachine:
         return self._lease is not None and not self._upkeep.busy and before < end_offset <= self.position
 
     def write_snapshot(self, snapshot: LoadedSnapshot, chunks: list[bytes]) -> None:
-        """`chunks` is the result of `encode_snapshot`. The leadership may have ended while it was computed."""
+        """Start to write `snapshot`; `chunks` is the result of `encode_snapshot`. Does nothing if `wants_snapshot` is
+        no longer true, for example because the leadership ended while `chunks` was computed."""
         if self._lease is None or not self.wants_snapshot(snapshot.end_offset):
             return
         name = snapshot_name(snapshot.end_offset, self._lease.epoch)

@@ -35,11 +35,12 @@ from barnabas.server.node.zookeeper.machine.requests import (
 CHUNK_BYTES: Final = 512 * 1024
 """The largest size of a znode. ZooKeeper limits a request to 1 MB (`jute.maxbuffer`)."""
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""The same limit as in KRaft."""
+"""The largest size of a batch of records; KRaft has this limit, too."""
 
 
 class Writer:
-    """Call `begin` and `end` with the leadership; in between `propose`, and `ask` for the next write."""
+    """Call `begin` when the leadership begins, and `end` when it ends. Between the two calls, `propose` queues records,
+    and `ask` returns the next write."""
 
     def __init__(self, log: ZooKeeperLogView) -> None:
         self._log = log
