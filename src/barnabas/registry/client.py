@@ -78,7 +78,9 @@ class AsyncRegistryClient:
         return known
 
     async def look_up(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """The version of the subject that has this schema. Raises RegistryError 40401 or 40403 if there is none."""
+        """The version of the subject that has this schema. Raises RegistryError with the code 40401 if the subject does
+        not exist, or 40403 if no version has the schema.
+        """
         key = (subject, schema.fingerprint, normalize)
         known = self._registered.get(key)
         if known is None:
@@ -88,7 +90,7 @@ class AsyncRegistryClient:
         return known
 
     async def schema(self, schema_id: int, *, subject: str = "") -> Schema:
-        """The schema of an id. `subject` selects the context, if it is not the default context."""
+        """The schema of an id. Ids belong to a context: that of `subject`, or the default context without `subject`."""
         key = (schema_id, subject)
         known = self._by_id.get(key)
         if known is None:

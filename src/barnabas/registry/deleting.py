@@ -21,8 +21,11 @@ from barnabas.registry.values import Mode
 
 
 def decide_delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Decision[Record, list[int]]:
-    """The deleted versions. A permanent delete needs a soft delete before. Raises 42206 if another schema refers to a
-    version.
+    """The deleted versions, and the records that delete them.
+
+    Raises RegistryError if the subject does not exist or is read-only, if another schema refers to one of the versions,
+    if a soft delete finds all versions soft-deleted already, or if a permanent delete finds a version that is not
+    soft-deleted.
     """
     _require_writable(state, subject)
     everything = state.versions(subject, deleted=True)
@@ -53,7 +56,12 @@ def decide_delete_subject(state: RegistryState, subject: str, *, permanent: bool
 def decide_delete_version(
     state: RegistryState, subject: str, version: int, *, permanent: bool
 ) -> Decision[Record, int]:
-    """The deleted version. Raises 40401, 40402, 40406, 40407 and 42206."""
+    """The deleted version, and the records that delete it.
+
+    Raises RegistryError if the subject or the version does not exist, if the subject is read-only, if another schema
+    refers to the version, if a soft delete finds the version soft-deleted already, or if a permanent delete finds the
+    version not soft-deleted.
+    """
     _require_writable(state, subject)
     if not state.versions(subject, deleted=True):
         raise subject_not_found(subject)
@@ -84,7 +92,7 @@ def _require_writable(state: RegistryState, subject: str) -> None:
 
 
 def _require_unreferenced(state: RegistryState, subject: str, version: int, *, permanent: bool) -> None:
-    """Raise 42206 if another schema refers to this version.
+    """Raise RegistryError (REFERENCE_EXISTS) if another schema refers to this version.
 
     For a permanent delete, references from soft-deleted schemas count too, because these can still be read by id.
     """

@@ -142,8 +142,8 @@ def decode_record(key: bytes, value: bytes | None) -> Record | None:
 
 
 def config_from_json(document: Mapping[str, Any]) -> Config:
-    """Parse the config of a stored record or a request, which have different names for the level. Raises ValueError for
-    an unknown level.
+    """Parse the config in a stored record or in a request. The compatibility level is named `compatibilityLevel` in a
+    record, and `compatibility` in a request. Raises ValueError for an unknown level.
     """
     rest = {key: value for key, value in document.items() if key not in _CONFIG_FIELDS and value is not None}
     level = document.get("compatibilityLevel", document.get("compatibility"))

@@ -103,7 +103,9 @@ def _decide_import(
 def look_up(
     state: RegistryState, schema_cache: SchemaCache, subject: str, schema: Schema, *, normalize: bool, deleted: bool
 ) -> RegisteredSchema:
-    """The version of a subject that has the schema. Raises 40401 and 40403."""
+    """The version of a subject that has the schema. Raises RegistryError with SUBJECT_NOT_FOUND if the subject has no
+    versions, and with SCHEMA_NOT_FOUND if none of them has the schema.
+    """
     if not state.versions(subject, deleted=deleted):
         raise subject_not_found(subject)
     normalize = normalize or state.normalizes(subject)
@@ -161,8 +163,8 @@ def _find_same(state: RegistryState, schema_cache: SchemaCache, request: SchemaR
 def _same_in(
     schema_cache: SchemaCache, versions: Sequence[RegisteredSchema], subject: str, schema: Schema, parsed: Parsed
 ) -> RegisteredSchema | None:
-    """The newest of the versions that has the same schema. Metadata and rules are compared only if the request has
-    them.
+    """The newest of `versions` that has the same schema as the request; None if there is none. Metadata and rules are
+    compared only if the request has them.
     """
     for registered in reversed(versions):
         stored = registered.schema
@@ -228,8 +230,9 @@ def _problems(
 
 
 def _same_group(group: str | None, schema: Schema, versions: Sequence[RegisteredSchema]) -> Sequence[RegisteredSchema]:
-    """If the subject has a compatibility group: only the versions whose metadata has the same value for that
-    property.
+    """The versions with which a schema must be compatible. `group` is the subject's compatibility group, the name of a
+    metadata property: only the versions that have the same value of this property as the schema are compared. Without a
+    group, all are.
     """
     if group is None:
         return versions

@@ -55,8 +55,8 @@ class RegistryServer:
         self._http.stop()
 
     async def run(self, on_ready: Callable[[RegistryServer], None] | None = None) -> None:
-        """Read the topic, then serve requests until `stop`. Raises ListenerError or RegistryError if the start
-        fails.
+        """Read the topic, then serve requests until `stop`. If the start fails, raises ListenerError, RegistryError, or
+        an error of the Kafka client.
         """
         try:
             await self._http.bind()

@@ -13,8 +13,9 @@ from barnabas.registry.values import Compatibility, Mode
 
 
 def read_config(state: RegistryState, subject: str | None, *, default_to_global: bool = False) -> Config:
-    """The config of a subject. Raises 40408 if the subject has no config of its own, unless `default_to_global` allows
-    the inherited one.
+    """The config of a subject, or of the whole registry if `subject` is None. Raises RegistryError
+    (COMPATIBILITY_NOT_CONFIGURED) if the subject has no config of its own, unless `default_to_global` allows the
+    inherited level.
     """
     if subject is None:
         config = state.configs.get(None, Config())
@@ -29,7 +30,9 @@ def read_config(state: RegistryState, subject: str | None, *, default_to_global:
 
 
 def decide_config(state: RegistryState, subject: str | None, request: Mapping[str, Any]) -> Decision[Record, Config]:
-    """Change the fields that the request contains and keep the others. Raises 42203."""
+    """Change the fields that the request contains and keep the others. Returns the new config. Raises RegistryError for
+    an unknown compatibility level, or if the subject is read-only.
+    """
     try:
         change = config_from_json(request)
     except ValueError:
@@ -61,8 +64,8 @@ def decide_delete_config(state: RegistryState, subject: str | None) -> Decision[
 
 
 def read_mode(state: RegistryState, subject: str | None, *, default_to_global: bool = False) -> Mode:
-    """The mode of a subject. Raises 40409 if the subject has no mode of its own, unless `default_to_global` allows the
-    inherited one.
+    """The mode of a subject, or of the whole registry if `subject` is None. Raises RegistryError (MODE_NOT_CONFIGURED)
+    if the subject has no mode of its own, unless `default_to_global` allows the inherited mode.
     """
     if subject is None:
         return state.modes.get(None, Mode.READWRITE)
@@ -75,8 +78,8 @@ def read_mode(state: RegistryState, subject: str | None, *, default_to_global: b
 
 
 def decide_mode(state: RegistryState, subject: str | None, name: str, *, force: bool) -> Decision[Record, Mode]:
-    """Set the mode. IMPORT is only allowed while there are no schemas, because ids could collide; `force` allows it
-    always.
+    """Set the mode of a subject, of a context, or, if `subject` is None, of the whole registry. IMPORT is only allowed
+    while that subject, context or registry has no schemas, because ids could collide; `force` allows IMPORT always.
     """
     try:
         mode = Mode(name.upper())

@@ -115,12 +115,12 @@ class RegistryState:
         return self._id_max.get(context, 0)
 
     def users(self, context: str, schema_id: int, *, deleted: bool = False) -> list[Place]:
-        """The subjects and versions that use an id."""
+        """The subjects and versions that use an id; includes soft-deleted versions only with `deleted`."""
         places = sorted(self._users.get((context, schema_id), ()))
         return [place for place in places if deleted or not self.subjects[place[0]][place[1]].deleted]
 
     def referring(self, subject: str, version: int, *, deleted: bool = False) -> list[RegisteredSchema]:
-        """The versions that refer to this one; includes soft-deleted ones only with `deleted`."""
+        """The versions that refer to the given version; includes soft-deleted versions only with `deleted`."""
         places = sorted(self._referring.get((subject, version), ()))
         found = [self.subjects[name][number] for name, number in places]
         return [one for one in found if deleted or not one.deleted]
@@ -144,7 +144,9 @@ class RegistryState:
         return next((c.compatibility_group for c in self._configs_for(subject) if c.compatibility_group), None)
 
     def mode(self, subject: str) -> Mode:
-        """The mode of the subject, else of its context, else of the whole registry, else READWRITE."""
+        """The mode of the subject, else of its context, else of the whole registry, else READWRITE. READONLY_OVERRIDE
+        of the whole registry overrides the modes of subjects and contexts.
+        """
         everywhere = self.modes.get(None, Mode.READWRITE)
         if everywhere is Mode.READONLY_OVERRIDE:
             return everywhere

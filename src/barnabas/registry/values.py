@@ -25,7 +25,8 @@ class Compatibility(StrEnum):
     """The compatibility that a new version of a subject must have with older versions.
 
     BACKWARD: the new schema can read data written with the last version. FORWARD: the last version can read data
-    written with the new schema. FULL: both. TRANSITIVE: with all versions, not only the last one.
+    written with the new schema. FULL: both. NONE: nothing is checked. With the suffix TRANSITIVE, this holds for all
+    older versions, not only for the last one.
     """
 
     NONE = "NONE"
@@ -50,8 +51,9 @@ class Compatibility(StrEnum):
 
 
 class Mode(StrEnum):
-    """Which requests a subject accepts. IMPORT accepts schemas together with their ids and versions in another
-    registry.
+    """Which changes a subject accepts. READONLY accepts no new schemas, deletions and configs. READONLY_OVERRIDE is
+    only for the whole registry, and makes all subjects read-only. IMPORT accepts schemas together with the ids and
+    versions that they have in another registry.
     """
 
     READWRITE = "READWRITE"

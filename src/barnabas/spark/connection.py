@@ -115,8 +115,9 @@ class LogClient(BlockingClient):
         return sorted(found.intersection(subscription.assigned) if subscription.assigned else found)
 
     def list_offsets(self, queries: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Send ListOffsets and return the offsets (-1: no record is that young). Raises the error of the first
-        partition that has one.
+        """Send ListOffsets with the timestamp (or -1 or -2) that `queries` has for each partition, and return the
+        offsets. An offset of -1 means that all records of the partition are older than the timestamp. Raises KafkaError
+        if the request fails for a partition.
         """
         return self.run(self._list_offsets(queries))
 
@@ -154,7 +155,9 @@ class LogClient(BlockingClient):
     def resolve(
         self, boundary: Boundary, partitions: list[TopicPartition], log: LogOffsets, *, starting: bool
     ) -> dict[TopicPartition, int]:
-        """The offsets of a starting or ending position."""
+        """The offset of each partition at `boundary`, which is a starting position with `starting`, else an ending
+        position. `log` has the earliest and latest offsets, so that only timestamps need a request.
+        """
         queries = boundary_queries(boundary, partitions)
         known = {LATEST: log.latest, EARLIEST: log.earliest}
         open_queries = {tp: at for tp, at in queries.items() if at not in known}
@@ -165,8 +168,9 @@ class LogClient(BlockingClient):
     def bytes_per_offset(self, log: LogOffsets) -> dict[TopicPartition, float]:
         """The average number of bytes per offset in each partition's log, from the sizes that DescribeLogDirs returns.
 
-        Empty if the client is not authorized. Limits in bytes are then applied as limits in offsets, which are
-        stricter.
+        Empty if the request fails, for example because the client is not authorized. Partitions whose size is not known
+        are left out. The planner then counts one byte per offset, so that a micro-batch may have far more bytes than
+        `maxBytesPerTrigger`, and ranges are not split by size.
         """
         try:
             brokers = self.run(AsyncAdmin(cluster=self.cluster).describe_log_dirs())
@@ -262,7 +266,10 @@ def require_partitions(client: LogClient, subscription: SourceSubscription) -> l
 def _fetch_config(
     given: Mapping[str, str], settings: Mapping[str, Any], isolation: IsolationLevel
 ) -> ConsumerFetchConfig:
-    """The user's limits. The default for one partition is higher than a consumer's, because a task reads megabytes."""
+    """The fetch limits in `settings`, the client settings including defaults. If `given`, the settings of the user,
+    does not have `max.partition.fetch.bytes`, the limit for one partition is TASK_FETCH_BYTES, which is higher than a
+    consumer's default, because a task reads megabytes.
+    """
     asked = settings["max.partition.fetch.bytes"]
     return ConsumerFetchConfig(
         max_bytes=settings["fetch.max.bytes"],
@@ -275,7 +282,9 @@ def _fetch_config(
 
 
 class _ReadAhead:
-    """Iterates over an async generator, and always runs its next step in advance."""
+    """Iterates over an async generator. While the caller processes an item, the generator already produces the next
+    one.
+    """
 
     def __init__(self, batches: AsyncGenerator[FetchedBatches, None]) -> None:
         self._batches = batches

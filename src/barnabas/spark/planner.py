@@ -6,10 +6,10 @@
 
     start, end, log ---------> ranges -> the offsets to read from each partition + losses
 
-Data loss is detected in this module only. These records are lost: records below the log start offset that were not
-read, records in a log that now ends before the query's position (truncated, or the topic was created again), and those
-of deleted partitions. Gaps above the log start offset are no loss: transaction markers and compaction leave them, and
-readers skip them.
+Data loss is detected in this module, and in `reading.py` if it happens after the ranges were planned. These records are
+lost: records below the log start offset that were not read, records in a log that now ends before the query's position
+(truncated, or the topic was created again), and those of deleted partitions. Gaps above the log start offset are no
+loss: transaction markers and compaction leave them, and readers skip them.
 """
 
 from __future__ import annotations
@@ -91,8 +91,9 @@ class Plan:
 
 
 class StreamPlanner:
-    """Plans the micro-batches of one streaming query. Between micro-batches, it keeps the time of the last one, and the
-    partition that a small limit favours next.
+    """Plans the micro-batches of one streaming query. Between micro-batches, the planner keeps the time of the last
+    one, a turn that decides which partitions come first if a limit is too small for all, the target of
+    Trigger.AvailableNow, and lost records that no position includes yet.
     """
 
     def __init__(self, limits: Limits, on_data_loss: OnDataLoss) -> None:
@@ -104,7 +105,7 @@ class StreamPlanner:
         self._uncounted: dict[TopicPartition, int] = {}
 
     def fix_target(self, latest: Offsets) -> None:
-        """Trigger.AvailableNow: the query ends at these offsets."""
+        """Set the offsets at which a query with Trigger.AvailableNow ends."""
         self._target = dict(latest)
 
     def record_late_losses(self, losses: list[Loss], begin: Position, end: Position) -> None:
@@ -191,11 +192,14 @@ class StreamPlanner:
 
 
 def divide_limit(limit: int, wishes: Mapping[TopicPartition, int], turn: int = 0) -> dict[TopicPartition, int]:
-    """Divide `limit` in proportion to the wishes. The sum never exceeds `limit`, and every partition gets a share over
-    time.
+    """Divide `limit` among partitions. `wishes` has the number of offsets (or bytes) that each partition could take,
+    and the shares are in proportion to these numbers. Their sum never exceeds `limit`, and every partition gets a share
+    over time.
 
-    Spark's own connector rounds small shares up, and exceeds its limit if there are many partitions. Here each wish
-    first gets one offset, in an order that `turn` rotates; the rest is divided in proportion, largest remainder first.
+    Spark's own connector rounds small shares up, and exceeds its limit if there are many partitions. Here each
+    partition with a wish first gets 1, in an order that `turn`, which grows with each micro-batch, rotates. The rest of
+    the limit is divided in proportion, and what rounding down leaves goes to the partitions with the largest
+    remainders.
     """
     total = sum(wishes.values())
     if total <= limit:
@@ -245,7 +249,9 @@ def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[P
 
 
 def missing_ends(end: Offsets, latest: Offsets) -> list[Loss]:
-    """Ends of a batch query beyond the end of the log. The records have been deleted, or the option is wrong."""
+    """A loss for each partition that a batch query is to read beyond the end of the log: either the records have been
+    deleted, or the option for the ending offsets is wrong.
+    """
     return [
         Loss(tp, LossKind.BEYOND_END, end[tp], latest[tp], end[tp] - latest[tp])
         for tp in sorted(end)
@@ -254,7 +260,7 @@ def missing_ends(end: Offsets, latest: Offsets) -> list[Loss]:
 
 
 def check_losses(losses: list[Loss], on_data_loss: OnDataLoss) -> None:
-    """Raise DataLossError for any loss, if losses stop the query."""
+    """Raise DataLossError if there are losses and `on_data_loss` says that a loss stops the query."""
     if losses and on_data_loss is OnDataLoss.FAIL:
         shown = "; ".join(str(loss) for loss in losses[:10])
         more = f"; and {len(losses) - 10} more" if len(losses) > 10 else ""

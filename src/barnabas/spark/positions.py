@@ -26,7 +26,9 @@ from barnabas.spark.errors import OptionError
 
 LATEST = -1
 EARLIEST = -2
-"""The two special offsets of ListOffsets, which the JSON of `startingOffsets` uses too."""
+"""LATEST and EARLIEST are the special timestamps in ListOffsets requests. The JSON of `startingOffsets` uses the same
+numbers as offsets.
+"""
 
 _LOST = "$lost"
 
@@ -188,10 +190,11 @@ def boundary_queries(boundary: Boundary, partitions: Iterable[TopicPartition]) -
 def resolve_boundary(
     boundary: Boundary, answers: Offsets, partitions: Iterable[TopicPartition], latest: Offsets, *, starting: bool
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition, from the results of ListOffsets (-1: no record is that young).
+    """The offset of each partition at `boundary`, from `answers`, the results of ListOffsets. An answer of -1 means
+    that all records of the partition are older than the timestamp.
 
-    At the start, a partition with -1 follows `startingOffsetsByTimestampStrategy`; at the end, it is read to its latest
-    offset.
+    For a starting position (`starting`), `startingOffsetsByTimestampStrategy` then decides: an OptionError, or the
+    partition's latest offset. For an ending position, the latest offset is used.
     """
     resolved: dict[TopicPartition, int] = {}
     for tp in sorted(partitions):

@@ -23,8 +23,8 @@ log = logging.getLogger("barnabas.spark")
 
 ROWS_PER_BATCH = 10_000
 BYTES_PER_BATCH = 1024 * 1024
-"""The approximate number of rows and bytes in one batch. Spark pays per call for smaller batches, and larger ones do
-not fit its caches.
+"""ROWS_PER_BATCH and BYTES_PER_BATCH are the approximate size of one batch. Spark has a fixed cost for each batch,
+which would dominate with smaller batches; larger batches do not fit into the processor's caches.
 """
 
 
@@ -48,8 +48,8 @@ def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: Partiti
 def decode(
     batches: FetchedBatches, bounds: OffsetRange, columns: tuple[str, ...], *, check_crcs: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The records in the range, without markers; without records of aborted transactions if the fetch was
-    read_committed.
+    """The records in the range `bounds`, without transaction markers. Records of aborted transactions are left out if
+    the batches were fetched with isolation.level=read_committed.
     """
     tp = bounds.partition
     selection = Selection(bounds.start, bounds.end, batches.aborted, check_crcs)

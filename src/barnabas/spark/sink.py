@@ -74,7 +74,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         return write_rows(iterator, self._options, self._layout)
 
     def commit(self, messages: list[Written | None]) -> None:
-        """Does nothing: the records are in the log since `write`."""
+        """Does nothing: `write` has returned only after the records were acknowledged."""
 
     def abort(self, messages: list[Written | None]) -> None:
         """Does nothing: written records cannot be removed."""
@@ -94,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
     # the decision, and must not undo a committed transaction.
 
     def commit(self, messages: list[Written | None], batchId: int) -> None:
-        """Does nothing: the records are in the log since `write`."""
+        """Does nothing: `write` has returned only after the records were acknowledged."""
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """Does nothing: written records cannot be removed. Spark writes the micro-batch again."""

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.spark")
 
 SPLIT_WORTH_OFFSETS = 10_000
-"""For shorter ranges, the reader does not ask the brokers for log sizes."""
+"""For ranges of fewer offsets, the reader does not request the log sizes from the brokers, and does not split the
+ranges by size.
+"""
 
 _NO_LIMIT = 2**63 - 1
 
@@ -105,8 +107,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     Spark does not store a stream's initial offset until the first micro-batch is committed: it asks for the initial
     offset twice, and again after a restart before that commit. With `startingOffsets=latest`, records that arrive
-    between these calls would be lost. Therefore the first micro-batch is empty: `latestOffset` returns the initial
-    offset unchanged, so that Spark writes it to the query's offset log. If a restart replays that micro-batch from a
+    between these calls would be lost. Therefore the first micro-batch is empty (except with Trigger.Once, or if
+    `startingOffsets` gives all offsets as numbers): `latestOffset` returns the initial offset unchanged, so that Spark
+    writes it to the query's offset log. If a restart replays that micro-batch from a
     newer initial offset, its start is beyond its end; such a range is empty, and the position in the offset log remains
     valid.
     """

@@ -45,8 +45,8 @@ def _pieces_by_size(whole: PartitionRange, splitting: Splitting, bytes_per_offse
 
 
 def _split_to_minimum(min_tasks: int, whole: list[PartitionRange], pieces: list[int]) -> None:
-    """Split further until there are `min_tasks` pieces, or all pieces are single offsets; always split the range with
-    the longest pieces.
+    """Increase `pieces`, the number of pieces of each range in `whole`, until there are `min_tasks` pieces in total or
+    each piece is a single offset. Each step adds a piece to the range with the longest pieces.
     """
     longest = [(-r.size / n, i) for i, (r, n) in enumerate(zip(whole, pieces, strict=True))]
     heapq.heapify(longest)

@@ -17,7 +17,9 @@ from barnabas.protocol.wire.versions import versions
 
 
 class ApiKey(IntEnum):
-    """The number of an API, in every request header. 4 to 7 were used with ZooKeeper; Kafka does not reuse them."""
+    """The number of an API, which every request header has. The numbers 4 to 7 belonged to APIs that Kafka used with
+    ZooKeeper; Kafka does not use these numbers again.
+    """
 
     PRODUCE = 0
     FETCH = 1
@@ -114,7 +116,7 @@ class ApiKey(IntEnum):
 
 
 PRIVATE_FROM: Final = 10_000
-"""Barnabas's own APIs have keys from here on, far above those of Kafka and of its forks."""
+"""The smallest key of Barnabas's own APIs, which is far above the keys of Kafka and of its forks."""
 
 BROKER: Final = frozenset({"broker"})
 CONTROLLER: Final = frozenset({"controller"})
@@ -122,7 +124,7 @@ BOTH: Final = BROKER | CONTROLLER
 
 
 class Api:
-    """One row of the table."""
+    """One row of `APIS`: an API with its versions and the listeners on which Kafka serves the API."""
 
     def __init__(
         self,
@@ -257,14 +259,18 @@ _TABLE: Final = (
 
 APIS: Final[dict[ApiKey, Api]] = {api.key: api for api in _TABLE}
 API_KEYS: Final[dict[int, ApiKey]] = {int(key): key for key in APIS}
-"""The keys by their numbers: a look-up here is faster than `ApiKey(number)`, and is needed for every request."""
+"""The keys by number. Each request needs such a look-up, and a look-up in a dict is faster than `ApiKey(number)`."""
 
 
 def request_header_version(key: ApiKey, version: int) -> int:
-    """2 if the request is flexible, else 1; for versions that this side does not know, too: their headers are read."""
+    """The version of a request's header: 2 if `version` of the request is flexible, else 1. `version` may be one that
+    this side does not support, because a broker reads the header before it rejects the request.
+    """
     return 2 if APIS[key].is_flexible(version) else 1
 
 
 def response_header_version(key: ApiKey, version: int) -> int:
-    """1 if the response is flexible, else 0. Always 0 for ApiVersions, which is read before a version is negotiated."""
+    """The version of a response's header: 1 if `version` of the response is flexible, else 0. Always 0 for ApiVersions,
+    whose response the client reads before a version is negotiated.
+    """
     return 1 if key != ApiKey.API_VERSIONS and APIS[key].is_flexible(version) else 0

@@ -19,7 +19,9 @@ from barnabas.protocol.wire.schema import Request, Response
 RESPONSE_BYTES_MAX = 0x7FFFFFFF
 _ERROR_CODE = struct.Struct(">h")
 _HEADER_BYTES_MAX = 1024
-"""Enough for a response header: it has five bytes, because Kafka defines no tagged field for it."""
+"""The number of bytes that are copied to decode a response header. A header has at most five bytes, because Kafka
+defines no tagged field for response headers.
+"""
 
 
 class Sent(Struct, frozen=True):

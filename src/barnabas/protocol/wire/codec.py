@@ -4,7 +4,8 @@
     encode_parts(response, 12)                    -> [bytes, memoryview, bytes, ...]: large records are not copied
     decode(MetadataRequest, 12, body)             -> MetadataRequest
 
-Every fault of the input raises WireError, before memory is allocated for lengths that the input only claims.
+Faulty input raises WireError. A length in the input is compared with the number of bytes that are left before memory is
+allocated for that length.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def encode(message: MessageStruct, version: int) -> bytes:
 
 
 def encode_parts(message: MessageStruct, version: int, head: bytes = b"") -> list[Buffer]:
-    """The message in pieces, after `head`. Large records remain the buffers of the caller; the rest is joined."""
+    """The bytes of `head` and of the message, in pieces. Large buffers in a `records` field are returned as they are,
+    without a copy; the bytes between them are joined.
+    """
     parts: list[Buffer] = [head]
     bulk: list[int] = []
     _encode(message, version, parts, bulk)
@@ -59,8 +62,8 @@ def encode_frame(message: MessageStruct, version: int, head: bytes) -> list[Buff
 def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
     """The message that extends from `offset` to the end of `buf`. Raises VersionError or WireError.
 
-    `records` are memoryviews of `buf`, so pass the frame itself. For a message without records, a `buf` that is not
-    `bytes` is copied once.
+    The value of a `records` field is a memoryview of `buf`. Therefore pass the whole frame as `buf`, not a copy of a
+    part of the frame. For a message class without `records` fields, a `buf` that is not `bytes` is copied once.
     """
     message, end = decode_prefix(cls, version, buf, offset)
     if end != len(buf):
@@ -87,7 +90,7 @@ def generated_source(cls: type[MessageStruct], version: int) -> str:
 
 
 def _join_small(parts: list[Buffer], bulk: list[int]) -> list[Buffer]:
-    """Join the pieces between the large buffers, whose indexes are in `bulk`."""
+    """Join the pieces between the large buffers. `bulk` has the indexes of the large buffers in `parts`."""
     out: list[Buffer] = []
     start = 0
     for index in bulk:

@@ -176,7 +176,9 @@ class _Decoder:
             src.line(f"{target} = {inner}")
 
     def length(self, field: MessageField) -> str:
-        """Read the length of a value into a new variable: -1 for null, otherwise not negative."""
+        """Add lines to the generated function that read the length of a value into a new variable, and return the
+        variable's name. The length is -1 for null, otherwise not negative.
+        """
         src = self.src
         null = f"null is not allowed in version {self.version}"
         if self.layout.is_compact(field):
@@ -244,7 +246,9 @@ class _Decoder:
                 src.line(f"{values}.append({item})")
 
     def numbers(self, target: str, length: str, code: str) -> None:
-        """Read an array of fixed-size elements with one unpack."""
+        """Add lines to the generated function that read an array of `length` numbers into `target` with one unpack.
+        `code` is the format code of one number.
+        """
         src = self.src
         small = src.constant(f"unpack_{code}_array", array_unpackers(code))
         with src.block(f"if {length} < {SMALL_ARRAY}:"):
@@ -255,7 +259,11 @@ class _Decoder:
     # ---- bytes
 
     def uvarint(self, prefix: str, at_most: int | None = None) -> str:
-        """Read a varint together with the preceding fixed-size fields, as one byte; read the rest if it is longer."""
+        """Add lines to the generated function that read a varint into a new variable, and return the variable's name.
+
+        The first byte is read together with the preceding fixed-size fields, and further bytes separately. The
+        generated function raises FieldError for a varint above `at_most`.
+        """
         name = self.src.name(prefix)
         self.formats += "B"
         self.targets.append(name)

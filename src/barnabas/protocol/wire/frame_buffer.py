@@ -22,14 +22,14 @@ BLOCK_BYTES: Final = 64 * 1024
 PREALLOCATED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Memory for a longer frame is allocated in steps, as its bytes arrive: the announced length may be wrong."""
 REUSED_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The limit for the bytes of these buffers."""
+"""The maximum total size of the buffers that one connection keeps for reuse, by default."""
 REUSED_MAX: Final = 8
-"""The limit for buffers that one connection keeps for reuse."""
+"""The maximum number of buffers that one connection keeps for reuse."""
 _UNUSED: Final = 2
-"""The reference count of an unused buffer: one reference of the list, one of `getrefcount`'s argument."""
+"""The reference count of an unused buffer: the list has one reference, and the argument of `getrefcount` is another."""
 _LENGTH: Final = struct.Struct(">i")
 _OTHER_PROTOCOL_MIN: Final = 0x15030000
-"""From this length on, the four bytes may be the beginning of another protocol; a TLS alert is the smallest."""
+"""The smallest length whose four bytes may be the beginning of another protocol, namely of a TLS alert."""
 
 
 class FrameBuffer:
@@ -144,5 +144,6 @@ class FrameBuffer:
 
 
 def _is_other_protocol(raw: bytearray) -> bool:
-    """True for four bytes of HTTP, or of a TLS server that received plain text."""
+    """True if `raw`, the four bytes of a length, is the beginning of an HTTP response, a TLS alert or a TLS
+    handshake."""
     return raw.startswith((b"HTTP", b"\x15\x03", b"\x16\x03"))

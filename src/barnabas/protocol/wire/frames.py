@@ -72,7 +72,9 @@ class FrameReader:
         return frames
 
     def _keep(self, chunk: Buffer) -> None:
-        """Store a piece. Small pieces are appended to one buffer, so that many of them do not cost an object each."""
+        """Store a piece of a frame. Small pieces are appended to one buffer, because one object for each small piece
+        would need too much memory.
+        """
         self._missing -= len(chunk)
         if len(chunk) >= _KEPT_AS_IS:
             self._chunks.append(chunk)

@@ -19,8 +19,8 @@ _RESPONSE_HEADERS = (
 class RequestHeader(Message, versions="1-2", flexible="2+"):
     """The API, its version, and the correlation id that the response will carry.
 
-    The client id keeps its two-byte length in version 2, so that a server can read the header of an ApiVersions request
-    whose version it does not know.
+    The length of the client id has two bytes even in version 2, which is flexible. A server can therefore read the
+    header of an ApiVersions request whose version the server does not know.
     """
 
     api_key: int = int16()

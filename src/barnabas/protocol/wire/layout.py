@@ -9,7 +9,9 @@ from typing import cast
 from barnabas.protocol.wire.schema import MessageField, MessageStruct
 
 STRING_BYTES_MAX = 32_767
-"""The limit in every version, as in Kafka, although a compact length could be larger."""
+"""The maximum number of bytes of a string. As in Kafka, this is the limit in flexible versions too, although the varint
+of their lengths could be larger.
+"""
 
 FIXED_FORMATS = {
     "int8": "b",
@@ -70,7 +72,7 @@ class VersionLayout:
 
 
 def element_field(array: MessageField) -> MessageField:
-    """A field with the type of the elements of `array`, which must be a wire type."""
+    """A field with the type of the elements of `array`. The elements must be of a wire type, not structs."""
     assert isinstance(array.element, str)
     return MessageField(array.element, "0+", None, flexible=None if array.flexible is None else str(array.flexible))
 

@@ -19,7 +19,9 @@ SMALL_ARRAY = 16
 
 
 class FieldError(Exception):
-    """The field that is decoded or encoded is invalid. The message does not name the field."""
+    """The field that is being decoded or encoded is invalid. The text of this error does not name the field; `codec.py`
+    adds the path of the field.
+    """
 
 
 def uvarint(value: int) -> bytes:

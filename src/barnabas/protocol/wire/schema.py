@@ -10,15 +10,18 @@
         max_wait_ms: int = int32()
         topics: list[FetchTopic] = array(FetchTopic)
 
-The function before the parentheses is the type on the wire. Its arguments are all optional:
+The function before the parentheses is the type on the wire. `array` and `nested` take the type of their elements or of
+the struct as the first argument. All other arguments are optional:
 
     "13+"            the versions that carry the field (default: "0+")
-    null="12+"       the versions in which it may be None
+    null="12+"       the versions in which the field may be None
     default=         the value if none is given, or if the version does not carry the field
     tag=0            the field is encoded as tagged field 0 (in the versions of `tagged`, by default in all versions
                      that carry the field), and only if it differs from its default
-    ignorable=True   a version that cannot carry the field drops it; without this, setting the field there is an error
-    flexible="none"  the versions in which its length is a varint, if they differ from the message's flexible versions
+    ignorable=True   a version that cannot carry the field leaves out its value; without `ignorable`, encoding a value
+                     other than the default in such a version is an error
+    flexible="none"  the versions in which the field's length is a varint, if they differ from the message's flexible
+                     versions
     sensitive=True   repr() hides the value, so that it is never logged
 
 Type checkers see slotted dataclasses whose fields are optional keyword arguments. At run time the metaclass moves the
@@ -100,7 +103,7 @@ class MessageField:
 
 
 class MessageSchema:
-    """The schema of a message class. `encoders` and `decoders` cache the compiled codecs by version (`wire.codec`)."""
+    """The schema of a message class. `codec.py` stores the compiled codecs in `encoders` and `decoders`, by version."""
 
     __slots__ = ("decoders", "encoders", "fields", "flexible", "key", "name", "unstable", "versions")
 

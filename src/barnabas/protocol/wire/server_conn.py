@@ -55,7 +55,9 @@ class ReceivedRequest:
         return decode_prefix(APIS[self.key].request, self.version, self.frame, self.body_offset)[0]
 
     def answer(self, response: Message, version: int | None = None) -> list[Buffer]:
-        """The frame of a response, in pieces. `version` is given if it differs from the request's version (KIP-511)."""
+        """The frame of a response, in pieces. `version` is the version of the response, by default the version of the
+        request. They differ only if the version of an ApiVersions request is not supported (KIP-511).
+        """
         head = write_response_header(self.header.correlation_id, response_header_version(self.key, self.version))
         return encode_frame(response, self.version if version is None else version, head)
 

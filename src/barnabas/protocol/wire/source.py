@@ -66,7 +66,9 @@ class Source:
 
     @contextmanager
     def at(self, *steps: str) -> Iterator[None]:
-        """Within this block, lines read or write this field."""
+        """A context manager. The lines that are added in its `with` block belong to the field at the current path plus
+        `steps`.
+        """
         self._path.extend(steps)
         yield
         del self._path[-len(steps) :]

@@ -102,7 +102,9 @@ class RegistryApp:
 
 
 def _choose_content_type(accept: str) -> str:
-    """The first supported content type in the Accept header; the registry's own type if the client accepts any."""
+    """The first content type in the Accept header that the registry supports; the registry's own type if the header has
+    none of them.
+    """
     for part in accept.split(","):
         name = part.partition(";")[0].strip()
         if name in _CONTENT_TYPES:

@@ -17,7 +17,7 @@ from barnabas.registry.values import LATEST, RegisteredSchema
 
 async def list_subjects(call: Call) -> Any:
     """The subjects, sorted by name. Query parameters: `subjectPrefix`, `deleted`, `deletedOnly`. Without a prefix, the
-    subjects of all contexts.
+    subjects of the context in the path, or of all contexts if the path has none.
     """
     prefix = call.text("subjectPrefix", ANY_CONTEXT)
     if prefix.startswith(ANY_CONTEXT):
@@ -77,7 +77,7 @@ async def read_version_text(call: Call) -> Any:
 
 
 async def referenced_by(call: Call) -> Any:
-    """The ids of the schemas that refer to this version."""
+    """The ids of the schemas that refer to the version in the path."""
     registered = _find_version(call, deleted=True)
     found = call.state.referring(registered.subject, registered.version, deleted=call.flag("deleted"))
     return call.page(sorted({one.id for one in found}))

@@ -1,8 +1,7 @@
 """Codec: columns of Avro values, in whole batches.
 
 Rows are grouped by the schema with which they were written. Each group is resolved to the reader's schema: by a
-compiled program if `avro_program` supports the two schemas (it supports all but unions of several types and aliases),
-else record by record with fastavro.
+compiled program if `avro_program` can compile one for the two schemas, else record by record with fastavro.
 """
 
 from __future__ import annotations
@@ -41,10 +40,11 @@ _PROGRAMS_MAX: Final = 1_000
 class AvroColumns(RegistryColumns):
     """Framed Avro <-> typed columns (a record becomes a struct).
 
-    The columns have the type of the reader's schema. That is `schema`, or else the latest version of the topic's
-    subject at the time of the first batch; later batches use the same version, so a stream has one type, whatever
-    versions its rows were written with. Writing also uses `schema` or the latest version. The other options are those
-    of `SerializerOptions`.
+    The columns have the type of the reader's schema. The reader's schema is `schema`. Without `schema`, it is the
+    latest version of the topic's subject at the time of the first batch, or, if that subject has no Avro schema, the
+    schema with the highest id in the batch. Later batches of the topic use the same schema, so a stream has one type,
+    whatever versions its rows were written with. Writing uses `schema` or the latest version. The other options are
+    those of `SerializerOptions`.
     """
 
     def __init__(

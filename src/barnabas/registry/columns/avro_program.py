@@ -1,5 +1,7 @@
-"""Codec: compiles a writer's and a reader's schema into a program: steps for the kernel, and a tree that maps their
-slots to Arrow columns.
+"""Codec: compiles a writer's and a reader's schema into a program for the kernel in `avro_kernels.py`.
+
+The result is a list of steps, and a tree that maps the slots of the steps to Arrow columns. A slot is an array with one
+number for each row, in which the kernel stores what a step reads: a value, or the position or length of bytes.
 
     record User {id: long, name: [null, string], at: {x: float, y: float}}      writer
     LONG 0   STRING 1 (2: its length), null if branch 0   FLOAT 3   FLOAT 4     steps, with their slots
@@ -7,8 +9,8 @@ slots to Arrow columns.
 
 Schema resolution happens once, at compile time: a step whose field the reader does not have stores nothing (slot -1),
 and a field that the writer does not have is a constant. The items of an array or a map are rows with a program of their
-own; the enclosing row's program only skips them. For other schemas (unions of several types, aliases) there is no
-program, and fastavro reads them record by record.
+own; the enclosing row's program only skips them. Some pairs of schemas have no program, for example those with unions
+of several types, aliases, or defaults that are not scalars. Then fastavro reads the rows record by record.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from barnabas.registry.columns.avro_types import FastavroSchema, arrow_type, nul
 
 
 class Step(IntEnum):
-    """The operation that the kernel runs next."""
+    """The kinds of steps of a program: what the kernel reads."""
 
     NULL = 0
     BOOLEAN = 1
@@ -64,7 +66,7 @@ _PROMOTIONS: Final = {
 _ITEMS_AT: Final = {"array": "items", "map": "values"}
 _DECIMAL_DIGITS_MAX: Final = 38
 ITEMS_DEPTH_MAX: Final = 16
-"""The maximum nesting of arrays; records with deeper nesting are read record by record."""
+"""The maximum nesting of arrays and maps. Rows whose schema has deeper nesting are read record by record."""
 
 
 class NoProgramError(Exception):
@@ -94,8 +96,8 @@ class StructNode:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list, or a map if `key` is set. Three slots: where the items of a row begin, their number, and where
-    they end.
+    """A list, or a map if `key` is set. `slot` is the first of three slots, which hold, for each row, the position at
+    which the items begin, the number of items, and the position at which the items end.
     """
 
     kind: Any
@@ -110,13 +112,16 @@ ColumnNode = Leaf | Constant | StructNode | Items
 
 @dataclass(slots=True)
 class Program:
-    """The steps as columns: kind, slot (-1: not stored), null branch (-1: none), next step after a null, size."""
+    """`steps` has five numbers for each step: its kind (a `Step`), its first slot (-1: the value is not stored), the
+    index of the null branch (-1: never null), the index of the step that follows after a null, and the size (the bytes
+    of a fixed type or the number of an enum's symbols). `slots` is the number of slots.
+    """
 
     steps: list[list[int]] = field(default_factory=list)
     slots: int = 0
 
     def add(self, step: Step, slots: int, null_branch: int, size: int = 0) -> tuple[int, int]:
-        """(the index of the new step, its first slot)"""
+        """Add a step that needs `slots` slots. Returns the index of the step and its first slot (-1 without slots)."""
         slot = self.slots if slots else -1
         self.slots += slots
         self.steps.append([step, slot, null_branch, len(self.steps) + 1, size])
@@ -127,7 +132,9 @@ class Program:
 
 
 def compile_avro(writer: FastavroSchema, reader: FastavroSchema) -> tuple[Program, ColumnNode]:
-    """Compile the program that reads the writer's rows in the shape of the reader's schema. Raises NoProgramError."""
+    """Compile the program that reads the writer's rows in the shape of the reader's schema. Returns the program, and
+    the tree that maps its slots to columns. Raises NoProgramError.
+    """
     program = Program()
     node = _Compiler(writer, reader, program).read(writer.parsed, reader.parsed)
     return program, node

@@ -133,7 +133,7 @@ def write_program(program: Program, node: ColumnNode, column: Any, start: bytes)
 
 
 class _SlotLoader:
-    """Fills the slots of a program from a column."""
+    """Fills the slots of a program (see `avro_program.py`) with the values of a column."""
 
     def __init__(self, program: Program, rows: int) -> None:
         self.numbers = np.zeros((program.slots, rows), np.int64)
@@ -143,7 +143,9 @@ class _SlotLoader:
         self._chunk_at = 0
 
     def load(self, node: ColumnNode, column: Any, present: Any) -> None:
-        """Load the column of a node. `present` marks the rows of which no parent is null."""
+        """Fill the slots of a node and of the nodes below it from `column`. `present` marks the rows in which none of
+        the enclosing structs is null.
+        """
         assert not isinstance(node, Constant), "with equal schemas no field is constant"
         here = present & np.asarray(column.is_valid())
         if isinstance(node, Items):

@@ -37,7 +37,8 @@ class JsonColumns(RegistryColumns):
     ignored, and missing fields are null. Without `kind`, the type of each batch is inferred from all its rows: a field
     that only some rows have is null in the others, and strings that look like times become timestamps.
 
-    Writing needs `json_schema`, a string or a Schema, or `use_latest_version`.
+    Rows are written with the id of `json_schema`, a string or a Schema, or, without it, with that of the latest version
+    of the topic's subject. The other options are those of `SerializerOptions`.
     """
 
     def __init__(

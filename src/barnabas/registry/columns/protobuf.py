@@ -30,9 +30,9 @@ _TOPICS_MAX: Final = 10_000
 class ProtobufColumns(RegistryColumns):
     """Framed messages <-> columns of structs.
 
-    The struct type is that of `message_class`. Without a class, the type is that of the first row's message, in the
-    newest schema of the first batch of a topic; later batches use the same type, and other messages are errors. Writing
-    needs the class. The other options are those of `SerializerOptions`.
+    The struct type is that of `message_class`. Without a class, the first batch of a topic determines the type: it is
+    the type of the first readable message with the highest schema id. Later batches use the same type, and messages
+    with another name are errors. Writing needs the class. The other options are those of `SerializerOptions`.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 A content model is *open* if it accepts members without a schema of their own, *closed* if it rejects them, and
 *partially open* if it accepts those that match a schema for additional members. Adding a schema for a new member
-narrows an open model (which accepted any value there). Removing one from a closed model rejects values that were
-accepted.
+narrows an open model, which accepted any value for that member. After the schema of a member is removed from a closed
+model, the model rejects values that it accepted before.
 """
 
 from __future__ import annotations
@@ -168,8 +168,9 @@ def _required_names(node: JsonSchemaNode) -> list[str]:
 
 
 def _required(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
-    """Compare the required properties that both versions have. `_property_added` handles new properties, and removed
-    ones may be absent.
+    """The violations by properties that are required now and were not before, if both versions or neither have a schema
+    for the property. `_property_added` checks properties whose schema is new, and `_removed` those whose schema was
+    removed.
     """
     problems = []
     for name in sorted(set(_required_names(new)) - set(_required_names(old))):

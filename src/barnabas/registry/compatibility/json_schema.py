@@ -1,8 +1,8 @@
 """Machine: whether every document that one JSON Schema accepts is accepted by another.
 
 The rules and the names of the violations are those of Confluent's registry. Schemas are compared part by part, and a
-change that is not known to be compatible is a violation. Confluent's registry ignores changes of `patternProperties`,
-`contains` and `if`; here they are violations.
+change that is not known to be compatible is a violation. This also holds for `patternProperties`, `contains` and `if`,
+whose changes Confluent's registry ignores.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def read_problems(reader: JsonSchemaNode, writer: JsonSchemaNode) -> list[Incomp
 
 
 class Comparison:
-    """One comparison of an old schema (written) with a new one (to read with). Recursive schemas end at pairs that are
-    already being compared.
+    """One comparison of an old schema, with which documents were written, with a new schema, which is to read them. A
+    pair of nodes that is already being compared counts as compatible, so that the comparison of recursive schemas ends.
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,9 @@ def _distinct(branches: list[JsonSchemaNode]) -> list[JsonSchemaNode]:
 
 
 def _matching_size(fitting: list[list[bool]]) -> int:
-    """The maximum number of rows that can be paired with a column of their own (augmenting paths)."""
+    """The size of a maximum matching. `fitting[row][column]` tells whether a row and a column may be paired; a row and
+    a column can be in one pair only.
+    """
     row_of: dict[int, int] = {}
 
     def place(row: int, seen: set[int]) -> bool:

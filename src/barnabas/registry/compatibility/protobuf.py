@@ -1,8 +1,9 @@
 """Machine: whether data written with one Protobuf schema can be read with another.
 
-On the wire, a field is its number and its wire type, so names may change and fields may be added and removed. The
-interpretation of the bytes of a number must not change. Messages keep their names, because records identify their
-message. The groups of interchangeable types are those of protobuf's "Updating a message type".
+On the wire, a field is its number and its wire type, so names of fields may change and fields may be added and removed.
+The type of a field may only change to a type of the same group; the groups are those of the interchangeable types in
+the section "Updating a message type" of protobuf's documentation. Messages must keep their names, because records
+identify their message.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class _Comparison:
         self.messages(old.nested_type, new.nested_type, path)
 
     def _oneofs(self, old: pb.DescriptorProto, new: pb.DescriptorProto, path: str) -> None:
-        """Fields that could be set together must not be in one oneof now, and no field of a oneof may be removed."""
+        """Add the violations by oneofs: fields that could be set together are now in one oneof, or a field of a oneof
+        was removed, although other fields of that oneof remain.
+        """
         was_in, is_in = _oneof_of(old), _oneof_of(new)
         numbers_before = {field.number for field in old.field}
         for name in sorted(set(is_in.values())):

@@ -28,7 +28,9 @@ class Parsed(Protocol):
 
     @property
     def normalized(self) -> str:
-        """The canonical text with parts whose order has no meaning sorted (`normalize=true`)."""
+        """The text that is stored with `normalize=true`: the canonical text, in which parts whose order has no meaning
+        are sorted.
+        """
 
     def formatted(self, name: str) -> str:
         """The text in the format that `format=...` names; the canonical text for "" and for unknown formats."""
@@ -40,8 +42,8 @@ class Parsed(Protocol):
 def parse(schema: Schema, lookup: Lookup, *, strict: bool = True) -> Parsed:
     """Parse a schema and the schemas to which it refers. Raises InvalidSchemaError.
 
-    With `strict`, everything is checked (for example defaults against their types). Stored schemas are parsed without,
-    because they were accepted before.
+    With `strict`, everything is checked (for example defaults against their types). Stored schemas are parsed without
+    `strict`, because a registry has accepted them before.
     """
     dependencies = resolve_references(schema, lookup)
     match schema.type:

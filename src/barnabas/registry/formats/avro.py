@@ -47,8 +47,8 @@ _RESERVED: Final = {
 
 
 def parse_avro(text: str, dependencies: Sequence[str] = (), *, strict: bool = True) -> AvroSchema:
-    """Parse a schema and, before it, the schemas whose types it may name. Raises InvalidSchemaError with the reason and
-    the path.
+    """Parse a schema. `dependencies` are the texts of the schemas whose types the schema may name; they are parsed
+    first. Raises InvalidSchemaError with the reason and the path.
     """
     parser = _AvroParser(strict)
     for dependency in dependencies:

@@ -69,7 +69,9 @@ class SchemaSerializer:
         self._asking = threading.Lock()
 
     def prepare(self, topic: str) -> RegisteredSchema:
-        """Send the requests that a topic needs to the registry. Raises RegistryError."""
+        """The schema version with which values of a topic are written. Sends the necessary requests to the registry at
+        the first call for the topic. Raises RegistryError.
+        """
         known = self._written.get(topic)
         if known is not None:
             return known
@@ -88,7 +90,7 @@ class SchemaSerializer:
         raise NotImplementedError
 
     def serialize_now(self, topic: str, headers: Headers, value: Any) -> bytes | None:
-        """As `serialize`, but without requests. Raises NotReadyError if one is needed."""
+        """As `serialize`, but sends no requests. Raises NotReadyError if a request is needed."""
         if value is not None and topic not in self._written:
             raise NotReadyError(
                 f"The registry must be queried for the schema of the {self._part()}s of {topic!r}.",
@@ -97,7 +99,9 @@ class SchemaSerializer:
         return self.serialize(topic, headers, value)
 
     def _get_ready(self, registered: RegisteredSchema) -> None:
-        """Prepare everything else that needs requests, before values can be written with this schema."""
+        """Prepare to write values with this version, for example by requesting the schemas to which its schema refers.
+        A subclass overrides this method if it has something to prepare.
+        """
 
     def _find(self, topic: str) -> RegisteredSchema:
         options, registry = self._options, self._registry
@@ -136,7 +140,7 @@ class SchemaReader:
         raise NotImplementedError
 
     def deserialize_now(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """As `deserialize`, but without requests. Raises NotReadyError if one is needed."""
+        """As `deserialize`, but sends no requests. Raises NotReadyError if a request is needed."""
         if data is not None and self._needs_ids:
             schema_id, _ = unframe(data)
             if schema_id not in self._made:

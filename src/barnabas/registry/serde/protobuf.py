@@ -29,8 +29,8 @@ from barnabas.registry.values import Reference, Schema, SchemaType
 
 
 class ProtobufSerializer(SchemaSerializer):
-    """Serializes messages of one class. Imports of the class's file are registered too, with the import names as
-    subjects.
+    """Serializes messages of one class. The files that the class's file imports are registered too, with their import
+    names as subjects; with `auto_register_schemas=False`, they are only looked up.
 
     The options are those of `SerializerOptions`.
     """
@@ -57,7 +57,9 @@ class ProtobufSerializer(SchemaSerializer):
         return self._register_imports(self._class.DESCRIPTOR.file)
 
     def _register_imports(self, file: Any) -> Schema:
-        """The schema of a file, after the schemas of its imports have been registered."""
+        """The schema of a file. The schemas of its imports are registered first, or looked up with
+        `auto_register_schemas=False`.
+        """
         references = []
         for other in file.dependencies:
             if known_file(other.name) is not None:

@@ -1,4 +1,4 @@
-"""Table: AlterShareGroupOffsets (key 91) moves the start of share partitions."""
+"""Table: AlterShareGroupOffsets (key 91) sets the start offsets of a group's share partitions."""
 
 from __future__ import annotations
 

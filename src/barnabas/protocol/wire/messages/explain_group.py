@@ -1,4 +1,7 @@
-"""Table: ExplainGroup (key 10001, not in Kafka): the state of a group, the members it waits for, and how long."""
+"""Table: ExplainGroup (key 10001, not in Kafka).
+
+Returns the state of a group, the members for which the group waits, and the time after which it stops waiting.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Table: InitProducerId (key 22).
 
-Assigns a producer id and epoch, and aborts the open transaction of an earlier producer with the transactional id.
+Assigns a producer id and epoch, and aborts the open transaction of an earlier producer with the same transactional id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Table: ShareGroupHeartbeat (key 76) joins, keeps alive and leaves a share group (KIP-932)."""
+"""Table: ShareGroupHeartbeat (key 76).
+
+Joins and leaves a share group, keeps a member alive and updates its assignment (KIP-932).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Table: StreamsGroupHeartbeat (key 88) joins, keeps alive, reassigns tasks and leaves a streams group (KIP-1071)."""
+"""Table: StreamsGroupHeartbeat (key 88).
+
+Joins and leaves a streams group, keeps a member alive and updates the tasks assigned to the member (KIP-1071).
+"""
 
 from __future__ import annotations
 

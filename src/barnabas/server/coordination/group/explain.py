@@ -156,7 +156,7 @@ def _consumer(
         explained.phase = "reconcile"
         if change.at_ms < 0:
             explained.state_since_ms = group.assigned_at_ms.value
-    producer_transactions = _holders(group)
+    owners = _holders(group)
     for member_id in sorted(group.members):
         member, target = group.members[member_id], group.target_of(member_id)
         explained.members.append(
@@ -175,11 +175,7 @@ def _consumer(
                 assigned_count=_count(member.assigned),
                 target_count=_count(target),
                 to_revoke=[_holding(catalog, key, member_id) for key in pairs(member.revoking)],
-                awaited=[
-                    _holding(catalog, key, producer_transactions[key])
-                    for key in _missing(member, target)
-                    if key in producer_transactions
-                ],
+                awaited=[_holding(catalog, key, owners[key]) for key in _missing(member, target) if key in owners],
             )
         )
 
