@@ -182,7 +182,7 @@ REQUIRED: Final = _Required.REQUIRED
 
 
 class ConfigKey(Struct, frozen=True):
-    """One row of a config table."""
+    """The definition of one config: its name, type, default, documentation and validation."""
 
     name: str
     type: ConfigType

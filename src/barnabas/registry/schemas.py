@@ -163,8 +163,8 @@ def _find_same(state: RegistryState, schema_cache: SchemaCache, request: SchemaR
 def _same_in(
     schema_cache: SchemaCache, versions: Sequence[RegisteredSchema], subject: str, schema: Schema, parsed: Parsed
 ) -> RegisteredSchema | None:
-    """The newest of `versions` that has the same schema as the request; None if there is none. Metadata and rules are
-    compared only if the request has them.
+    """The newest of the subject's `versions` that is the same as `schema`, the schema of a request; None if there is
+    none. `parsed` is the parsed form of `schema`. Metadata and rules are compared only if `schema` has them.
     """
     for registered in reversed(versions):
         stored = registered.schema

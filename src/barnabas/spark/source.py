@@ -157,8 +157,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return plan.end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The latest offsets of the log, without limits. Spark's progress report shows the query's lag from these
-        offsets.
+        """The latest offsets of the log, not reduced by the limits on the size of a batch. Spark's progress report
+        shows the query's lag from these offsets. None if they cannot be read.
         """
         try:
             return Position(self._view(self._client()).latest).to_json()

@@ -214,7 +214,10 @@ def _short(value: object) -> str:
 
 
 def _compile_constructor(cls: type[MessageStruct]) -> Callable[..., None]:
-    """`def __init__(self, *, a=0, b=_FRESH): ...` for the class's fields, as `dataclasses` would write it."""
+    """Generate `def __init__(self, *, a=0, b=_FRESH): ...` from the class's fields, as `dataclasses` would.
+
+    `_FRESH` marks a default that each instance must create anew: an empty list or a nested struct.
+    """
     scope: dict[str, Any] = {"_FRESH": _FRESH}
     parameters, lines = [], []
     for index, field in enumerate(cls.__schema__.fields):

@@ -286,7 +286,10 @@ class _Builder:
         self.count = count
 
     def build(self, node: ColumnNode, bad: Any = None) -> Any:
-        """Build the column of a node; rows that are `bad` are null."""
+        """Build the Arrow column of one Avro schema node (constant, struct, list or map, or scalar).
+
+        `bad` marks, for a struct that is the whole row, the rows whose bytes could not be decoded. They become null.
+        """
         if isinstance(node, Constant):
             return pa.repeat(pa.scalar(node.value, node.kind), self.count)
         if isinstance(node, StructNode):

@@ -67,7 +67,7 @@ class JsonSchemaNode:
     integer: bool = False
 
     def child(self, document: Any) -> JsonSchemaNode:
-        """The node of a subschema of this one."""
+        """Convert `document`, a JSON subschema of this node's schema, to its node."""
         return self.scope.load(document)
 
     def child_at(self, key: str) -> JsonSchemaNode | None:

@@ -37,9 +37,11 @@ class CoordinatorShard(Protocol):
         ...
 
     def on_loaded(self, op: WriteOperation) -> None:
-        """Schedule the timers of the loaded state. All records of the log have been applied. This method must not write
-        records, because a failed append would undo the loading; it schedules a timer without delay, with `retry`, for
-        records that are needed."""
+        """Schedule the timers of the loaded state. All records of the log have been applied.
+
+        This method must not write records, because a failed append would undo the loading. If records are needed, it
+        schedules a timer with `delay_ms=0, retry=True`, which writes them and fires again if the append fails.
+        """
         ...
 
     def on_timer(self, op: WriteOperation, key: TimerKey) -> None: ...

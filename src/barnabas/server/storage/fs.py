@@ -183,7 +183,10 @@ _READ_BUFFERS: Final = ReadBuffers()
 
 
 class OsFile:
-    """A file descriptor. Frequent methods catch OSError without a context manager, which would take a microsecond."""
+    """An open file of the operating system. OSError becomes a storage error that names the path.
+
+    Methods that are called often do this with `try`, because a context manager would take a microsecond per call.
+    """
 
     __slots__ = ("_fd", "path")
 

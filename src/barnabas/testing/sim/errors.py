@@ -17,7 +17,7 @@ class SimulationError(BarnabasError):
 
 
 class CrashError(SimulationError):
-    """An exception was not handled."""
+    """Simulated code did not handle an exception: a node ended by itself, or a callback or request handler failed."""
 
 
 class LivenessError(SimulationError):
