@@ -274,6 +274,9 @@ class Fetcher:
         """Handle a log that was truncated below the position (KIP-320, Fetch version 12): continue at the point where
         the logs diverge, or set `error` with auto.offset.reset=none."""
         assert state.position is not None
+        if state.preferred_replica >= 0:
+            state.preferred_replica = -1  # a follower may lag behind: fetch from the leader before moving the position
+            return
         if self._reset_policy.is_none:
             self.error = TruncationError(state.partition, state.position, end_offset)
         else:
