@@ -41,3 +41,19 @@ async def test_the_epoch_of_a_fetch_is_that_of_the_batch_before_its_position() -
     ]
     assert len(asked) > 6
     assert asked == [(offset, before.get(offset, NO_LEADER_EPOCH)) for offset, _ in asked]
+
+
+async def test_diverging_epoch_of_a_follower_does_not_move_the_position() -> None:
+    """A follower that has lost unsynced records is behind the leader: the consumer asks the leader before it moves."""
+    fake = FakeCluster()
+    fake.add_topic("t")
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, auto_offset_reset="earliest") as consumer:
+        partition = TopicPartition("t", 0)
+        consumer.assign([partition])
+        state = consumer._subscription.partitions[partition]
+        state.seek(212)
+        state.preferred_replica = 2
+        consumer._fetcher._on_diverging(state, 182)
+        assert (state.position, state.preferred_replica) == (212, -1)
+        consumer._fetcher._on_diverging(state, 182)
+        assert state.position == 182
