@@ -1,4 +1,4 @@
-"""Shell: `kafka-server-start server.properties [--override name=value ...]`: starts a Barnabas server."""
+"""Shell: the command `kafka-server-start server.properties [--override name=value ...]` starts a server."""
 
 from __future__ import annotations
 

@@ -58,7 +58,10 @@ class RebalanceListener:
         """These partitions will be revoked after this call."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Any:
-        """These partitions were lost before the listener could be called."""
+        """These partitions were lost before `on_partitions_revoked` could be called.
+
+        Other members may own them already. The default calls `on_partitions_revoked`.
+        """
         return self.on_partitions_revoked(partitions)
 
 

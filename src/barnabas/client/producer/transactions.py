@@ -136,8 +136,10 @@ class Transactions:
 
     @property
     def doomed(self) -> BarnabasError | None:
-        """The error of a failed part of the transaction, after which no more batches are sent; None if there is
-        none."""
+        """The error after which the transaction must be aborted or the producer is unusable; None if there is none.
+
+        No more batches are sent after it.
+        """
         return self.error if self.state in (State.ABORTABLE, State.FATAL) else None
 
     @property

@@ -79,9 +79,10 @@ def _fill(kept: list[int], wanted: int, racks: Mapping[int, str | None], held: C
 
 
 def _lighten(replicas: Replicas, racks: Mapping[int, str | None], held: Counter[int]) -> Replicas:
-    """Move each replica of a partition for which there is a broker with at least two replicas fewer (see `held`).
+    """Move each replica of a partition to a broker with at least two replicas fewer than its own, if there is one.
 
-    A move must not put the replica in a rack that has more of the partition's other replicas than its present rack.
+    `held` counts the replicas on each broker, and is updated. A replica does not move to a rack that has more of the
+    partition's other replicas than its present rack; a broker without a rack is always allowed.
     """
     result = list(replicas)
     for place, broker in enumerate(result):

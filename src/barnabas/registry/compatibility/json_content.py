@@ -216,7 +216,10 @@ def _dependencies(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, pa
 
 
 def _split_dependencies(node: JsonSchemaNode) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Draft 7's `dependencies`, and the two keywords that replaced it in later drafts."""
+    """Two dicts by property name: the properties that it requires, and the schema that it applies.
+
+    Draft 7 has both in `dependencies`; later drafts have them in `dependentRequired` and `dependentSchemas`.
+    """
     document = node.document
     mixed = document.get("dependencies", {})
     lists = {name: value for name, value in mixed.items() if isinstance(value, list)}

@@ -149,9 +149,9 @@ class TransactionVerifier:
         enabled: bool,
         rejected: dict[TopicPartition, KafkaError],
     ) -> None:
-        """Reject a write that needs verification by now: this broker has become the leader, or a marker was appended.
+        """Reject a write that needed no verification before `verify` waited for the coordinator, but needs it now.
 
-        The client sends the write again.
+        Meanwhile this broker has become the leader, or a transaction marker was appended. The client sends the write again.
         """
         try:
             if self._needs_verification(write, supported, enabled=enabled):

@@ -166,7 +166,7 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     def _watch_commits(self, partition: int, context: CoordinatorContext[S]) -> None:
-        """Start a task that waits for commits of this partition, if there is none."""
+        """Start the task that waits for the high watermark of this partition to advance, unless it is running."""
         if not context.watching_commits and not context.closed and self._tasks is not None:
             context.watching_commits = True
             self._tasks.create_task(self._run_commit_watch(partition, context), name=f"commits of {context.tp}")

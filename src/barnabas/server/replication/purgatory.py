@@ -98,7 +98,7 @@ class DelayedOperation:
                 self._set_timer()
 
     def mark_changed(self) -> None:
-        """Do nothing: a change that adds no bytes does not complete the operation."""
+        """Do nothing: only a fetch session must remember that the partition has changed."""
 
     def record_caught_up(self) -> None:
         """Do nothing: a delayed request reads all its partitions, and these reads record the follower's progress."""

@@ -19,7 +19,11 @@ Rows = tuple[tuple[int, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The data of a finished run. `power_failed` weakens guarantees that only replication or fsync can provide."""
+    """The data of a finished run, which the invariants check.
+
+    If `power_failed`, the run had one node, whose power may have failed: some acknowledged writes that only replicas
+    protect (committed offsets, acknowledgements of share consumers) may be lost, and are not checked.
+    """
 
     history: ClientHistory
     power_failed: bool

@@ -51,7 +51,7 @@ class FetchParams(Struct, frozen=True):
 
     @property
     def reader(self) -> Hashable:
-        """The fields that decide up to which offset a partition can be read."""
+        """The fields of the Fetch request that decide up to which offset it can read a partition."""
         return self.replica_id, self.isolation, self.leader_only
 
 

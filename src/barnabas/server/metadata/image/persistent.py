@@ -49,8 +49,10 @@ class PersistentMap(Mapping[K, V]):
         return PersistentMap(tuple(shards), len(items))
 
     def evolve(self, updates: Mapping[K, V] | None = None, removals: Iterable[K] = ()) -> PersistentMap[K, V]:
-        """A mapping without the keys `removals` and with the entries `updates`. Absent keys in `removals` are
-        ignored."""
+        """This mapping without the keys `removals`, and then with the entries `updates`; it is not changed itself.
+
+        Absent keys in `removals` are ignored.
+        """
         shards = list(self._shards)
         mask = self._mask
         fresh: set[int] = set()

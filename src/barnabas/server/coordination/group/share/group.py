@@ -71,7 +71,7 @@ class StateTable(Struct, frozen=True):
         return frozenset(p for topic in topics for p in topic.partitions)
 
     def mark_initializing(self, topics: StateTopics) -> StateTable:
-        """The table with these share partitions as initializing, also if they were initialized or deleting."""
+        """A copy of this table in which these share partitions are initializing, even if they were in another state."""
         return StateTable(
             _union(self.initializing, topics),
             _without(self.initialized, topics),
@@ -79,15 +79,15 @@ class StateTable(Struct, frozen=True):
         )
 
     def mark_initialized(self, topics: StateTopics) -> StateTable:
-        """The table with these share partitions as initialized."""
+        """A copy of this table in which these share partitions are initialized."""
         return StateTable(_without(self.initializing, topics), _union(self.initialized, topics), self.deleting)
 
     def remove_initializing(self, topics: StateTopics) -> StateTable:
-        """The table without these initializing share partitions, whose initialization failed."""
+        """A copy of this table without these initializing share partitions, whose initialization failed."""
         return replace(self, initializing=_without(self.initializing, topics))
 
     def mark_deleting(self, topic_ids: Iterable[TopicId]) -> StateTable:
-        """The table with these topics as deleting."""
+        """A copy of this table in which these topics are being deleted."""
         names = {t: topic.name for topics in (self.initializing, self.initialized) for t, topic in topics.items()}
         chosen = {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
         return StateTable(

@@ -103,7 +103,10 @@ class ShareGroupManager:
     def heartbeat_after_initialization(
         self, op: WriteOperation, group_id: str, member_id: str
     ) -> ShareGroupHeartbeatResponse:
-        """The response to a heartbeat after its share partitions have been initialized. Raises KafkaError."""
+        """The response to a heartbeat that waited until its group's new share partitions were initialized.
+
+        It contains the member's whole assignment. Raises KafkaError.
+        """
         group = self.table.find_share(group_id)
         group.find_member(member_id)
         self._refresh_target(op, group)
