@@ -29,6 +29,9 @@ the module's name). `build_app` registers one of two things from that module:
 - `app`, a `typer.Typer` made by `options.noun`, if the noun has verbs (`barnabas topics create`);
 - otherwise the function that has the noun's name, if the noun is a command by itself (`barnabas produce`).
 
+A call that the administrative client lacks goes to `client/admin/<subject>.py`, `client/admin/__init__.py` and
+`client/blocking.py`. Add an example to docs/CLI.md.
+
 `serve` is the only exception: its module has a `main` with an argument parser of its own (see `cli/serve.py`).
 """
 

@@ -3,9 +3,10 @@
 Names and meanings are those of Spark's own Kafka connector, and names are case-insensitive. The rows marked `ours` are
 additions. Options that start with `kafka.` are client settings and are passed to the client without the prefix.
 
-To add an option: add a row to OPTIONS, and read it with `given.get(name)` in `parse_source_options` or
-`parse_sink_options`. The row gives the parser of its text and its default, and the table in docs/SPARK.md is written
-from the rows (tests/golden/pages).
+To add an option: add a row to OPTIONS and a field to `SourceOptions` or `SinkOptions`, and read the option with
+`given.get(name)` in `parse_source_options` or `parse_sink_options`. The row gives the parser of its text and its
+default, and the table in docs/SPARK.md is written from the rows (tests/golden/pages). The fields are used in
+`source.py`, `planner.py` (limits), `splits.py` and `reading.py`.
 """
 
 from __future__ import annotations

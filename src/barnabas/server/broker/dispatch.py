@@ -1,7 +1,16 @@
 """Shell: dispatches a request: finds its route, decodes it, calls the handler, encodes the response, updates metrics.
 
-Authentication (SASL), authorization and quotas are not implemented yet. Their place is `Dispatcher`, between decoding
-and the handler; `node/setup/listeners.py` lists the security protocols that a listener accepts.
+Authorization and quotas are not implemented yet; their place is `Dispatcher`, between decoding and the handler.
+
+Authentication by SASL is not implemented yet either. Its places are:
+
+- here: refuse every API but ApiVersions, SaslHandshake and SaslAuthenticate, before decoding, until the connection's
+  `Peer.principal` (`protocol/transport/ports.py`) is authenticated. One dispatcher serves all listeners of a role, so
+  the listener's security protocol is in `Peer` too;
+- `broker/apis.py` and a handler for each of the two APIs, with the mechanisms in `protocol/security/`;
+- `node/setup/listeners.py`, which lists the security protocols that a listener accepts, and
+  `node/broker_role.py` (`_build_listeners`), which builds the listeners and the dispatcher;
+- the configs in `metadata/configs/broker_sasl.py`, and SCRAM's credentials in `metadata/image/small.py` (`ScramImage`).
 """
 
 from __future__ import annotations

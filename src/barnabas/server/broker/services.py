@@ -1,4 +1,4 @@
-"""Value: the objects that request handlers use. `node` builds one `Services` and passes it to the dispatcher."""
+"""Value: the objects that request handlers use. `node/broker_role.py` builds one `Services`."""
 
 from __future__ import annotations
 

@@ -151,7 +151,8 @@ class TransactionVerifier:
     ) -> None:
         """Reject a write that needed no verification before `verify` waited for the coordinator, but needs it now.
 
-        Meanwhile this broker has become the leader, or a transaction marker was appended. The client sends the write again.
+        Meanwhile this broker has become the leader, or a transaction marker was appended. The client sends the write
+        again.
         """
         try:
             if self._needs_verification(write, supported, enabled=enabled):

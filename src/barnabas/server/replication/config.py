@@ -1,4 +1,7 @@
-"""Value: the broker configs of follower fetching, replication quotas and moves between directories."""
+"""Value: the broker configs of follower fetching, replication quotas and moves between directories.
+
+`node/typed_configs.py` builds the instance, and `Replication` replaces it when a dynamic config changes.
+"""
 
 from __future__ import annotations
 

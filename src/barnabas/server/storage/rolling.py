@@ -1,4 +1,8 @@
-"""Shell: beginning a new active segment (Kafka's LocalLog.roll)."""
+"""Shell: beginning a new active segment (Kafka's LocalLog.roll).
+
+Only an append decides that a segment is full (`appending.py`, `_must_roll`). The cleaner on request, `barnabas logs`
+and a snapshot of the metadata log roll by `Log.roll`.
+"""
 
 from __future__ import annotations
 
