@@ -1,7 +1,7 @@
 """Codec: building record batches of format v2, byte for byte as Kafka's MemoryRecordsBuilder does.
 
-Layouts are drawn in `batch.py`. A table (`_VARINTS`) has the varints of values up to 4095, which nearly all
-offset deltas, lengths and timestamp deltas are.
+Layouts are drawn in `batch.py`. A table (`_varints`) has the varints of values up to 4095, which nearly all
+offset deltas, lengths and timestamp deltas are. The table grows as it is used, because an idle broker needs none of it.
 """
 
 from __future__ import annotations
@@ -49,16 +49,27 @@ def _encode_unsigned(raw: int) -> bytes:
     return bytes(out)
 
 
-_TABLE_SIZE: Final = 1 << 13
-_VARINTS: Final = tuple(_encode_unsigned(raw) for raw in range(_TABLE_SIZE))
-_NULL: Final = _VARINTS[1]  # zigzag of -1
-_EMPTY: Final = _VARINTS[0]
+_TABLE_SIZE_MAX: Final = 1 << 13
+_varints = tuple(_encode_unsigned(raw) for raw in range(128))
+
+
+def _encode_missing(raw: int) -> bytes:
+    """Encode a value that the table lacks, and let the table grow up to twice the value."""
+    global _varints
+    if raw < _TABLE_SIZE_MAX:  # a new tuple, because other threads may be reading the table
+        _varints = tuple(_encode_unsigned(other) for other in range(min(2 * raw, _TABLE_SIZE_MAX)))
+    return _encode_unsigned(raw)
+
+
+_NULL: Final = _encode_unsigned(1)  # zigzag of -1
+_EMPTY: Final = _encode_unsigned(0)
 
 
 def varint(value: int) -> bytes:
     """The zigzag varint of an integer of up to 64 bits."""
     raw = value << 1 if value >= 0 else (-value << 1) - 1
-    return _VARINTS[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+    table = _varints
+    return table[raw] if raw < len(table) else _encode_missing(raw)
 
 
 class SimpleRecord(NamedTuple):
@@ -74,25 +85,26 @@ def encode_record(
     offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()
 ) -> bytes:
     """Encode one record of a batch, with its length prefix."""
-    table = _VARINTS
+    table = _varints
+    known = len(table)
     raw = timestamp_delta << 1 if timestamp_delta >= 0 else (-timestamp_delta << 1) - 1
-    timestamp = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+    timestamp = table[raw] if raw < known else _encode_missing(raw)
     raw = offset_delta << 1
-    offset = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+    offset = table[raw] if raw < known else _encode_missing(raw)
     if key is None:
         key_length, key = _NULL, b""
     else:
         raw = len(key) << 1
-        key_length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        key_length = table[raw] if raw < known else _encode_missing(raw)
     if value is None:
         value_length, value = _NULL, b""
     else:
         raw = len(value) << 1
-        value_length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        value_length = table[raw] if raw < known else _encode_missing(raw)
     tail = _encode_headers(headers) if headers else _EMPTY
     body = b"".join((b"\x00", timestamp, offset, key_length, key, value_length, value, tail))
     raw = len(body) << 1
-    return (table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)) + body
+    return (table[raw] if raw < known else _encode_missing(raw)) + body
 
 
 def _encode_headers(headers: Headers) -> bytes:
@@ -278,7 +290,8 @@ class BatchBuilder:
         The record is encoded inline and not by `encode_record`: a producer does this for every record, and the calls
         and the additional copy would cost more than everything else.
         """
-        table = _VARINTS
+        table = _varints
+        known = len(table)
         count = self.record_count
         if timestamp != self._timestamp:
             if not count:
@@ -287,25 +300,25 @@ class BatchBuilder:
             self._attributes_and_time = b"\x00" + varint(timestamp - self._base_timestamp)
         time = self._attributes_and_time
         raw = count << 1
-        offset = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        offset = table[raw] if raw < known else _encode_missing(raw)
         if key is None:
             key_length, key = _NULL, b""
         else:
             if type(key) is not bytes:
                 key = bytes(key)
             raw = len(key) << 1
-            key_length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+            key_length = table[raw] if raw < known else _encode_missing(raw)
         if value is None:
             value_length, value = _NULL, b""
         else:
             if type(value) is not bytes:
                 value = bytes(value)
             raw = len(value) << 1
-            value_length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+            value_length = table[raw] if raw < known else _encode_missing(raw)
         tail = _encode_headers(headers) if headers else _EMPTY
         size = len(time) + len(offset) + len(key_length) + len(key) + len(value_length) + len(value) + len(tail)
         raw = size << 1
-        length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        length = table[raw] if raw < known else _encode_missing(raw)
         total = self.bytes + len(length) + size
         if count and total > self._limit:
             return None
