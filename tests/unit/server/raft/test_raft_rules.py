@@ -216,6 +216,20 @@ def test_observer_asks_other_nodes_after_a_refused_connection() -> None:
     assert one.sent[2] is before
 
 
+def test_observer_asks_a_leader_again_that_other_nodes_name() -> None:
+    """Simulator, seed 362: the leader's process ran again, but the observer asked only the other nodes, for ever."""
+    one = One()
+    one.machine = RaftMachine(key_of(9), one.config, ElectionState(1, 2), LogSummary(), random.Random(1), 0)
+    one.step(Tick())
+    one.step(SendFailed(2, one.sent[2].correlation_id, refused=True))
+    before = one.sent[2]
+    for _ in range(20):
+        one.step(Tick(), after_ms=125)
+        for node_id in one.sent.keys() & {1, 3}:
+            one.answer(node_id, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 2))
+    assert one.sent[2] is not before
+
+
 def test_unanswered_request_does_not_end_the_fetch_timeout() -> None:
     one = One().follow()
     one.step(SendFailed(2, one.sent[2].correlation_id))

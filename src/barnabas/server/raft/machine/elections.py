@@ -61,6 +61,8 @@ def maybe_handle_common_response(q: Quorum, response: QuorumResponse) -> bool:
     endpoints = response.endpoints or q.endpoints_of(response.leader_id)
     if response.epoch < q.epoch or response.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         return True
+    if q.follower is not None and (response.epoch, response.leader_id) == (q.epoch, q.leader_id):
+        q.follower.refused = False  # another replica follows this leader, so it may be running: ask it again
     leaderless = q.leader_id == NO_NODE or isinstance(q.state, Unattached)
     knows_more = response.epoch > q.epoch or (response.leader_id != NO_NODE and leaderless)
     refused = response.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -81,7 +81,7 @@ class Follower(Struct):
     has_fetched: bool = False
     """Whether a fetch from this leader has succeeded. Such a follower rejects pre-votes (KIP-996)."""
     refused: bool = False
-    """Whether the leader's host has refused a connection, because the leader's process does not run."""
+    """Whether the leader's host has refused a connection, and no replica has named this leader since."""
     snapshot: OffsetAndEpoch | None = None
     """The snapshot that is being fetched, or None. `snapshot_position` is the number of bytes fetched."""
     snapshot_position: int = 0
