@@ -1,0 +1,36 @@
+"""Table: the attacks that `python -m bench.bystander` knows, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+Steps = Generator[None, None, str]
+Run = Callable[[str], Steps]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack. `run(address)` is a generator: everything before its only `yield` prepares the attack and is not
+    counted; everything after it is the attack; the string that it returns is printed in the table."""
+
+    name: str
+    what: str
+    """One line for the table: what the client sends."""
+    run: Run
+    settings: tuple[str, ...] = ()
+    """Settings of the broker, as `name=value`."""
+
+
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(name: str, what: str, *settings: str) -> Callable[[Run], Run]:
+    """Register the decorated generator function as an attack."""
+
+    def register(run: Run) -> Run:
+        assert name not in ATTACKS, f"two attacks are called {name}"
+        ATTACKS[name] = Attack(name, what, run, settings)
+        return run
+
+    return register
