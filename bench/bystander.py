@@ -1,9 +1,10 @@
 """Shell: `python -m bench.bystander [ATTACK...]`: what one client's attack costs another client of the same broker.
 
-Each attack runs against a broker of its own, in a process of its own. Meanwhile the bystander, a client with a connection
-of its own, produces a record every 10 ms to its own topic. Its worst latency, counted from the moment at which the record
-was due, is the time for which the broker stood still. "Before" is the worst latency of the second before the attack: what
-the machine itself costs. Memory is the peak of the broker and its child processes. Attacks are in `bench/attacks`.
+Each attack runs against a broker of its own, in a process of its own. Meanwhile the bystander, a client with its own
+connection, produces a record every 10 ms to its own topic. Its worst latency, counted from the moment at which a record
+was due, is the time for which the broker stood still. "Worst before" is the worst latency of the second before the
+attack: what the machine itself costs. Memory is the peak of the broker and its child processes. The attacks are in
+`bench/attacks`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from rich.console import Console
+from tests.system.broker.wire_client import WireClient
 
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -25,7 +27,6 @@ from barnabas.protocol.wire.messages.produce import PartitionProduceData, Produc
 from barnabas.testing.process import BrokerProcess
 from bench.attacks.registry import ATTACKS, Attack
 from bench.report import Sheet
-from tests.system.broker.wire_client import WireClient
 
 MODULES = ("records",)
 """The modules of `bench/attacks`, in the order of the table."""

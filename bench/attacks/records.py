@@ -7,6 +7,8 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 
+from tests.system.broker.wire_client import WireClient
+
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.build import SimpleRecord, build_batch, seal, varint
@@ -14,7 +16,6 @@ from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from bench.attacks.registry import Steps, attack
-from tests.system.broker.wire_client import WireClient
 
 MB = 1 << 20
 TOPIC = "attacked"
