@@ -26,6 +26,9 @@ class NotReadyError(SerializationError):
         super().__init__(message)
         self._learn = learn
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SerializationError, (str(self),)  # another process cannot fetch the data with this process's client
+
     async def learn(self) -> None:
         """Fetch the missing data. Raises SerializationError when that fails."""
         try:

@@ -12,7 +12,7 @@ Codes, names and retriability follow `org.apache.kafka.common.protocol.Errors` o
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 
 class ErrorCode(IntEnum):
@@ -187,7 +187,23 @@ def error_code(code: int) -> ErrorCode:
 
 
 class BarnabasError(Exception):
-    """The base class of all exceptions that Barnabas defines."""
+    """The base class of all exceptions that Barnabas defines.
+
+    An error of any subclass can be pickled with its fields, whatever arguments the `__init__` of the subclass takes,
+    so that Spark and process pools can carry the error from a worker to the driver. Its `__cause__` is not pickled, as
+    with all exceptions of Python.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self.args, dict(self.__dict__))
+
+
+def _unpickled(kind: type[BarnabasError], args: tuple[Any, ...], fields: dict[str, Any]) -> BarnabasError:
+    """The error that was pickled. `__init__` is not called, because its arguments are not known any more."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class KafkaError(BarnabasError):
