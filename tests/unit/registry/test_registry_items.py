@@ -173,3 +173,46 @@ def test_nested_arrays_have_programs_up_to_a_depth() -> None:
     schema = load_avro(memory_registry(), Schema(record(a=array(deep))))
     with pytest.raises(NoProgramError, match="too deep"):
         compile_avro(schema, schema)
+
+
+def test_a_recursive_field_that_the_reader_lacks_is_read_row_by_row() -> None:
+    """The program would skip the field within the field within the field, without an end."""
+    node = json.dumps(
+        {
+            "type": "record",
+            "name": "Node",
+            "fields": [
+                {"name": "id", "type": "long"},
+                {"name": "next", "type": ["null", "Node"]},
+                {"name": "children", "type": array("Node")},
+            ],
+        }
+    )
+    flat = json.dumps({"type": "record", "name": "Node", "fields": [{"name": "id", "type": "long"}]})
+    registry = memory_registry()
+    value = {
+        "id": 1,
+        "next": {"id": 2, "next": None, "children": []},
+        "children": [{"id": 3, "next": None, "children": []}],
+    }
+    written = AvroSerializer(registry, node).serialize("t", (), value)
+    with pytest.raises(NoProgramError, match="contains itself"):
+        compile_avro(load_avro(registry, Schema(node)), load_avro(registry, Schema(flat)))
+    with pytest.raises(NoProgramError, match="contains itself"):
+        compile_avro(load_avro(registry, Schema(node)), load_avro(registry, Schema(node)))
+    assert rows_of(AvroColumns(registry, flat).decode(pa.array([written]), "t").values) == [{"id": 1}]
+
+
+def test_a_short_schema_with_a_million_fields_has_no_program() -> None:
+    """Each record has the next one twice: 2 to the power of 20 fields in a schema of 20 records."""
+    kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}
+    for n in range(1, 21):
+        name = kind["name"]
+        kind = {"type": "record", "name": f"R{n}", "fields": [{"name": "a", "type": kind}, {"name": "b", "type": name}]}
+    writer = json.dumps(
+        {"type": "record", "name": "T", "fields": [{"name": "big", "type": kind}, {"name": "id", "type": "int"}]}
+    )
+    reader = json.dumps({"type": "record", "name": "T", "fields": [{"name": "id", "type": "int"}]})
+    registry = memory_registry()
+    with pytest.raises(NoProgramError, match="too many fields"):
+        compile_avro(load_avro(registry, Schema(writer)), load_avro(registry, Schema(reader)))

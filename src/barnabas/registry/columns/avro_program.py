@@ -67,6 +67,10 @@ _ITEMS_AT: Final = {"array": "items", "map": "values"}
 _DECIMAL_DIGITS_MAX: Final = 38
 ITEMS_DEPTH_MAX: Final = 16
 """The maximum nesting of arrays and maps. Rows whose schema has deeper nesting are read record by record."""
+STEPS_MAX: Final = 10_000
+"""The maximum number of steps. A short schema can name each record twice in the next one, so that the number of its
+fields doubles with each record; such rows are read record by record.
+"""
 
 
 class NoProgramError(Exception):
@@ -121,7 +125,12 @@ class Program:
     slots: int = 0
 
     def add(self, step: Step, slots: int, null_branch: int, size: int = 0) -> tuple[int, int]:
-        """Add a step that needs `slots` slots. Returns the index of the step and its first slot (-1 without slots)."""
+        """Add a step that needs `slots` slots. Returns the index of the step and its first slot (-1 without slots).
+
+        Raises NoProgramError if the program would be too long.
+        """
+        if len(self.steps) >= STEPS_MAX:
+            raise NoProgramError("too many fields")
         slot = self.slots if slots else -1
         self.slots += slots
         self.steps.append([step, slot, null_branch, len(self.steps) + 1, size])
@@ -146,6 +155,8 @@ class _Compiler:
     reader: FastavroSchema
     program: Program
     depth: int = 0
+    within: tuple[str, ...] = ()
+    """The writer's records around the present field. A record that contains itself has no program."""
 
     def read(self, written: Any, wanted: Any) -> ColumnNode:
         null_branch, written = nullable(written)
@@ -177,6 +188,7 @@ class _Compiler:
 
     def _record(self, written: Any, wanted: Any, null_branch: int) -> StructNode:
         self._same_name(written, wanted)
+        self._enter(written)
         place, slot = -1, -1
         if null_branch >= 0:
             place, slot = self.program.add(Step.RECORD, 1, null_branch)
@@ -193,6 +205,7 @@ class _Compiler:
                 nodes[name] = self._default(one)
         if place >= 0:
             self.program.steps[place][3] = len(self.program.steps)
+        self._leave()
         kind = arrow_type(self.reader, wanted)
         return StructNode(kind, slot, tuple((name, nodes[name]) for name in wanted_fields))
 
@@ -202,7 +215,7 @@ class _Compiler:
         key = None
         if name == "map":
             key = Leaf(pa.string(), Step.BYTES, program.add(Step.BYTES, 2, -1)[1])
-        inner = _Compiler(self.writer, self.reader, program)
+        inner = _Compiler(self.writer, self.reader, program, within=self.within)
         value = inner.read(written[_ITEMS_AT[name]], wanted[_ITEMS_AT[name]])
         return Items(arrow_type(self.reader, wanted), slot, program, key, value)
 
@@ -228,17 +241,27 @@ class _Compiler:
         written = self.writer.resolve(written)
         name = type_name(written)
         if name == "record":
+            self._enter(written)
             place = self.program.add(Step.RECORD, 0, null_branch)[0] if null_branch >= 0 else -1
             for one in written["fields"]:
                 self._skip(one["type"])
             if place >= 0:
                 self.program.steps[place][3] = len(self.program.steps)
+            self._leave()
         elif name in _ITEMS_AT:
             self._skip_items(written, null_branch, 0)
         elif name in _STEPS:
             self.program.add(_STEPS[name], 0, null_branch, _size(written, name))
         else:
             raise NoProgramError(f"{name} to skip")
+
+    def _enter(self, record: Any) -> None:
+        if record["name"] in self.within:
+            raise NoProgramError(f"{record['name']} contains itself")
+        self.within = (*self.within, record["name"])
+
+    def _leave(self) -> None:
+        self.within = self.within[:-1]
 
     def _default(self, wanted: Any) -> Constant:
         if "default" not in wanted or wanted.get("aliases"):
