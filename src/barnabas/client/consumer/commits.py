@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.coordinator import ConsumerCoordinator
@@ -17,6 +18,8 @@ from barnabas.core.ids import TopicPartition
 log = logging.getLogger("barnabas.client")
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+REVOKE_TIMEOUT_MS: Final = 5_000
+"""How long a rebalance or `close` may wait for commits."""
 
 
 class Commits:
@@ -40,6 +43,7 @@ class Commits:
         self._interval_s = None if interval_ms is None or group_id is None else interval_ms / 1000.0
         self._timeout_ms = timeout_ms
         self._coordinator = coordinator
+        self._queued: dict[TopicPartition, OffsetAndMetadata] = {}
 
     @property
     def automatic(self) -> bool:
@@ -86,10 +90,17 @@ class Commits:
         except KafkaError as error:
             log.warning("committing offsets of group %s failed: %s", self._group_id, error)
 
+    def queue(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Keep these offsets for `commit_queued`. A later offset of a partition replaces an earlier one."""
+        self._queued.update(offsets)
+
+    async def commit_queued(self) -> None:
+        """Commit the queued offsets, one request after the other, until none is left. A failure is only logged."""
+        while self._queued:
+            offsets, self._queued = self._queued, {}
+            await self.commit_quietly(offsets, self._timeout_ms)
+
     async def before_revoke(self) -> None:
         """Commit before partitions are revoked, because their next owners continue from the committed offsets."""
         if self.automatic:
             await self.commit_quietly(self._subscription.all_consumed(), REVOKE_TIMEOUT_MS)
-
-
-REVOKE_TIMEOUT_MS = 5_000

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, is_given, resolve_config
-from barnabas.client.consumer.commits import Commits
+from barnabas.client.consumer.commits import REVOKE_TIMEOUT_MS, Commits
 from barnabas.client.consumer.coordinator import ConsumerCoordinator, RebalanceListener
 from barnabas.client.consumer.coordinator_choice import make_coordinator
 from barnabas.client.consumer.fetcher import Fetcher
@@ -393,16 +393,25 @@ class AsyncConsumer:
         timeout_ms: float | None = None,
     ) -> None:
         """Commit the positions, or these offsets, and wait for the result. Raises CommitFailedError after a
-        rebalance."""
-        await self._commits.commit(self._commits.exact(offsets), self._deadline(timeout_ms))
+        rebalance.
+
+        Offsets of earlier calls of `commit_nowait` are committed first.
+        """
+        self._check_open()
+        exact, deadline = self._commits.exact(offsets), self._deadline(timeout_ms)
+        await self._jobs.finish("commit", deadline)
+        await self._commits.commit(exact, deadline)
 
     def commit_nowait(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit the positions, or these offsets, in the background, and log a failure.
 
-        While an earlier commit in the background is still running, this call does nothing.
+        While an earlier commit in the background is still running, the offsets are kept, and are committed after it;
+        `commit` and `close` wait for them.
         """
-        exact = self._commits.exact(offsets)
-        self._jobs.start("commit", lambda: self._commits.commit_quietly(exact, self._timeout_ms))
+        self._check_open()
+        self._commits.require_group()
+        self._commits.queue(self._commits.exact(offsets))
+        self._jobs.start("commit", self._commits.commit_queued)
 
     # -- offsets and topics ----------------------------------------------------------------------------------------
 
@@ -467,9 +476,10 @@ class AsyncConsumer:
             return
         try:
             if self._coordinator is not None:
+                await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
                 await self._coordinator.close(leave=leave)
             else:
-                await self._commits.before_revoke()
+                await self._before_revoke()
         finally:
             self._closed = True
             await self._jobs.close()
@@ -487,9 +497,14 @@ class AsyncConsumer:
             self._settings,
             self._assignors,
             wake=self._fetcher.arrived.set,
-            before_revoke=self._commits.before_revoke,
+            before_revoke=self._before_revoke,
         )
         return self._coordinator
+
+    async def _before_revoke(self) -> None:
+        """Finish the commits in the background, then commit the positions (with auto-commit)."""
+        await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
+        await self._commits.before_revoke()
 
     def _deadline(self, timeout_ms: float | None) -> float:
         return self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)

@@ -31,6 +31,13 @@ class Jobs:
         self._running[name] = task
         task.add_done_callback(lambda done: self._on_done(name, done))
 
+    async def finish(self, name: str, deadline: float) -> None:
+        """Wait until no job of that name is running, at most until the deadline (in seconds of the loop's clock)."""
+        task = self._running.get(name)
+        if task is not None:
+            left = deadline - asyncio.get_running_loop().time()
+            await asyncio.wait((task,), timeout=max(left, 0.0))
+
     def check(self) -> None:
         """Raise the error of a failed job, once. Retriable errors are only logged, and poll starts the job again."""
         if self._failure is not None:
