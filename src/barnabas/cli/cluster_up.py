@@ -55,6 +55,15 @@ def up(
             ),
         ),
     ] = 9092,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            min=1,
+            max=64,
+            help="The number of processes that each broker runs (serve --processes); replicas are spread over brokers.",
+        ),
+    ] = 1,
     settings: Annotated[
         list[str] | None, typer.Option("-c", metavar="KEY=VALUE", help="A setting for every node; may be repeated.")
     ] = None,
@@ -79,6 +88,7 @@ def up(
         controllers=controllers,
         port=port,
         settings=[*replication_settings(brokers), *(settings or [])],
+        processes=processes,
     )
     for number in (signal.SIGTERM, signal.SIGHUP):  # the nodes run in sessions of their own and would keep running
         signal.signal(number, _interrupt)
@@ -114,7 +124,13 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def _show(cluster: ClusterProcess, seconds: float) -> None:
     rows = [
-        (node_id, _roles(cluster, node_id), node.bootstrap_servers, _pid(cluster, node_id), str(node.data_dir))
+        (
+            _ids(cluster, node_id),
+            _roles(cluster, node_id),
+            node.bootstrap_servers,
+            _pid(cluster, node_id),
+            str(node.data_dir),
+        )
         for node_id, node in sorted(cluster.nodes.items())
     ]
     print_table(["NODE>", "ROLES", "ADDRESS", "PID>", "DATA"], rows)
@@ -142,6 +158,12 @@ def _watch(cluster: ClusterProcess) -> None:
             note("killed: the next start recovers the logs")
         finally:
             cluster.kill_all()
+
+
+def _ids(cluster: ClusterProcess, node_id: int) -> str:
+    """The node id, or the ids of all processes of the broker: `4-6`."""
+    last = node_id + cluster.processes - 1 if node_id in cluster.broker_ids else node_id
+    return str(node_id) if last == node_id else f"{node_id}-{last}"
 
 
 def _roles(cluster: ClusterProcess, node_id: int) -> str:

@@ -13,9 +13,9 @@ _STARTED = time.perf_counter()
 
 import gc  # noqa: E402 - the clock starts before the imports, so that start-up time includes them
 import os  # noqa: E402
-from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
-from typing import TYPE_CHECKING, Final  # noqa: E402
+from argparse import ArgumentParser, HelpFormatter, Namespace, RawDescriptionHelpFormatter  # noqa: E402
+from collections.abc import Mapping, Sequence  # noqa: E402
+from typing import TYPE_CHECKING, Final, NoReturn  # noqa: E402
 
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note  # noqa: E402
 
@@ -86,6 +86,13 @@ def build_parser() -> ArgumentParser:
         metavar="URL",
         help="serve metrics for Prometheus and /healthz at this URL: http://127.0.0.1:9404/metrics [default: off]",
     )
+    parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=int,
+        help="run N brokers, which share the cores of this host, under one supervisor; they use consecutive ports and "
+        "directories node-ID in the data directory [default: one broker, without a supervisor]",
+    )
     parser.add_argument("--cluster-id", metavar="ID", help="the id of a new cluster [default: a random one]")
     parser.add_argument(
         "--log-level", choices=_LOG_LEVELS, default="warning", metavar="LEVEL",
@@ -117,12 +124,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         given = read_properties_file(options.config) if options.config is not None else {}
         given.update(parse_assignments(options.settings))
+        if options.processes is not None:
+            _run_processes(options, given)
         node_config = build_config(given, data_dir=options.data_dir, listener=options.listener)
     except (BarnabasError, ValueError) as error:
         fail(str(error), EXIT_USAGE)
     for name in unknown_names(given):
         note(f"note: {name} is not a known broker setting and is ignored")
     _run(node_config, options.cluster_id, options.metrics, options.registry)
+
+
+def _run_processes(options: Namespace, given: Mapping[str, str]) -> NoReturn:
+    """Run several brokers, and exit with the code of their supervisor. Raises ConfigError."""
+    from barnabas.cli.serve_processes import plan_processes, run_processes
+
+    raise SystemExit(run_processes(options, plan_processes(options, given)))
 
 
 def _run(config: NodeConfig, cluster_id: str | None, metrics_url: str | None, registry: str | None) -> None:

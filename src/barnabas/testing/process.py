@@ -37,6 +37,7 @@ class BrokerProcess:
         port: int = 0,
         module: Sequence[str] = ("barnabas",),
         prefix: Sequence[str] = (),
+        processes: int | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log.txt")
@@ -44,6 +45,8 @@ class BrokerProcess:
         self.module = tuple(module)
         self.prefix = tuple(prefix)
         """The command that runs the broker's command, for example `ip netns exec host1`."""
+        self.processes = processes
+        """The number of brokers that the process runs under its supervision (`--processes`); None without it."""
         self.port = port
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
@@ -72,6 +75,8 @@ class BrokerProcess:
         command = [*self.prefix, sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
         if not any(setting.startswith("listeners=") for setting in self.settings):
             command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
+        if self.processes is not None:
+            command += ["--processes", str(self.processes)]
         for setting in self.settings:
             command += ["-c", setting]
         return command

@@ -33,6 +33,10 @@ class ClusterProcess:
     these ports plus 10,000. With port 0 free ports are chosen. `hosts` has the address of each node in the order of
     the ids (default 127.0.0.1). `prefixes` has, in the same order, the words that precede the command line of each
     node, such as `ip netns exec NAME`. `settings` are `name=value` strings for every node.
+
+    With `processes` above 1 each broker stands for a host with so many brokers (`barnabas serve --processes`): the
+    ids of a host's brokers follow each other, as do their ports, and the host is their rack. `broker_ids` and `nodes`
+    then have the first id of each host.
     """
 
     def __init__(
@@ -45,21 +49,23 @@ class ClusterProcess:
         hosts: Sequence[str] = (),
         prefixes: Sequence[Sequence[str]] = (),
         settings: Sequence[str] = (),
+        processes: int = 1,
     ) -> None:
         self.folder = folder
-        self.broker_ids = list(range(1, brokers + 1))
+        self.processes = processes
+        self.broker_ids = list(range(1, brokers * processes + 1, processes))
         own = list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers))
         self.controller_ids = own or self.broker_ids[: QUORUM_MAX if brokers >= QUORUM_MAX else 1]
         ids = sorted({*self.broker_ids, *own})
         at = dict(zip(ids, hosts or ["127.0.0.1"] * len(ids), strict=True))
         before = dict(zip(ids, prefixes or [()] * len(ids), strict=True))
-        ports = _ports(port, len(ids))
+        ports = _ports(port, len(ids), processes)
         client = {node_id: f"{at[node_id]}:{ports[place][0]}" for place, node_id in enumerate(ids)}
         quorum = {node_id: f"{at[node_id]}:{ports[place][1]}" for place, node_id in enumerate(ids)}
         voters = ",".join(f"{node_id}@{quorum[node_id]}" for node_id in self.controller_ids)
         self.nodes = {
             node_id: BrokerProcess(
-                folder / f"node-{node_id}",
+                folder / (f"node-{node_id}" if processes == 1 else f"host-{(node_id + processes - 1) // processes}"),
                 settings=[
                     f"node.id={node_id}",
                     f"controller.quorum.voters={voters}",
@@ -67,6 +73,7 @@ class ClusterProcess:
                     *settings,
                 ],
                 prefix=before[node_id],
+                processes=processes if processes > 1 and node_id in self.broker_ids else None,
             )
             for node_id in ids
         }
@@ -109,7 +116,10 @@ class ClusterProcess:
         if node_id in self.controller_ids:
             listeners.append(f"CONTROLLER://{quorum}")
             roles.append("controller")
-        return [f"process.roles={','.join(roles)}", f"listeners={','.join(listeners)}"]
+        placed = [f"process.roles={','.join(roles)}", f"listeners={','.join(listeners)}"]
+        if self.processes > 1 and node_id in self.broker_ids:
+            placed.append(f"broker.rack=host-{(node_id + self.processes - 1) // self.processes}")
+        return placed
 
     def __enter__(self) -> ClusterProcess:
         try:
@@ -127,12 +137,28 @@ class ClusterProcess:
         self.kill_all()
 
 
-def _ports(first: int, count: int) -> list[tuple[int, int]]:
-    """For each node the port of its client listener and the port of its controller listener."""
+def _ports(first: int, count: int, processes: int) -> list[tuple[int, int]]:
+    """For each node the port of its client listener and the port of its controller listener. The client listener needs
+    `processes` consecutive ports."""
+    if processes > 1 and not first:
+        first = _free_range(count * processes)
     if first:
-        return [(first + place, first + 10_000 + place) for place in range(count)]
+        return [(first + place * processes, first + 10_000 + place * processes) for place in range(count)]
     free = free_ports(2 * count)
     return list(zip(free[:count], free[count:], strict=True))
+
+
+def _free_range(count: int) -> int:
+    """The first of `count` consecutive ports of 127.0.0.1 on which no process listens at present."""
+    for first in range(20_000, 32_000, count):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as sock:
+                    sock.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise RuntimeError(f"no {count} consecutive ports between 20000 and 32000 are free; choose a port")
 
 
 def free_ports(count: int) -> list[int]:

@@ -42,7 +42,7 @@ class Up:
         assert self.process.stdout is not None
         self.pids: dict[int, int] = {}
         for line in self.process.stdout:
-            if row := re.match(r" *(\d+)  broker\S* +\S+ +(\d+) ", line):
+            if row := re.match(r" *(\d+)\S*  broker\S* +\S+ +(\d+) ", line):
                 self.pids[int(row[1])] = int(row[2])
             if ready := re.match(r"barnabas cluster ready: (\S+)", line):
                 self.address = ready[1]
@@ -149,3 +149,16 @@ def test_cluster_of_two_brokers_survives_the_loss_of_one(tmp_path: Path) -> None
         os.kill(up.pids.pop(2), signal.SIGKILL)
         write(up.address, "t", 10)
         read(up.address, "t", 20)
+
+
+@pytest.mark.system
+def test_replicas_are_spread_over_brokers_and_not_over_their_processes(tmp_path: Path) -> None:
+    with cluster_up(tmp_path, "--brokers", "2", "--processes", "2") as up:
+        with Admin(bootstrap_servers=up.address) as admin:
+            admin.create_topics([NewTopic("t", 8)])
+            partitions = admin.describe_topics(["t"])["t"].partitions  # type: ignore[union-attr]
+        hosts = [{(replica - 1) // 2 for replica in partition.replicas} for partition in partitions]
+        assert hosts == [{0, 1}] * 8, "processes 1 and 2 are one broker, 3 and 4 the other"
+        assert {partition.leader for partition in partitions} == {1, 2, 3, 4}
+        write(up.address, "t", 200)
+        read(up.address, "t", 200)

@@ -21,6 +21,7 @@ def test_serve_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "settings": [],
         "metrics": None,
         "registry": None,
+        "processes": None,
         "cluster_id": None,
         "log_level": "warning",
         "log_json": False,

@@ -22,7 +22,7 @@ from barnabas.server.node.setup.topology import Topology, read_topology
 
 DEFAULT_NODE_ID: Final = 1
 DEFAULT_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"
-_COMBINED_ROLES: Final[Mapping[str, str]] = {
+COMBINED_ROLES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
 }
@@ -84,7 +84,7 @@ def build_config(
     metadata_fsync: bool = True,
 ) -> NodeConfig:
     """Check and parse the configuration. Raises ConfigError for an invalid configuration; the message has the fix."""
-    texts = {**_COMBINED_ROLES, **given}
+    texts = {**COMBINED_ROLES, **given}
     if data_dir is not None:
         texts["log.dirs"] = data_dir
     if listener is not None:
