@@ -158,12 +158,13 @@ class Partition(LocalReplica, LogListener):
         self.log = None
         self._leave_role(self._log_dir_offline(), ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def close(self) -> None:
-        """The partition is removed from this broker, or the broker stops."""
+    def close(self, reason: ErrorCode) -> None:
+        """The partition is removed from this broker, or the broker stops. Waiting requests are answered with
+        `reason`."""
         if self.log is not None:
             self.log.remove_listener(self)
         role = self.role if isinstance(self.role, OfflineRole) else NO_ROLE
-        self._leave_role(role, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._leave_role(role, reason)
 
     def _leave_role(self, role: FollowerRole | OfflineRole, reason: ErrorCode) -> None:
         """Take a role other than leader. Waiting produce requests are answered with `reason`, other waiting requests

@@ -18,7 +18,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
-from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage, TopicsImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
@@ -123,6 +123,8 @@ class Partitions:
         self._rng = rng
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._names: dict[TopicId, str] = {}
+        self._topics = TopicsImage()
+        """All topics of the newest image, with or without a replica on this broker."""
         self._dir_of: dict[tuple[str, int], LogDir] = {}
         self.planned_directories: dict[tuple[str, int], LogDir] = {}
         """The target directories of moves that are about to finish; the controller must know them before the end."""
@@ -141,11 +143,20 @@ class Partitions:
         return self._names.get(topic_id)
 
     def require(self, topic: str, partition: int) -> Partition:
-        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION if this broker does not host the partition."""
+        """Return a partition that this broker hosts.
+
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER for a partition of which other brokers have the replicas: the client
+        must find them in new metadata. Raises UNKNOWN_TOPIC_OR_PARTITION for a partition that the newest image does not
+        have. (Kafka's `ReplicaManager.getPartitionOrError` does the same.)
+        """
         found = self._by_name.get((topic, partition))
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(self._reason_of_absence(topic, partition))
         return found
+
+    def _reason_of_absence(self, topic: str, partition: int) -> ErrorCode:
+        is_elsewhere = self._topics.partition(topic, partition) is not None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_name.values())
@@ -199,6 +210,7 @@ class Partitions:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Apply an image to the partitions of this broker."""
+        self._topics = image.topics
         if delta.brokers:
             self.context.active_brokers = {
                 broker.broker_id: broker.epoch for broker in image.brokers if broker.is_active
@@ -304,7 +316,7 @@ class Partitions:
     def _drop(self, key: tuple[str, int]) -> None:
         partition = self._by_name.pop(key)
         led = partition.is_leader
-        partition.close()
+        partition.close(self._reason_of_absence(*key))
         self.mover.on_dropped(partition)
         if led:
             for listener in self._listeners:
@@ -350,7 +362,7 @@ class Partitions:
     def close(self) -> None:
         """End all roles. The log directories are closed separately (`LogDir.close`)."""
         for partition in self._by_name.values():
-            partition.close()
+            partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _view(directory: LogDir, replicas: list[DirectoryReplica]) -> DirectoryView:

@@ -32,7 +32,15 @@ from barnabas.protocol.wire.messages.create_topics import (
 from barnabas.protocol.wire.schema import Message, Request, Response
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
-from barnabas.server.broker.handlers.data import delete_records, fetch, list_offsets
+from barnabas.server.broker.handlers.data import (
+    delete_records,
+    describe_producers,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from barnabas.server.broker.handlers.transactions import write_txn_markers
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
@@ -66,6 +74,10 @@ HANDLERS: Mapping[int, Any] = {
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.DELETE_RECORDS: delete_records.handle,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers.handle,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
+    ApiKey.PRODUCE: produce.handle,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers.handle,
     ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs.handle,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
 }

@@ -127,6 +127,6 @@ def test_offline_log_directory_rejects_requests_with_a_storage_error() -> None:
     assert code_of(world.partition) is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.partition.try_committed(0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert not world.apply(leader=1, leader_epoch=2), "a partition without a log takes no role"
-    world.partition.close()
+    world.partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert code_of(world.partition) is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.listener.roles == [LeaderRole, OfflineRole, OfflineRole]

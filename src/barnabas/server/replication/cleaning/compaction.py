@@ -292,7 +292,7 @@ class Compactor:
     def status(self, name: TopicPartition) -> CleanerStatus:
         """The results of the partition's last passes, and whether a pass is in progress.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION.
+        Raises KafkaError as `Partitions.require` does.
         """
         partition = self._partitions.require(name.topic, name.partition)
         running = partition.log is not None and partition.log.cleaning is not None

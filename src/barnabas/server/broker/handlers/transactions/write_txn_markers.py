@@ -60,7 +60,9 @@ async def write_markers(
             result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
             for answer in answers:
                 try:
-                    partition = services.partitions.require(topic.name, answer.partition_index)
+                    partition = services.partitions.get(topic.name, answer.partition_index)
+                    if partition is None:  # also if other brokers have replicas, as Kafka's handler; the sender retries
+                        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                     _check(services, partition, marker)
                     if topic.name == CONSUMER_OFFSETS_TOPIC:
                         offsets.append((answer, marker))
