@@ -19,14 +19,15 @@ from barnabas.registry.errors import (
     subject_not_found,
 )
 from barnabas.registry.formats import Parsed
-from barnabas.registry.records import Record, SchemaRecord
+from barnabas.registry.records import Record, SchemaRecord, encode_record
 from barnabas.registry.schema_cache import SchemaCache
 from barnabas.registry.state import RegistryState
 from barnabas.registry.subjects import context_of, is_valid, qualify
 from barnabas.registry.values import LATEST, Compatibility, Mode, RegisteredSchema, Schema
 
 SCHEMA_BYTES_MAX: Final = 1_000_000
-"""The largest schema text. A schema must fit into one record of the topic (max.message.bytes)."""
+"""The largest schema, in bytes of UTF-8: its text, and the record that stores it with its metadata, rules and
+references. The record must fit into a batch of the topic (max.message.bytes)."""
 ID_MAX: Final = (1 << 31) - 1
 _GROUP_PROPERTIES: Final = "properties"
 
@@ -52,8 +53,7 @@ def decide_register(
     subject = request.subject
     if not is_valid(subject):
         raise RegistryError(Code.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid subject.")
-    if len(request.schema.text) > SCHEMA_BYTES_MAX:
-        raise RegistryError(Code.SCHEMA_TOO_LARGE, f"The schema is larger than {SCHEMA_BYTES_MAX} bytes.")
+    _require_size(len(request.schema.text.encode()))
     mode = state.mode(subject)
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
         raise RegistryError(Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
@@ -73,8 +73,7 @@ def decide_register(
     context = context_of(subject)
     known_id = state.id_of(context, schema)
     schema_id = state.next_id(context) if known_id is None else known_id
-    new = RegisteredSchema(subject, _next_version(state, subject), schema_id, schema)
-    return Decision(new, [SchemaRecord(new)])
+    return _decide_new(RegisteredSchema(subject, _next_version(state, subject), schema_id, schema))
 
 
 def _decide_import(
@@ -96,8 +95,18 @@ def _decide_import(
     same = _same_in(schema_cache, state.versions(subject), subject, schema, parsed)
     if same is not None and same.id == request.id and version in (None, same.version):
         return Decision(same)
-    new = RegisteredSchema(subject, version or _next_version(state, subject), request.id, schema)
-    return Decision(new, [SchemaRecord(new)])
+    return _decide_new(RegisteredSchema(subject, version or _next_version(state, subject), request.id, schema))
+
+
+def _decide_new(new: RegisteredSchema) -> Decision[Record, RegisteredSchema]:
+    record = SchemaRecord(new)
+    _require_size(len(encode_record(record)[1] or b""))
+    return Decision(new, [record])
+
+
+def _require_size(size: int) -> None:
+    if size > SCHEMA_BYTES_MAX:
+        raise RegistryError(Code.SCHEMA_TOO_LARGE, f"The schema is larger than {SCHEMA_BYTES_MAX} bytes.")
 
 
 def look_up(

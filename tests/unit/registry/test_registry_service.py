@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
 
 from barnabas.client.errors import SerializationError
 from barnabas.core.decision import Decision
-from barnabas.registry.errors import RegistryError
+from barnabas.protocol.transport.http import HttpRequest
+from barnabas.registry.api.app import RegistryApp
+from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.records import (
     ClearSubjectRecord,
     Config,
@@ -139,6 +142,72 @@ def test_a_rejection_is_decided_from_the_end_of_the_topic() -> None:
         change = SubjectConfigRecord("s", Config(Compatibility.NONE))
         await other.change(lambda state, schema_cache: Decision(None, [change]))
         assert (await one.change(lambda state, schema_cache: decide_register(state, schema_cache, second))).version == 2
+
+    asyncio.run(main())
+
+
+async def _call(app: RegistryApp, method: str, target: str, body: bytes = b"") -> tuple[int, dict[str, object]]:
+    response = await app(HttpRequest(method, target, {}, body))
+    return response.status, json.loads(response.body)
+
+
+def test_largest_id_and_version_of_a_subject_are_read_from_the_end_of_the_topic() -> None:
+    """Another registry has registered schemas since this registry read the topic."""
+
+    async def main() -> None:
+        topic = MemoryTopic()
+        one, other = RegistryApp(Registry(MemoryLog(topic))), RegistryApp(Registry(MemoryLog(topic)))
+        body = b'{"schema": "\\"int\\""}'
+        await _call(one, "POST", "/subjects/s/versions", body)
+        assert (await _call(one, "GET", "/schemas/ids/1?fetchMaxId=true"))[1]["maxId"] == 1
+        await _call(other, "POST", "/subjects/t/versions", body)
+        await _call(other, "POST", "/subjects/u/versions", b'{"schema": "\\"long\\""}')
+        assert (await _call(one, "GET", "/schemas/ids/1?fetchMaxId=true"))[1]["maxId"] == 2
+        await _call(other, "POST", "/subjects/v/versions", body)
+        found = (await _call(one, "GET", "/schemas/ids/1?subject=v"))[1]
+        assert (found["subject"], found["version"]) == ("v", 1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"schema": json.dumps({"type": "record", "name": "R", "doc": "\u20ac" * 400_000, "fields": []})},
+        {"schema": json.dumps({"type": "record", "name": "R", "doc": '"' * 490_000, "fields": []})},
+        {"schema": '"int"', "metadata": {"properties": {"a": "x" * 1_000_000}}},
+    ],
+    ids=["text", "escaped", "metadata"],
+)
+def test_schema_is_measured_in_bytes_of_its_record(document: dict[str, object]) -> None:
+    async def main() -> None:
+        topic = MemoryTopic()
+        app = RegistryApp(Registry(MemoryLog(topic)))
+        body = json.dumps(document, ensure_ascii=False).encode()
+        status, answer = await _call(app, "POST", "/subjects/s/versions", body)
+        assert (status, answer["error_code"]) == (422, Code.SCHEMA_TOO_LARGE)
+        assert topic.records == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"schema": "\\"\\ud800\\""}',
+        b'{"schema": "{\\"type\\": \\"record\\", \\"name\\": \\"R\\", \\"doc\\": \\"\\\\ud800\\", \\"fields\\": []}"}',
+        b'{"schema": "\\"int\\"", "metadata": {"properties": {"a": "\\ud800"}}}',
+        b'{"schema": "\\"int\\"", "schemaType": "\\ud800"}',
+    ],
+    ids=["text", "escape in the text", "metadata", "type"],
+)
+def test_half_of_a_surrogate_pair_is_rejected(body: bytes) -> None:
+    async def main() -> None:
+        topic = MemoryTopic()
+        app = RegistryApp(Registry(MemoryLog(topic)))
+        status, answer = await _call(app, "POST", "/subjects/s/versions", body)
+        assert (status, answer["error_code"]) == (422, Code.UNPROCESSABLE)
+        assert topic.records == []
 
     asyncio.run(main())
 

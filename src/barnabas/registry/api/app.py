@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.protocol.transport.http import HttpRequest, HttpResponse
 from barnabas.registry.api.calls import Call, Text
-from barnabas.registry.api.table import LASTING, ROUTES, Handler
+from barnabas.registry.api.table import CHANGING, LASTING, ROUTES, Handler
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.service import Registry
 from barnabas.registry.subjects import DEFAULT_CONTEXT
@@ -54,6 +54,9 @@ class RegistryApp:
             answer = await self._answer(request)
         except RegistryError as error:
             return _error(error.status, int(error.code), error.message, content_type)
+        except UnicodeEncodeError:
+            message = "The request has half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 cannot encode."
+            return _error(422, Code.UNPROCESSABLE, message, content_type)
         except TimeoutError:
             return _error(500, Code.OPERATION_TIMEOUT, "The schemas topic did not answer in time.", content_type)
         except BarnabasError as error:
@@ -75,7 +78,7 @@ class RegistryApp:
         handler, arguments = self._route("GET" if request.method == "HEAD" else request.method, segments)
         query = parse_qs(parts.query, keep_blank_values=True)
         call = Call(self._registry, arguments, query, request.body, context)
-        if handler in LASTING:
+        if handler in LASTING and not any(name in query for name in CHANGING):
             try:
                 return await handler(call)
             except RegistryError as error:
@@ -117,4 +120,4 @@ def _error(status: int, code: int, message: str, content_type: str) -> HttpRespo
 
 
 def _dump(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")

@@ -68,6 +68,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 LASTING: Final[frozenset[Handler]] = frozenset(
     {_nothing, _about, _identity, schemas.read_by_id, schemas.read_text_by_id, schemas.read_by_guid, schemas.list_types}
 )
-"""Handlers whose successful response never changes, except `maxId`, `subject` and `version` in a response of
-`read_by_id`. The registry reads the topic for them only if they do not find what is requested.
+"""Handlers whose successful response never changes. The registry reads the topic for them only if they do not find what
+is requested, or if the query asks for a member of `CHANGING`.
 """
+CHANGING: Final = ("fetchMaxId", "subject")
+"""Query parameters that add to a lasting response what changes: the largest id, and the version of a subject."""
