@@ -38,6 +38,7 @@ DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The default limit for the decompressed size of one batch."""
 
 _GZIP_WINDOW: Final = 31  # 15 bits of window + 16: a gzip header and trailer
+_GZIP_SLICE_BYTES: Final = 1024
 _LZ4_DEFAULT_LEVEL: Final = 9
 _LZ4_LEVEL_MAX: Final = 12
 _ZSTD_DEFAULT_LEVEL: Final = 3
@@ -180,19 +181,31 @@ def _decompress_into(codec: CompressionType, module: object, data: Buffer, limit
 
 
 def _inflate_gzip(data: Buffer, limit_bytes: int) -> bytes:
-    rest: Buffer = data
+    """Inflate one or more gzip members.
+
+    zlib copies the input behind the end of a member (`unused_data`). The input is therefore passed in slices that
+    double until the member ends: a payload of many small members would otherwise be copied once for each of them.
+    """
+    view = memoryview(data)
     out: list[bytes] = []
     room = limit_bytes
+    at = 0
     while True:
         inflate = zlib.decompressobj(_GZIP_WINDOW)
-        out.append(inflate.decompress(rest, room + 1))
-        room -= len(out[-1])
-        if room < 0:
-            raise _over("gzip", limit_bytes)
-        if not inflate.eof:
-            raise CorruptBatchError("the gzip payload ends before its trailer")
-        rest = inflate.unused_data
-        if not rest:
+        size = _GZIP_SLICE_BYTES
+        while not inflate.eof:
+            if at >= len(view):
+                raise CorruptBatchError("the gzip payload ends before its trailer")
+            piece = view[at : at + size]
+            found = inflate.decompress(piece, room + 1)
+            room -= len(found)
+            if room < 0:
+                raise _over("gzip", limit_bytes)
+            if found:
+                out.append(found)
+            at += len(piece) - len(inflate.unused_data)
+            size *= 2
+        if at == len(view):
             return out[0] if len(out) == 1 else b"".join(out)
 
 

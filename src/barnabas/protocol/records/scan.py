@@ -160,8 +160,8 @@ def _skip(at: int, length: int, end: int, index: int) -> int:
 def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
     """Check every record. Raises CorruptBatchError unless there are exactly `record_count`, numbered from 0.
 
-    This loop decodes the common shape (varints of one and two bytes, no headers). `open_record` decodes or rejects all
-    other records.
+    This loop decodes the common shape: lengths of one and two bytes, deltas of up to four bytes (a batch of a million
+    records, timestamps of a day), no headers. `open_record` decodes or rejects all other records.
     """
     at = keyless = 0
     size = len(data)
@@ -180,10 +180,22 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
             if timestamp >= 0x80:
                 timestamp = timestamp & 0x7F | data[at] << 7
                 at += 1
+                if timestamp >= 0x4000:
+                    timestamp = timestamp & 0x3FFF | data[at] << 14
+                    at += 1
+                    if timestamp >= 0x200000:
+                        timestamp = timestamp & 0x1FFFFF | data[at] << 21
+                        at += 1
             offset = data[at]
             if offset >= 0x80:
                 at += 1
                 offset = offset & 0x7F | data[at] << 7
+                if offset >= 0x4000:
+                    at += 1
+                    offset = offset & 0x3FFF | data[at] << 14
+                    if offset >= 0x200000:
+                        at += 1
+                        offset = offset & 0x1FFFFF | data[at] << 21
             key = data[at + 1]
             if key & 0x81:  # null, or longer than 63 bytes
                 at += 2
@@ -198,12 +210,13 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
                 at += 2 + (value >> 1)
             else:
                 at += 1 + (value >> 1)
-            # bit 0 of a length: negative; bit 14 and up: a third byte follows
+            # bit 0 of a length: negative; bit 14 and up: a third byte follows. Bit 28 of a delta: a fifth byte follows.
             if (
                 at + 1 == end <= size
                 and not data[at]
                 and offset == index << 1
-                and not (length | value | key | offset | timestamp) & ~0x3FFF
+                and not (length | value | key) & ~0x3FFF
+                and not (offset | timestamp) & ~0xFFFFFFF
                 and (not (length | key | value) & 1 or _only_nulls(length, key, value))
             ):
                 keyless += key & 1

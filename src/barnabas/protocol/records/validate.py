@@ -41,6 +41,9 @@ _HEAD: Final = struct.Struct(">qii")
 _HEAD_SIZE: Final = 16
 _SMALLEST_RECORD: Final = 14
 """The smallest valid batchLength (in formats v0 and v1: message size): LegacyRecord.RECORD_OVERHEAD_V0."""
+RECORD_ERRORS_MAX: Final = 1000
+"""An error response names at most so many invalid records of a batch. A response about a million records would cost
+more than the request. The producer fails the whole batch, whichever records are named (KIP-467)."""
 
 
 class Origin(Enum):
@@ -93,15 +96,52 @@ class Validated(Struct, frozen=True):
     """`now_ms` under LogAppendTime, otherwise -1: the value for ProduceResponse."""
 
 
+class Checked(Struct, frozen=True):
+    """A batch of a client that `check` has found valid, so that `validate_and_assign` does not read its records."""
+
+    rules: ValidationRules
+    max_timestamp: int
+    """The largest timestamp of a record."""
+    inflated_bytes: int
+    """The size of the records without compression."""
+    recompressed: bytes | None
+    """The records as the topic stores them; None if their bytes do not change."""
+
+
+def check(buf: Buffer, rules: ValidationRules, now_ms: int) -> Checked:
+    """Do the part of `validate_and_assign` whose duration depends on the records: inflate, check and recompress them.
+
+    A pure function, which any thread or process can run. Raises as `validate_and_assign` does.
+    """
+    ((pos, header),) = _split(buf, rules)
+    _check_header(header, rules)
+    check_crc(buf, pos, header)
+    payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
+    target = _target(header, rules)
+    recompressed = None if target is header.codec else compress(target, payload, rules.compression_level)
+    if recompressed is not None:
+        _check_size(HEADER_SIZE + len(recompressed), rules)
+    return Checked(rules, max_timestamp, len(payload), recompressed)
+
+
 def validate_and_assign(
-    buf: Buffer, rules: ValidationRules, *, first_offset: int, leader_epoch: int, now_ms: int
+    buf: Buffer,
+    rules: ValidationRules,
+    *,
+    first_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    checked: Checked | None = None,
 ) -> Validated:
     """Check the batches in `buf`, and assign offsets from `first_offset` on and the leader's epoch.
 
-    Clients may send only one batch; coordinators and the Raft leader may append several at once.
+    Clients may send only one batch; coordinators and the Raft leader may append several at once. `checked` is the
+    result of `check` for the only batch of `buf`; it is not used if the rules have changed since.
     Raises RecordValidationError (with the error code and the invalid records) and CorruptBatchError (CORRUPT_MESSAGE).
     """
     positions = _split(buf, rules)
+    if checked is not None and (checked.rules != rules or len(positions) != 1):
+        checked = None
     parts: list[Buffer] = []
     batches: list[BatchHeader] = []
     offset = first_offset
@@ -109,8 +149,9 @@ def validate_and_assign(
     max_timestamp, offset_of_max = NO_TIMESTAMP, -1
     for pos, header in positions:
         _check_header(header, rules)
-        check_crc(buf, pos, header)
-        stored = _assign(buf, pos, header, rules, offset, leader_epoch, now_ms, parts)
+        if checked is None:
+            check_crc(buf, pos, header)
+        stored = _assign(buf, pos, header, rules, offset, leader_epoch, now_ms, parts, checked)
         batches.append(stored)
         size += stored.size
         offset = stored.next_offset
@@ -179,8 +220,7 @@ def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]
             raise _no_batch(buf, pos, rules) or error from None
         if header.size > len(buf) - pos:
             raise _refused(rules, f"the batch declares {header.size} bytes, {len(buf) - pos} were sent")
-        if header.size > rules.max_message_bytes and rules.origin is not Origin.RAFT_LEADER:
-            raise _too_large(header.size, rules)
+        _check_size(header.size, rules)
         found.append((pos, header))
         pos += header.size
     if not found:
@@ -243,14 +283,19 @@ def _assign(
     leader_epoch: int,
     now_ms: int,
     parts: list[Buffer],
+    checked: Checked | None,
 ) -> BatchHeader:
-    """Check the records of one batch, append its bytes to `parts`, and return its stored header."""
-    payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
+    """Check the records of one batch unless that was done, append the batch's bytes to `parts`, and return its stored
+    header."""
+    payload: Buffer = b""
+    if checked is None:
+        payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
+    else:
+        max_timestamp = checked.max_timestamp
     end = pos + header.size
     codec, attributes = header.codec, header.attributes
-    # control batches are stored unchanged, because their readers do not decompress
     control = attributes & CONTROL_FLAG
-    target = codec if control or rules.compression_type is None else rules.compression_type
+    target = _target(header, rules)
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and not control:
         attributes |= LOG_APPEND_TIME_FLAG
         max_timestamp = now_ms
@@ -260,10 +305,10 @@ def _assign(
     records: Buffer = memoryview(buf)[pos + HEADER_SIZE : end]
     if target is not codec:
         attributes = attributes & ~CODEC_MASK | target
-        records = compress(target, payload, rules.compression_level)
+        done = None if checked is None else checked.recompressed
+        records = compress(target, payload, rules.compression_level) if done is None else done
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)
-    if length + LOG_OVERHEAD > rules.max_message_bytes and rules.origin is not Origin.RAFT_LEADER:
-        raise _too_large(length + LOG_OVERHEAD, rules)
+    _check_size(length + LOG_OVERHEAD, rules)
     stored = header._replace(
         base_offset=offset,
         batch_length=length,
@@ -275,6 +320,14 @@ def _assign(
     stored = stored._replace(crc=crc)
     parts += (stored.pack(), records)
     return stored
+
+
+def _target(header: BatchHeader, rules: ValidationRules) -> CompressionType:
+    """The codec with which the topic stores the batch. Control batches are stored unchanged, because their readers do
+    not decompress."""
+    if rules.compression_type is None or header.attributes & CONTROL_FLAG:
+        return header.codec
+    return rules.compression_type
 
 
 def _check_records(
@@ -320,7 +373,8 @@ def _timestamps_need_a_look(rules: ValidationRules, found_ms: int, now_ms: int) 
 
 
 def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: ValidationRules, now_ms: int) -> None:
-    """If records are invalid, raise RecordValidationError with all of them (LogValidator.processRecordErrors)."""
+    """If records are invalid, raise RecordValidationError, which names the first RECORD_ERRORS_MAX of them
+    (LogValidator.processRecordErrors)."""
     bounded = rules.timestamp_type is TimestampType.CREATE_TIME
     oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     needs_key = rules.compact and not header.is_control
@@ -329,15 +383,21 @@ def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: Vali
     ):
         return
     code = ErrorCode.INVALID_RECORD
+    count = 0
     errors: list[tuple[int, str]] = []
     for index, facts in enumerate(iter_facts(payload, header.record_count, header.base_timestamp)):
         if needs_key and not facts.has_key:
-            errors.append((index, "a compacted topic takes no record without a key"))
+            problem = "a compacted topic takes no record without a key"
         elif bounded and facts.timestamp != NO_TIMESTAMP and not oldest <= facts.timestamp <= newest:
             code = ErrorCode.INVALID_TIMESTAMP
-            errors.append((index, f"timestamp {facts.timestamp} is outside [{oldest}, {newest}]"))
+            problem = f"timestamp {facts.timestamp} is outside [{oldest}, {newest}]"
+        else:
+            continue
+        count += 1
+        if count <= RECORD_ERRORS_MAX:
+            errors.append((index, problem))
     if errors:
-        message = f"topic {rules.topic} refuses {len(errors)} records; record {errors[0][0]}: {errors[0][1]}"
+        message = f"topic {rules.topic} refuses {count} records; record {errors[0][0]}: {errors[0][1]}"
         raise RecordValidationError(code, message, errors)
 
 
@@ -345,8 +405,9 @@ def _refused(rules: ValidationRules, reason: str) -> RecordValidationError:
     return RecordValidationError(ErrorCode.INVALID_RECORD, f"{reason} (topic {rules.topic})")
 
 
-def _too_large(size: int, rules: ValidationRules) -> RecordValidationError:
-    return RecordValidationError(
-        ErrorCode.MESSAGE_TOO_LARGE,
-        f"a batch of {size} bytes exceeds max.message.bytes={rules.max_message_bytes} of topic {rules.topic}",
-    )
+def _check_size(size: int, rules: ValidationRules) -> None:
+    if size > rules.max_message_bytes and rules.origin is not Origin.RAFT_LEADER:
+        raise RecordValidationError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes exceeds max.message.bytes={rules.max_message_bytes} of topic {rules.topic}",
+        )

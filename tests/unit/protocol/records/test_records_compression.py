@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import tracemalloc
+import zlib
 
 import cramjam
 import pytest
@@ -62,6 +63,37 @@ def test_raw_snappy_is_read_xerial_is_written() -> None:
 
 def test_gzip_members_are_joined() -> None:
     assert decompress(CompressionType.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+
+
+def test_gzip_members_are_each_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """zlib copies what follows a member: with the whole rest as its input, many members would take quadratic time."""
+    copied = 0
+    plain = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self._inflate = plain(wbits)
+
+        def decompress(self, piece: bytes, limit: int) -> bytes:
+            nonlocal copied
+            found = self._inflate.decompress(piece, limit)
+            copied += len(self._inflate.unused_data)
+            return found
+
+        @property
+        def eof(self) -> bool:
+            return self._inflate.eof
+
+        @property
+        def unused_data(self) -> bytes:
+            return self._inflate.unused_data
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    members = [gzip.compress(b"%d " % index) for index in range(2000)]
+    assert decompress(CompressionType.GZIP, b"".join(members)) == b"".join(b"%d " % index for index in range(2000))
+    assert copied < len(members) * 1024
+    big = gzip.compress(TEXT, 0)
+    assert decompress(CompressionType.GZIP, big + big) == TEXT + TEXT
 
 
 def test_zstd_frames_are_joined_and_skippable_ones_skipped() -> None:

@@ -20,11 +20,14 @@ from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
 from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
+from barnabas.protocol.records.scan import Scan, scan_records
 from barnabas.protocol.records.validate import (
+    RECORD_ERRORS_MAX,
     Origin,
     RecordCheck,
     Validated,
     ValidationRules,
+    check,
     validate_and_assign,
     validate_replicated,
 )
@@ -34,12 +37,26 @@ NOW = 1_000_000
 
 
 def accept(data: bytes, rules: ValidationRules = RULES) -> Validated:
-    return validate_and_assign(data, rules, first_offset=500, leader_epoch=7, now_ms=NOW)
+    """The result in one step, which is the same in two steps."""
+    found = validate_and_assign(data, rules, first_offset=500, leader_epoch=7, now_ms=NOW)
+    if rules.origin is Origin.CLIENT:
+        assert in_two_steps(data, rules) == found
+    return found
+
+
+def in_two_steps(data: bytes, rules: ValidationRules) -> Validated:
+    checked = check(data, rules, NOW)
+    return validate_and_assign(data, rules, first_offset=500, leader_epoch=7, now_ms=NOW, checked=checked)
 
 
 def refuse(data: bytes, rules: ValidationRules = RULES) -> RecordValidationError:
+    """The error in one step, which is the same in two steps."""
     with pytest.raises(RecordValidationError) as caught:
         accept(data, rules)
+    with pytest.raises(RecordValidationError) as again:
+        in_two_steps(data, rules)
+    assert (again.value.code, str(again.value)) == (caught.value.code, str(caught.value))
+    assert again.value.record_errors == caught.value.record_errors
     assert "orders" in str(caught.value)
     return caught.value
 
@@ -367,3 +384,34 @@ def test_followers_refuse_steps_back_and_damage() -> None:
         validate_replicated(one + one, expected_offset=10)
     with pytest.raises(CorruptBatchError, match="CRC"):
         validate_replicated(one[:-1] + b"\xff")
+
+
+def test_a_check_under_other_rules_is_not_used() -> None:
+    """The topic becomes compacted while a batch without keys is checked."""
+    data = build_batch([SimpleRecord(None, b"v", NOW)])
+    checked = check(data, RULES, NOW)
+    with pytest.raises(RecordValidationError):
+        validate_and_assign(
+            data, replace(RULES, compact=True), first_offset=0, leader_epoch=0, now_ms=NOW, checked=checked
+        )
+
+
+def test_an_error_names_a_limited_number_of_records() -> None:
+    count = RECORD_ERRORS_MAX + 5
+    error = refuse(build_batch([SimpleRecord(None, b"v", NOW)] * count), replace(RULES, compact=True))
+    assert [index for index, _ in error.record_errors] == list(range(RECORD_ERRORS_MAX))
+    assert f"refuses {count} records" in str(error)
+
+
+@pytest.mark.parametrize("delta", [0, 1 << 13, -(1 << 20), 1 << 27, -(1 << 27) - 1, 1 << 40])
+@pytest.mark.parametrize("count", [2, 8193, (1 << 20) + 1], ids=["few", "many", "a million"])
+def test_the_full_check_decodes_deltas_of_every_length(delta: int, count: int) -> None:
+    """Offset deltas of one to four bytes; timestamp deltas of one to six bytes."""
+    last = b"".join(record(index, delta, key=None) for index in (count - 2, count - 1))
+    rows = b"".join(record(index, key=None, value=None) for index in range(count - 2)) + last
+    deltas = (delta, 0) if count > 2 else (delta,)
+    assert scan_records(rows, count, 10) == Scan(10 + min(deltas), 10 + max(deltas), count)
+    if count < 10_000:
+        repeated = rows + record(count - 1, key=None)
+        with pytest.raises(CorruptBatchError, match="offset delta"):
+            scan_records(repeated, count + 1, 10)
