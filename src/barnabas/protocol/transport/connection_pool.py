@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.rng import Rng
@@ -43,6 +44,8 @@ class ConnectionPool:
         self._errors = errors
         self._rng = rng
         self._opener = opener
+        self.on_lost: Callable[[Destination], None] | None = None
+        """Called when a connection that was open has ended, whichever side has closed it."""
         self._slots: dict[Destination, _Slot] = {}
         self._tls: ssl.SSLContext | None = None
 
@@ -128,6 +131,7 @@ class ConnectionPool:
             slot.last_error = error
             raise
         slot.connection = connection
+        connection.on_lost = lambda: self._on_lost(to)
         slot.failures = 0
         slot.last_error = None
         slot.retry_at = loop.time() + self._backoff_s(0)  # a connection that is lost at once is not opened at once
@@ -153,6 +157,10 @@ class ConnectionPool:
             connection.abort()
             raise
         return connection
+
+    def _on_lost(self, to: Destination) -> None:
+        if self.on_lost is not None:
+            self.on_lost(to)
 
     def _backoff_s(self, failures: int) -> float:
         return self._config.reconnect_backoff.delay_ms(failures, self._rng) / 1000.0

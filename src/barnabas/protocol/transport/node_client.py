@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -68,15 +69,26 @@ class NodeClient:
         )
         self._rng = rng
         self._pool: ConnectionPool | None = None
+        self._on_lost: dict[str, Callable[[], None]] = {}
 
     async def run(self) -> None:
         """Runs until cancelled; then every connection is closed, and every unanswered request fails."""
         pool = self._pool = ConnectionPool(self._config, _NodeErrors(), self._rng)
+        pool.on_lost = self._notify_lost
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             self._pool = None
             pool.abort()
+
+    def on_lost(self, purpose: str, notify: Callable[[], None]) -> None:
+        """Call `notify` whenever an open connection of this purpose has ended. There is one `notify` per purpose."""
+        self._on_lost[purpose] = notify
+
+    def _notify_lost(self, to: Destination) -> None:
+        notify = self._on_lost.get(to.purpose)
+        if notify is not None and self._pool is not None:
+            notify()
 
     async def send(
         self,

@@ -56,6 +56,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.closed = asyncio.Event()
+        self.on_lost: Callable[[], None] | None = None
+        """Called once when the connection has ended, whichever side has closed it."""
 
     # ---- asyncio.BufferedProtocol
 
@@ -102,6 +104,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self._fail(f"{self.peer} closed the connection{waiting}{because}.{self._tls_hint()}")
         self._writable.set()
         self.closed.set()
+        if self.on_lost is not None:
+            self.on_lost()
 
     def pause_writing(self) -> None:
         self._writable.clear()

@@ -27,6 +27,14 @@ class ImageView(Protocol):
     def image(self) -> ClusterImage: ...
 
 
+class LocalController(ControllerChannel, Protocol):
+    """The controller of this node."""
+
+    def on_connection_lost(self, connection_id: int) -> None:
+        """A connection to the controller's listener has ended."""
+        ...
+
+
 class ControllerServices(Struct):
     """The services of one controller."""
 
@@ -35,7 +43,7 @@ class ControllerServices(Struct):
     clock: Clock
     rng: Rng
     metadata: ImageView
-    controller: ControllerChannel
+    controller: LocalController
     """The controller of this node (`metadata.ControllerService`). It raises NOT_CONTROLLER while another node is the
     active controller."""
     quorum: QuorumHandle
@@ -43,4 +51,5 @@ class ControllerServices(Struct):
     apis: ApiTable = CONTROLLER_APIS
 
     def on_disconnect(self, connection_id: int) -> None:
-        """Does nothing, because a controller keeps no state of a connection."""
+        """Notify the controller: if a broker sent its heartbeats over the connection, the broker may have died."""
+        self.controller.on_connection_lost(connection_id)

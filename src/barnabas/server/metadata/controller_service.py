@@ -3,8 +3,8 @@
     on_leader(this node) -> a record of this epoch is committed, and so are all earlier ones -> sessions -> active
                                 ├ a transaction that the previous leader left open is aborted (KIP-868)
                                 └ an empty log gets the first records of a cluster
-    active:   the driver decides on requests; brokers without heartbeats are fenced; leaders are balanced;
-              unclean elections are retried
+    active:   the driver decides on requests; brokers without heartbeats, and those whose processes have ended, are
+              fenced; leaders are balanced; unclean elections are retried
     on_leader(another node, or none) -> uncommitted records are dropped, requests are rejected with NOT_CONTROLLER
 
 The controller replays nothing when it becomes active, because every node keeps the committed image. Broker sessions are
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from barnabas.core.clock import Clock
 from barnabas.core.decision import Decision
@@ -25,6 +25,7 @@ from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -43,10 +44,17 @@ from barnabas.server.metadata.controller.partitions import (
 from barnabas.server.metadata.controller.sessions import BrokerSessions
 from barnabas.server.metadata.controller.settings import ControllerConfig, DecideContext
 from barnabas.server.metadata.driver import ControllerDriver
+from barnabas.server.metadata.failure_detector import FailureDetector
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.image.small import KRAFT_VERSION
-from barnabas.server.metadata.ports import CommittedBatch, KRaftVersionUpdater, LoadedSnapshot, MetadataLog
+from barnabas.server.metadata.ports import (
+    BrokerProber,
+    CommittedBatch,
+    KRaftVersionUpdater,
+    LoadedSnapshot,
+    MetadataLog,
+)
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import (
     AbortTransactionRecord,
@@ -66,6 +74,15 @@ _MORE_S: Final = 0.01
 """The pause between two batches of one long task, in which other tasks run."""
 
 
+class RequestSource(Protocol):
+    """The part of a request's context that the controller uses."""
+
+    @property
+    def connection_id(self) -> int:
+        """The number of the connection over which the request came, unique on this node."""
+        ...
+
+
 class ControllerService:
     """A `MetadataListener`. Register it after the Loader, so that the image already contains the committed records."""
 
@@ -81,7 +98,10 @@ class ControllerService:
         settings: ControllerConfig,
         bootstrap: Callable[[], Sequence[MetadataRecord]],
         quorum: KRaftVersionUpdater | None = None,
+        prober: BrokerProber | None = None,
     ) -> None:
+        """Without a `prober`, or if barnabas.broker.probe.enable is false, a broker whose process has ended is fenced
+        when its session expires."""
         self._log = metadata_log
         self._image = image
         self._node_id = node_id
@@ -97,6 +117,12 @@ class ControllerService:
             live_brokers=self._live_brokers,
             may_stop=self._may_stop,
             kraft_version=lambda: None if quorum is None else quorum.kraft_version,
+        )
+        self._detector = FailureDetector(
+            prober if settings.barnabas_broker_probe_enable else None,
+            lambda: self._driver.image,
+            self._end_session,
+            node_id=node_id,
         )
         self._epoch: int | None = None
         """The epoch in which this node leads the metadata log; None while it does not lead."""
@@ -141,6 +167,7 @@ class ControllerService:
             log.info("this node is no longer the active controller", epoch=self._epoch, leader=leader_id)
         self._epoch = mine
         self._sessions = None
+        self._detector.stop()
         self._driver.reset()
         if mine is None:
             self._turned.set()
@@ -150,9 +177,9 @@ class ControllerService:
 
     # ---- requests
 
-    async def call(self, request: Message, version: int, ctx: object = None) -> Message:
+    async def call(self, request: Message, version: int, ctx: RequestSource | None = None) -> Message:
         """Decide on a request, and wait until its records are committed. Requests wait while this node is becoming
-        active. The request context `ctx` is not used.
+        active. `ctx` is None for a request of this node.
 
         Raises KafkaError: NOT_CONTROLLER when this node is not the active controller, or lost leadership before the
         change was committed; UNSUPPORTED_VERSION for a request that controllers do not handle;
@@ -163,18 +190,29 @@ class ControllerService:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
             await self._turned.wait()
         if isinstance(request, BrokerHeartbeatRequest):
-            return await self._heartbeat(request, version, self._sessions)
+            return await self._heartbeat(request, version, self._sessions, None if ctx is None else ctx.connection_id)
         if isinstance(request, UnregisterBrokerRequest):
             await self._move_away(request.broker_id)
         if isinstance(request, UpdateFeaturesRequest):
             return await self._update_features(request, version)
         response = await self._driver.handle(request, version)
+        if isinstance(request, BrokerRegistrationRequest):
+            assert isinstance(response, BrokerRegistrationResponse)
+            if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                self._detector.suspect(request.broker_id)  # the registered process may have ended
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
             self._unclean_at = 0.0  # the changed configs may allow an unclean election
             self._changed.set()
         return response
 
-    async def _heartbeat(self, request: BrokerHeartbeatRequest, version: int, sessions: BrokerSessions) -> Message:
+    def on_connection_lost(self, connection_id: int) -> None:
+        """A connection to this controller's listener has ended. If the last heartbeat of a broker came over the
+        connection, the broker's process may have ended."""
+        self._detector.on_connection_lost(connection_id)
+
+    async def _heartbeat(
+        self, request: BrokerHeartbeatRequest, version: int, sessions: BrokerSessions, connection_id: int | None
+    ) -> Message:
         broker_id = request.broker_id
 
         def decide(image: ClusterImage, ctx: DecideContext) -> Decision[MetadataRecord, BrokerHeartbeatResponse]:
@@ -189,6 +227,7 @@ class ControllerService:
         broker = self._driver.image.brokers.get(broker_id)
         if broker is not None and broker.epoch == request.broker_epoch:
             sessions.on_heartbeat(broker_id, request.broker_epoch, request.current_metadata_offset, _now_ms())
+            self._detector.on_heartbeat(broker_id, request.broker_epoch, connection_id)
         response = await self._driver.submit(decide, version=version)
         if request.want_shut_down:
             sessions.on_leaders_moved(
@@ -196,6 +235,7 @@ class ControllerService:
             )  # the log may have appended control records in between
             if response.should_shut_down:
                 sessions.forget(broker_id)  # after a controlled shutdown the next process with this id need not wait
+                self._detector.forget(broker_id)
         return response
 
     async def _update_features(self, request: UpdateFeaturesRequest, version: int) -> Message:
@@ -218,6 +258,10 @@ class ControllerService:
         await self._log.propose([NoOpRecord()])  # when this record is committed, all earlier records are, too
         return await self._driver.handle(request, version)
 
+    def _end_session(self, broker_id: int, broker_epoch: int) -> None:
+        if self._sessions is not None and self._sessions.end(broker_id, broker_epoch):
+            self._changed.set()
+
     def _live_brokers(self) -> frozenset[int]:
         return frozenset() if self._sessions is None else self._sessions.live(_now_ms())
 
@@ -232,6 +276,11 @@ class ControllerService:
     async def run(self) -> None:
         """Become active when the node leads, and run the periodic work of an active controller. Runs until
         cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._detector.run(), name="failure detector")
+            await self._run()
+
+    async def _run(self) -> None:
         while True:
             self._changed.clear()
             wake_at = None
@@ -274,6 +323,7 @@ class ControllerService:
         self._sessions = BrokerSessions(
             self._image(), _now_ms(), self._settings.broker_session_timeout_ms, self._node_id
         )
+        self._detector.start()
         self._balance_at = now + self._settings.leader_imbalance_check_interval_seconds
         self._unclean_at = now + self._settings.unclean_leader_election_interval_ms / 1000
         self._leaderless = True
@@ -313,28 +363,30 @@ class ControllerService:
         return min(times)
 
     async def _fence_silent(self, sessions: BrokerSessions) -> None:
-        """Fence every broker whose session has expired, the broker with the oldest last heartbeat first."""
+        """Fence every broker whose session has expired or was ended, the broker with the oldest last heartbeat
+        first."""
         sessions.cover(self._driver.image, _now_ms())
         while sessions is self._sessions and (silent := sessions.expired(_now_ms())):
             broker_id = silent[0]
             await self._move_away(broker_id)
             if broker_id not in sessions.expired(_now_ms()):
                 continue  # a heartbeat arrived in the meantime
-
-            def fence(
-                image: ClusterImage, ctx: DecideContext, broker_id: int = broker_id
-            ) -> Decision[MetadataRecord, None]:
-                # now, not at the commit: a heartbeat that arrives before the commit begins a new session
-                sessions.forget(broker_id)
-                return decide_fence_broker(image, broker_id, ctx)
-
             if self._driver.image.brokers.is_unfenced(broker_id):
-                log.warning(
-                    "fencing a broker whose session has ended",
-                    broker=broker_id,
-                    timeout_ms=self._settings.broker_session_timeout_ms,
-                )
-            await self._driver.submit(fence)
+                ended, timeout_ms = sessions.ended(broker_id), self._settings.broker_session_timeout_ms
+                reason = "its process has ended" if ended else f"no heartbeat came for {timeout_ms} ms"
+                log.warning("fencing a broker", broker=broker_id, epoch=sessions.epoch(broker_id), reason=reason)
+            await self._driver.submit(partial(self._decide_fence, sessions=sessions, broker_id=broker_id))
+
+    def _decide_fence(
+        self, image: ClusterImage, ctx: DecideContext, *, sessions: BrokerSessions, broker_id: int
+    ) -> Decision[MetadataRecord, None]:
+        broker, epoch = image.brokers.get(broker_id), sessions.epoch(broker_id)
+        # now, not at the commit: a heartbeat that arrives before the commit begins a new session
+        sessions.forget(broker_id)
+        self._detector.forget(broker_id)
+        if broker is None or broker.epoch != epoch:
+            return Decision(None)  # a newer process has registered
+        return decide_fence_broker(image, broker_id, ctx)
 
     async def _move_away(self, broker_id: int) -> None:
         """In a very large cluster, elect new leaders for most of the broker's partitions in several batches, so that

@@ -74,6 +74,7 @@ class Loader:
     def on_leader(self, leader_id: int, epoch: int) -> None:
         self.leader_id = leader_id
         self.leader_epoch = epoch
+        self._publisher.publish_leader(leader_id, epoch)
 
     def _begin(self, before: Provenance) -> None:
         if self._in_transaction:

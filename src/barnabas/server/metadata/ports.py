@@ -3,6 +3,7 @@
 MetadataLog      the replicated log of metadata records: Raft, one voter, or ZooKeeper   (implemented by node)
 MetadataListener called by the log with committed records                                (implemented by the Loader)
 ImageSubscriber  notified of each new image                                              (replication, ...)
+BrokerProber     connects to the registered addresses of a broker                        (implemented by node)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from barnabas.server.metadata.controller.suspicions import ProbeOutcome
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.metadata.image.delta import ClusterDelta
     from barnabas.server.metadata.records.base import MetadataRecord
@@ -90,6 +92,15 @@ class KRaftVersionUpdater(Protocol):
     def upgrade_kraft_version(self) -> None:
         """Upgrade kraft.version from 0 to 1, after which voters can change. Raises KafkaError (INVALID_UPDATE_VERSION)
         if the quorum is not ready for it."""
+        ...
+
+
+class BrokerProber(Protocol):
+    """Connects to a broker, to find out whether its process has ended."""
+
+    async def probe(self, addresses: Sequence[tuple[str, int]]) -> ProbeOutcome:
+        """Connect to each address, given as host and port, and close the connections at once. Ends within about a
+        second. Never raises an error of the network."""
         ...
 
 

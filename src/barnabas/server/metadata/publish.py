@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.ports import ImageSubscriber
@@ -17,6 +19,7 @@ class Publisher:
     def __init__(self, image: ClusterImage | None = None) -> None:
         self._image = image or ClusterImage()
         self._subscribers: list[ImageSubscriber] = []
+        self._leader_subscribers: list[Callable[[int, int], None]] = []
 
     @property
     def image(self) -> ClusterImage:
@@ -33,6 +36,15 @@ class Publisher:
 
     def unsubscribe(self, subscriber: ImageSubscriber) -> None:
         self._subscribers.remove(subscriber)
+
+    def subscribe_leader(self, notify: Callable[[int, int], None]) -> None:
+        """Call `notify` with the id and the epoch of each new leader of the metadata log; the id is -1 while there is
+        none."""
+        self._leader_subscribers.append(notify)
+
+    def publish_leader(self, leader_id: int, epoch: int) -> None:
+        for notify in self._leader_subscribers:
+            notify(leader_id, epoch)
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Make `image` the newest one, and notify the subscribers, unless `delta` contains no changes (as after a

@@ -35,6 +35,7 @@ from barnabas.server.node.adapters import (
     ReplicatedWriter,
     TransactionCoordinatorListener,
 )
+from barnabas.server.node.channels.controller import HEARTBEAT
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.node.channels.peers import Peers
 from barnabas.server.node.channels.replication import ReplicationChannel
@@ -118,6 +119,8 @@ class BrokerRole:
             LIFECYCLE.build(config.__getitem__),
             on_epoch=self._on_epoch,
         )
+        parts.publisher.subscribe_leader(self._lifecycle.on_leader)
+        parts.outgoing.on_lost(HEARTBEAT, self._lifecycle.on_connection_lost)
 
     def _replication_config(self) -> ReplicationConfig:
         return build_replication_config(self._parts.config_view(self._parts.image))

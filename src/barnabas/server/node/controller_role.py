@@ -19,6 +19,7 @@ from barnabas.server.metadata import features
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller_service import ControllerService
 from barnabas.server.metadata.records.codec import MetadataRecord
+from barnabas.server.node.channels.broker_probe import BrokerConnector
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
@@ -112,4 +113,5 @@ def _build_service(parts: Parts, log_dir: str) -> ControllerService:
         settings=config,
         bootstrap=first_records,
         quorum=parts.metadata if isinstance(parts.metadata, RaftMetadataLog) else None,
+        prober=BrokerConnector(),
     )

@@ -4,8 +4,13 @@
         └ caught up with the metadata log       └ fenced after missing heartbeats; the next heartbeat requests unfencing
 
 The states are those of Kafka's `BrokerLifecycleManager`. A heartbeat is sent every `broker.heartbeat.interval.ms`, and
-at once when this node becomes ready, starts to shut down, loses a log directory, or reads in the metadata log that
-another broker shuts down (that broker waits until all brokers have reported this metadata offset).
+at once when this node
+
+- becomes ready, starts to shut down, or loses a log directory;
+- reads in the metadata log that another broker shuts down (that broker waits until all brokers have reported this
+  metadata offset);
+- loses its connection to the controller, learns of a new active controller, or reads that it was fenced: a controller
+  fences a broker early if it takes the broker's process for dead (`metadata/failure_detector.py`).
 """
 
 from __future__ import annotations
@@ -215,10 +220,22 @@ class BrokerLifecycle:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Subscribe this object last: the heartbeat reports the offset of an image that all subscribers must have."""
-        if self.fenced or any(
-            broker is not None and broker.in_controlled_shutdown for broker in delta.brokers.changed.values()
+        me = delta.brokers.changed.get(self._identity.node_id)
+        if (
+            self.fenced
+            or (me is not None and me.fenced)
+            or any(broker is not None and broker.in_controlled_shutdown for broker in delta.brokers.changed.values())
         ):
             self._wake.set()
+
+    def on_leader(self, leader_id: int, epoch: int) -> None:
+        """Send a heartbeat to a new active controller at once: it does not know yet which brokers run."""
+        if leader_id >= 0:
+            self._wake.set()
+
+    def on_connection_lost(self) -> None:
+        """Send a heartbeat at once, so that the controller does not take this broker for dead."""
+        self._wake.set()
 
     def on_directory_failed(self) -> None:
         """Send a heartbeat at once, so that the controller elects leaders for the partitions of the directory."""
@@ -342,7 +359,8 @@ class BrokerLifecycle:
         self.fenced = fenced
         if fenced:
             log.warning(
-                "fenced: the controller received no heartbeat of this broker within its session timeout",
+                "fenced: the controller received no heartbeat of this broker within its session timeout, or took this "
+                "process for dead; requesting to be unfenced",
                 epoch=self.broker_epoch,
             )
             return

@@ -151,3 +151,34 @@ def test_refused_connections_and_a_stopped_client_raise_broker_not_available() -
         assert idle.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
     talk(conversation)
+
+
+def test_the_loss_of_a_connection_is_notified_by_purpose() -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, endpoint: ListenerEndpoint) -> None:
+        lost: list[str] = []
+        both = asyncio.Event()
+
+        def on_lost(purpose: str) -> None:
+            lost.append(purpose)
+            both.set()
+
+        client.on_lost("heartbeat", lambda: on_lost("heartbeat"))
+        for purpose in ("heartbeat", "other"):
+            await client.send(
+                endpoint.host, endpoint.port, BrokerHeartbeatRequest(broker_id=1), timeout_ms=5_000, purpose=purpose
+            )
+        assert lost == []
+        with pytest.raises(KafkaError):
+            await client.send(
+                endpoint.host, endpoint.port, BrokerHeartbeatRequest(broker_epoch=13), timeout_ms=5_000, purpose="other"
+            )
+        assert lost == []
+        with pytest.raises(KafkaError):
+            await client.send(
+                endpoint.host, endpoint.port, BrokerHeartbeatRequest(broker_epoch=13), timeout_ms=5_000,
+                purpose="heartbeat",
+            )  # fmt: skip
+        await both.wait()
+        assert lost == ["heartbeat"]
+
+    talk(conversation)

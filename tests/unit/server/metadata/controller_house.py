@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -15,6 +17,7 @@ from barnabas.protocol.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     Feature,
+    Listener,
 )
 from barnabas.protocol.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -23,6 +26,7 @@ from barnabas.protocol.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.server.metadata.controller.controller import Controller
+from barnabas.server.metadata.controller.suspicions import ProbeOutcome
 from barnabas.server.metadata.controller_service import ControllerService
 from barnabas.server.metadata.features import SUPPORTED_FEATURES, bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -37,24 +41,49 @@ from tests.unit.server.metadata.test_metadata_driver import StoppedClock
 TIMEOUT_S = 9.0
 
 
+class Prober:
+    """Connections to brokers in the imagination: `outcomes` by host, `seen` when which addresses were probed."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, ProbeOutcome] = {}
+        self.seen: list[tuple[float, Sequence[tuple[str, int]]]] = []
+        self.takes_s = 0.001
+
+    async def probe(self, addresses: Sequence[tuple[str, int]]) -> ProbeOutcome:
+        self.seen.append((asyncio.get_running_loop().time(), addresses))
+        await asyncio.sleep(self.takes_s)
+        return self.outcomes.get(addresses[0][0], ProbeOutcome.ACCEPTED)
+
+    def refuse(self, *broker_ids: int) -> None:
+        self.outcomes |= {f"host{broker_id}": ProbeOutcome.REFUSED for broker_id in broker_ids}
+
+
+class Connection(Struct):
+    """The context of a request: only the number of its connection."""
+
+    connection_id: int
+
+
 class House:
     """Node 1's controller; brokers are whatever a test says."""
 
-    def __init__(self, quorum: KRaftVersionUpdater | None = None) -> None:
+    def __init__(self, quorum: KRaftVersionUpdater | None = None, **settings: Any) -> None:
         self.log = LeaderLog()
         self.publisher = Publisher(ClusterImage(cluster_id="c"))
         self.log.register(Loader(self.publisher))
-        settings = controller_config(node_id=1)
+        config = controller_config(node_id=1, **settings)
+        self.prober = Prober()
         self.service = ControllerService(
-            Controller(settings),
+            Controller(config),
             self.log,
             lambda: self.publisher.image,
             node_id=1,
             clock=StoppedClock(),
             rng=random.Random(1),
-            settings=settings,
+            settings=config,
             bootstrap=bootstrap_records,
             quorum=quorum,
+            prober=self.prober,
         )
         self.log.register(self.service)
         self.epochs: dict[int, int] = {}
@@ -68,6 +97,7 @@ class House:
             broker_id=broker_id,
             cluster_id="c",
             incarnation_id=UUID(int=incarnation * 100 + broker_id + 1),
+            listeners=[Listener(name="PLAINTEXT", host=f"host{broker_id}", port=9092 + incarnation)],
             features=[
                 Feature(name=name, min_supported_version=levels.min_level, max_supported_version=levels.max_level)
                 for name, levels in SUPPORTED_FEATURES.items()
@@ -81,7 +111,13 @@ class House:
         return response.error_code
 
     async def beat(
-        self, broker_id: int, *, offset: int | None = None, stop: bool = False, disk: bool = True
+        self,
+        broker_id: int,
+        *,
+        offset: int | None = None,
+        stop: bool = False,
+        disk: bool = True,
+        connection_id: int | None = None,
     ) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -90,14 +126,16 @@ class House:
             want_shut_down=stop,
             offline_log_dirs=[] if disk else [UUID(int=1000 + broker_id)],
         )
-        response = await self.service.call(request, 2)
+        ctx = None if connection_id is None else Connection(connection_id)
+        response = await self.service.call(request, 2, ctx)
         assert isinstance(response, BrokerHeartbeatResponse)
         return response
 
     async def brokers(self, *ids: int) -> None:
+        """Register brokers. The heartbeats of each come over the connection with the number of the broker."""
         for broker_id in ids:
             assert await self.register(broker_id) == ErrorCode.NONE
-            assert not (await self.beat(broker_id)).is_fenced
+            assert not (await self.beat(broker_id, connection_id=broker_id)).is_fenced
 
     async def create(self, name: str, replicas: list[list[int]]) -> None:
         assignments = [

@@ -15,6 +15,7 @@ from barnabas.server.metadata.config_rules import (
 )
 from barnabas.server.metadata.config_source import ConfigValueSource
 from barnabas.server.metadata.config_view import ConfigView, development_defaults
+from barnabas.server.metadata.configs.broker_barnabas import BARNABAS_KEYS
 from barnabas.server.metadata.configs.broker_zookeeper import ZOOKEEPER_KEYS
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.describe_configs import (
@@ -121,7 +122,7 @@ BROKER_DEFAULTS = {
 def test_tables_have_every_config_of_kafka() -> None:
     assert (len(TOPIC_CONFIGS), len(BROKER_CONFIGS), len(GROUP_CONFIGS), len(CLIENT_METRICS_CONFIGS)) == (
         34,
-        363 + len(ZOOKEEPER_KEYS),  # of Kafka 3
+        363 + len(ZOOKEEPER_KEYS) + len(BARNABAS_KEYS),  # Kafka 4, Kafka 3, ours
         17,
         3,
     )

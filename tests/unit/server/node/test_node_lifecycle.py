@@ -17,6 +17,7 @@ from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequ
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.metadata.records.nodes import BrokerRegistrationChangeRecord
 from barnabas.server.node.lifecycle import BrokerLifecycle, BrokerState, RegistrationError
 from barnabas.server.node.setup.identity import Identity
 from tests.configs import lifecycle_config
@@ -66,6 +67,7 @@ class Broker:
             on_epoch=self.epochs.append,
         )
         house.publisher.subscribe(self.life)
+        house.publisher.subscribe_leader(self.life.on_leader)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -316,5 +318,55 @@ def test_previous_broker_epoch_is_sent_if_all_directories_agree() -> None:
         assert (sent.previous_broker_epoch, sent.log_dirs) == (17, [UUID(int=1), UUID(int=2)])
         broker.dirs[0].previous_broker_epoch = 16
         assert broker.life._registration().previous_broker_epoch == -1
+
+    scenario(run)
+
+
+def test_broker_that_loses_its_connection_to_the_controller_sends_a_heartbeat_at_once() -> None:
+    async def run(house: House) -> None:
+        broker = Broker(house)
+        await broker.life.register()
+        async with broker.running():
+            await broker.life.wait_unfenced()
+            await asyncio.sleep(1)
+            broker.channel.seen.clear()
+            broker.life.on_connection_lost()
+            await asyncio.sleep(0.01)
+            assert len(broker.channel.beats()) == 1
+
+    scenario(run)
+
+
+def test_broker_that_was_fenced_early_is_unfenced_at_once() -> None:
+    async def run(house: House) -> None:
+        broker = Broker(house)
+        epoch = await broker.life.register()
+        async with broker.running():
+            await broker.life.wait_unfenced()
+            await asyncio.sleep(1)
+            house.service._end_session(5, epoch)  # as if the broker's process had ended
+            await asyncio.sleep(0.1)
+            fences = [
+                record.fenced
+                for batch in house.log.batches
+                for record in batch
+                if isinstance(record, BrokerRegistrationChangeRecord)
+            ]
+            assert (fences, house.fenced()) == ([-1, 1, -1], [])
+
+    scenario(run)
+
+
+def test_broker_sends_a_heartbeat_to_a_new_active_controller_at_once() -> None:
+    async def run(house: House) -> None:
+        broker = Broker(house)
+        await broker.life.register()
+        async with broker.running():
+            await broker.life.wait_unfenced()
+            await asyncio.sleep(1)
+            broker.channel.seen.clear()
+            house.log.elect(1)
+            await asyncio.sleep(0.05)
+            assert len(broker.channel.beats()) == 1
 
     scenario(run)

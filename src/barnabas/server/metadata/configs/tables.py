@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.core.config import ConfigDef
+from barnabas.server.metadata.configs.broker_barnabas import BARNABAS_KEYS
 from barnabas.server.metadata.configs.broker_controller import CONTROLLER_KEYS
 from barnabas.server.metadata.configs.broker_groups import GROUPS_KEYS
 from barnabas.server.metadata.configs.broker_log import LOG_KEYS
@@ -36,6 +37,7 @@ BROKER_CONFIGS: Final = ConfigDef.of(
     SASL_KEYS,
     SSL_KEYS,
     ZOOKEEPER_KEYS,
+    BARNABAS_KEYS,
 )
 
 GROUP_CONFIGS: Final = ConfigDef.of(GROUP_KEYS)

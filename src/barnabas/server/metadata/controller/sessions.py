@@ -25,6 +25,8 @@ class Session(Struct):
     is not in controlled shutdown."""
     assumed: bool = False
     """This controller has not received a heartbeat of the broker yet."""
+    ended: bool = False
+    """The process of the broker has ended, or has lost its ZooKeeper session, and no heartbeat has come since."""
 
 
 class BrokerSessions:
@@ -53,9 +55,18 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
             session = self._sessions[broker_id] = Session(broker_epoch, now_ms)
-        session.assumed = False
+        session.assumed = session.ended = False
         session.heartbeat_ms = max(session.heartbeat_ms, now_ms)
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
+
+    def end(self, broker_id: int, broker_epoch: int) -> bool:
+        """End the session of this process before its time-out, unless a newer process has the session. The next
+        heartbeat renews the session. Returns whether the session was valid."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.broker_epoch != broker_epoch or session.ended:
+            return False
+        session.ended = True
+        return True
 
     def forget(self, broker_id: int) -> None:
         """End the session of a broker that is fenced or unregistered."""
@@ -67,13 +78,26 @@ class BrokerSessions:
         return frozenset(
             broker
             for broker, session in self._sessions.items()
-            if now_ms - session.heartbeat_ms < self._timeout_ms and not (session.assumed and broker == self._node_id)
+            if not self._is_over(session, now_ms) and not (session.assumed and broker == self._node_id)
         )
 
     def expired(self, now_ms: int) -> list[int]:
         """The brokers to fence, in the order of their last heartbeats."""
-        silent = [(s.heartbeat_ms, b) for b, s in self._sessions.items() if now_ms - s.heartbeat_ms >= self._timeout_ms]
+        silent = [(s.heartbeat_ms, b) for b, s in self._sessions.items() if self._is_over(s, now_ms)]
         return [broker for _, broker in sorted(silent)]
+
+    def ended(self, broker_id: int) -> bool:
+        """Whether `end` has ended the broker's session."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.ended
+
+    def epoch(self, broker_id: int) -> int:
+        """The broker epoch of the process that has the session; -1 if there is no session."""
+        session = self._sessions.get(broker_id)
+        return -1 if session is None else session.broker_epoch
+
+    def _is_over(self, session: Session, now_ms: int) -> bool:
+        return session.ended or now_ms - session.heartbeat_ms >= self._timeout_ms
 
     def next_deadline_ms(self) -> int | None:
         """The earliest time at which another session expires."""

@@ -25,6 +25,7 @@ class ControllerConfig(Struct, frozen=True):
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
     unclean_leader_election_interval_ms: int
+    barnabas_broker_probe_enable: bool
 
 
 class DecideContext(Struct, frozen=True):

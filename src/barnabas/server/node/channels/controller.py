@@ -57,7 +57,8 @@ _IDEMPOTENT: Final = frozenset(
         ApiKey.DESCRIBE_QUORUM,
     }
 )
-_PURPOSES: Final = {ApiKey.BROKER_HEARTBEAT: "heartbeat", ApiKey.BROKER_REGISTRATION: "heartbeat"}
+HEARTBEAT: Final = "heartbeat"
+_PURPOSES: Final = {ApiKey.BROKER_HEARTBEAT: HEARTBEAT, ApiKey.BROKER_REGISTRATION: HEARTBEAT}
 """Heartbeats and registrations share a connection, so that no other request delays heartbeats. All other requests to
 the controller share a second connection."""
 

@@ -1,0 +1,17 @@
+"""Table: broker configs that Apache Kafka does not have. Their names begin with `barnabas.`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.config import ConfigKey
+from barnabas.server.metadata.configs.rows import boolean
+
+BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
+    boolean(
+        "barnabas.broker.probe.enable",
+        True,
+        "Whether the controller connects to a broker that has lost its connection to the controller, and fences the "
+        "broker at once if its host refuses the connection; if false, only the end of its session fences a broker.",
+    ),
+)
