@@ -10,6 +10,7 @@ one
                        of a later coordinator
 responses are true     a transaction whose commit succeeded is committed in all partitions; likewise an abort
 no zombie              no producer commits after a newer incarnation has received its epoch
+nobody fenced in vain  no producer is fenced before a newer incarnation has asked for an epoch
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from hypothesis import strategies as st
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.wire.messages.end_txn import EndTxnRequest
-from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.wire.schema import Request
 from barnabas.server.broker.verification import TransactionVerifier
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
+from barnabas.server.coordination.transaction import answers
+from barnabas.server.coordination.transaction.answers import Answer, EpochAge
 from barnabas.server.coordination.transaction.shard import TransactionShard
+from barnabas.server.coordination.transaction.state import PREPARED
 from barnabas.server.storage.producers.state import ProducerState
 from tests.golden.transaction.conversation import TransactionRequestContext
 from tests.unit.server.coordination.kit import run_virtual
@@ -51,6 +55,9 @@ RETRIED: Final = frozenset(
 ATTEMPTS: Final = 200
 SEEDS: Final = 200
 """The number of random histories in which a planted bug must be found."""
+FENCES: Final = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
 Identity = tuple[int, int]
 
 
@@ -65,6 +72,14 @@ class History:
     """Each incarnation, with the time at which it received its first epoch."""
     told: dict[Identity, bool] = field(default_factory=dict)
     zombies: list[str] = field(default_factory=list)
+    incarnations: int = 0
+    asking: int = 0
+    asked: dict[int, float] = field(default_factory=dict)
+    """The requests for an epoch that are in progress, and when the last request of each incarnation ended."""
+    fenced_in_vain: list[str] = field(default_factory=list)
+    written: set[Identity] = field(default_factory=set)
+    answered_by_leader: set[Identity] = field(default_factory=set)
+    """The incarnations whose last EndTxn was answered by the coordinator that leads, and not by a deposed one."""
 
     def coordinator(self) -> Any:
         """Usually the coordinator; sometimes a deposed one that has not been notified."""
@@ -84,33 +99,63 @@ class History:
 
     async def program(self, transactions: int) -> None:
         """One incarnation of the producer."""
+        self.incarnations += 1
+        incarnation = self.incarnations
         request = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
-        first = await self.insist(lambda: self.coordinator().init_producer_id(TransactionRequestContext(5), request))
+        loop = asyncio.get_running_loop()
+        began = 0.0
+
+        async def ask() -> InitProducerIdResponse:
+            nonlocal began
+            began = loop.time()
+            self.asking += 1
+            try:
+                response: InitProducerIdResponse = await self.coordinator().init_producer_id(
+                    TransactionRequestContext(5), request
+                )
+                return response
+            finally:
+                self.asking -= 1
+                self.asked[incarnation] = loop.time()
+
+        first = await self.insist(ask)
         if first.error_code:
             return
         identity: Identity = (first.producer_id, first.producer_epoch)
         self.begun.append((identity, asyncio.get_running_loop().time()))
         for _ in range(transactions):
-            written = await self._write_all(ProducerIdAndEpoch(*identity))
-            following = await self._end(identity, commit=written and self.rng.random() < 0.7)
-            if following is None:
+            # a producer that aborts at once sends EndTxn while the markers of its last transaction are being written
+            code = await self._write_all(ProducerIdAndEpoch(*identity)) if self.rng.random() < 0.8 else ErrorCode.NONE
+            written = code is ErrorCode.NONE and identity in self.written
+            answer = await self._end(identity, commit=written and self.rng.random() < 0.7)
+            if identity in self.answered_by_leader:
+                self._check_fence(incarnation, began, ErrorCode(answer.error_code))
+            if answer.error_code:
                 return
-            identity = following
+            identity = answer.producer_id, answer.producer_epoch
 
-    async def _write_all(self, producer: ProducerIdAndEpoch) -> bool:
+    def _check_fence(self, incarnation: int, began: float, code: ErrorCode) -> None:
+        """A fence is in vain if no other incarnation has asked for an epoch since this one asked for its own."""
+        others = [ended for other, ended in self.asked.items() if other != incarnation]
+        if code in FENCES and not self.asking and all(ended < began for ended in others):
+            self.fenced_in_vain.append(f"incarnation {incarnation} got {code.name}, and no other one has asked")
+
+    async def _write_all(self, producer: ProducerIdAndEpoch) -> ErrorCode:
         partitions = self.rng.sample(sorted(self.cluster.data), self.rng.randint(1, len(self.cluster.data)))
         for tp in partitions:
             for sequence in range(self.rng.randint(1, 2)):
-                if await self.insist(self._writing(producer, tp, sequence)) is not ErrorCode.NONE:
-                    return False
-        return True
+                code: ErrorCode = await self.insist(self._writing(producer, tp, sequence))
+                if code is not ErrorCode.NONE:
+                    return code
+                self.written.add((producer.producer_id, producer.epoch))
+        return ErrorCode.NONE
 
     def _writing(
         self, producer: ProducerIdAndEpoch, tp: TopicPartition, sequence: int
     ) -> Callable[[], Awaitable[ErrorCode]]:
         return lambda: self.cluster.write(NAME, producer, tp, sequence)
 
-    async def _end(self, identity: Identity, *, commit: bool) -> Identity | None:
+    async def _end(self, identity: Identity, *, commit: bool) -> EndTxnResponse:
         request = EndTxnRequest(
             transactional_id=NAME, producer_id=identity[0], producer_epoch=identity[1], committed=commit
         )
@@ -118,16 +163,22 @@ class History:
 
         async def ask() -> Any:
             requested.append(asyncio.get_running_loop().time())
-            return await self.coordinator().end_txn(TransactionRequestContext(5), request)
+            coordinator = self.coordinator()
+            answer = await coordinator.end_txn(TransactionRequestContext(5), request)
+            if coordinator is self.cluster.nodes[self.cluster.state.leader].coordinator:
+                self.answered_by_leader.add(identity)
+            else:  # a deposed coordinator may not know the newest epoch
+                self.answered_by_leader.discard(identity)
+            return answer
 
-        answer = await self.insist(ask)
+        answer: EndTxnResponse = await self.insist(ask)
         if answer.error_code:
-            return None
+            return answer
         self.told[identity] = commit
         for newer, since in self.begun:
             if newer > identity and since < requested[-1] and commit:
                 self.zombies.append(f"{identity} committed although {newer} had begun")
-        return answer.producer_id, answer.producer_epoch
+        return answer
 
     # -- the end
 
@@ -157,6 +208,7 @@ class History:
         for identity, committed in self.told.items():
             assert outcomes.get(identity, {committed}) == {committed}, f"{identity} was told otherwise"
         assert self.zombies == []
+        assert self.fenced_in_vain == []
 
 
 def closings(log: list[Entry]) -> list[tuple[Identity, bool]]:
@@ -306,9 +358,23 @@ def _responses_precede_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StateWriter, "high_watermark", own_end)
 
 
+def _next_epochs_are_fenced_during_markers(patch: pytest.MonkeyPatch) -> None:
+    """EndTxn with the epoch that the producer has just received is fenced until the markers are written."""
+    end_grid = answers.end_grid
+
+    def fencing(version: int, *, commit: bool) -> answers.Grid:
+        rows = dict(end_grid(version, commit=commit))
+        for state in PREPARED:
+            rows[state] = {**rows[state], EpochAge.CURRENT: Answer.FENCED}
+        return rows
+
+    patch.setattr(answers, "end_grid", fencing)
+
+
 @pytest.mark.parametrize(
     "bug",
     [
+        _next_epochs_are_fenced_during_markers,
         _decisions_are_not_resumed,
         _markers_are_not_retried,
         _coordinator_epochs_are_ignored,

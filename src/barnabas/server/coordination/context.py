@@ -105,13 +105,20 @@ class CoordinatorContext(Generic[S]):
 
     def submit(self, decide: Callable[[S, WriteOperation], Any]) -> asyncio.Future[Any]:
         """Execute one operation. The returned future holds the response when it may be sent. Raises KafkaError if the
-        decision or the append fails."""
+        decision or the append fails; the future raises it if the decision may still be rolled back."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         response_future = AsyncioResponseFuture(future)
         op = WriteOperation(self._clock.now_ms(), self._rng, response_future)
         mark = self.timeline.mark()
         try:
             response = decide(self.shard, op)
+        except KafkaError as error:
+            self.timeline.rollback(mark)
+            if error.retriable or not op.wait_for_pending or self.end_offset <= self.committed_offset:
+                raise
+            code, detail = error.code, error.detail
+            self._wait(self.end_offset, lambda failed: _fail(future, failed or code, detail))
+            return future
         except BaseException:
             self.timeline.rollback(mark)
             raise
@@ -265,6 +272,11 @@ def _settle(future: asyncio.Future[Any], response: Any, code: ErrorCode) -> None
         future.set_result(response)
     else:
         future.set_exception(KafkaError(code))
+
+
+def _fail(future: asyncio.Future[Any], code: ErrorCode, detail: str | None) -> None:
+    if not future.done():
+        future.set_exception(KafkaError(code, detail))
 
 
 def _batch_ends(records: Sequence[LogRecord], atomic: bool) -> list[int]:

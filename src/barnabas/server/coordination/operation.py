@@ -94,7 +94,8 @@ class WriteOperation(Struct):
     atomic: bool = True
     """False if the records may be appended in several batches (expiry, clean-up)."""
     wait_for_pending: bool = False
-    """True if an operation without records is answered only when all earlier records are committed."""
+    """True if an operation without records, or one that raises an error that ends the client's work, is answered only
+    when all earlier records are committed."""
 
     def write(self, *records: CoordinatorRecord) -> None:
         self.records.extend(records)

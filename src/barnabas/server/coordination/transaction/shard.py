@@ -3,6 +3,9 @@
 `TransactionShard` implements the runtime's `CoordinatorShard`. `transitions` makes the decisions. This module looks up
 the transactional ids, writes records, handles timeouts and expiry, and passes prepared transactions to the marker queue
 when the decision is committed. A marker that is sent earlier could exist without its decision.
+
+Each request of a producer sets `op.wait_for_pending`: an answer like PRODUCER_FENCED, which ends the producer, is sent
+only when the records that it was read from are committed, because they may still be rolled back.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from barnabas.server.coordination.operation import CoordinatorRecord, TimerKey, 
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
 from barnabas.server.coordination.transaction import transitions
+from barnabas.server.coordination.transaction.answers import EPOCH_BUMPS_SINCE
 from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.ports import MarkerJob, MarkerQueue
 from barnabas.server.coordination.transaction.records import FORMAT, TransactionLogKey
@@ -61,6 +65,7 @@ class TransactionShard:
         self, op: WriteOperation, transactional_id: str, args: InitProducerIdArgs, fresh_id: int = NO_PRODUCER_ID
     ) -> InitProducerIdResponse:
         """Handle InitProducerId. Raises KafkaError, ProducerIdNeededError."""
+        op.wait_for_pending = True
         before = self.transactions.get(transactional_id)
         if before is not None and before.state is TxnState.ONGOING and not args.keep_prepared:
             checked = transitions.initialize(before, args, fresh_id, op.now_ms, self._feature_level())
@@ -85,11 +90,10 @@ class TransactionShard:
         connection: int = 0,
     ) -> ErrorCode:
         """Handle AddPartitionsToTxn. Raises KafkaError."""
+        op.wait_for_pending = True
         before = self.transactions.get(transactional_id)
         after = transitions.add_partitions(before, producer.producer_id, producer.epoch, partitions, version, op.now_ms)
-        if after is before:
-            op.wait_for_pending = True  # the partitions are in the transaction, but that may not be committed yet
-        else:
+        if after is not before:
             self._put(op, transactional_id, after)
         self._newest_connection[transactional_id] = max(connection, self._newest_connection.get(transactional_id, 0))
         return ErrorCode.NONE
@@ -103,8 +107,8 @@ class TransactionShard:
     ) -> dict[TopicPartition, ErrorCode]:
         """For each partition NONE if the producer's open transaction contains the partition, else TRANSACTION_ABORTABLE
         (KIP-890). Raises KafkaError."""
-        txn = transitions.check_producer(self.transactions.get(transactional_id), producer.producer_id, producer.epoch)
         op.wait_for_pending = True
+        txn = transitions.check_producer(self.transactions.get(transactional_id), producer.producer_id, producer.epoch)
         return {tp: ErrorCode.NONE if tp in txn.partitions else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
 
     def end_txn(
@@ -119,6 +123,7 @@ class TransactionShard:
         fresh_id: int = NO_PRODUCER_ID,
     ) -> EndTxnResponse:
         """Handle EndTxn. Raises KafkaError, ProducerIdNeededError."""
+        op.wait_for_pending = True
         before = self.transactions.get(transactional_id)
         after = transitions.end(
             before,
@@ -129,9 +134,7 @@ class TransactionShard:
             fresh_id=fresh_id,
             now_ms=op.now_ms,
         )
-        if after is before:
-            op.wait_for_pending = True
-        else:
+        if after is not before:
             self._reject_delayed(transactional_id, before, version, connection)
             self._prepare(op, transactional_id, after)
         producer_id, epoch = after.identity_after
@@ -147,7 +150,7 @@ class TransactionShard:
         """
         newest = self._newest_connection.get(transactional_id, 0)
         if (
-            version < transitions.EPOCH_BUMPS_SINCE
+            version < EPOCH_BUMPS_SINCE
             and txn is not None
             and txn.state is TxnState.ONGOING
             and 0 < connection < newest

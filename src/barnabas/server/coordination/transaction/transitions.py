@@ -1,8 +1,10 @@
 """Machine: the decisions about one transactional id: from a state and a request to the next state.
 
-Each function is pure. It returns the new `Transaction`, or raises the `KafkaError` for the producer. The rules are
-those of Kafka's TransactionCoordinator and TransactionMetadata. Comments refer to KIP-360 (a producer recovers with its
-current id), KIP-890 (version 2: each transaction has its own epoch) and KIP-939 (an external coordinator decides).
+Each function is pure. It returns the new `Transaction`, or raises the `KafkaError` for the producer. Which of the two,
+for a state and the age of the request's epoch, is in the grids of `answers`; this module computes the age and carries
+the answer out. The rules are those of Kafka's TransactionCoordinator and TransactionMetadata. Comments refer to KIP-360
+(a producer recovers with its current id), KIP-890 (version 2: each transaction has its own epoch) and KIP-939 (an
+external coordinator decides).
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from barnabas.server.coordination.transaction import answers
+from barnabas.server.coordination.transaction.answers import EPOCH_BUMPS_SINCE, Answer, EpochAge
 from barnabas.server.coordination.transaction.state import (
     EPOCH_MAX,
     FOLLOWS,
@@ -25,9 +29,6 @@ from barnabas.server.coordination.transaction.state import (
     TxnState,
     is_exhausted,
 )
-
-EPOCH_BUMPS_SINCE = 2
-"""The first transaction version in which EndTxn increments the epoch."""
 
 
 class ProducerIdNeededError(BarnabasError):
@@ -60,6 +61,13 @@ def _fresh(producer_id: int) -> int:
     return producer_id
 
 
+def _raise_error(answer: Answer) -> None:
+    """Raise the KafkaError of an answer that is an error."""
+    code = answers.ERRORS.get(answer)
+    if code is not None:
+        raise KafkaError(code)
+
+
 # -- InitProducerId ----------------------------------------------------------------------------------------------------
 
 
@@ -73,43 +81,42 @@ def initialize(
     transaction). The caller returns CONCURRENT_TRANSACTIONS for an abort, so that the producer retries.
     """
     timeout_ms = NO_TIMEOUT_MS if args.two_phase else args.timeout_ms
+    grid = answers.RECOVER if args.recovers else answers.INIT_PRODUCER_ID
+    answer = grid[None if txn is None else txn.state][EpochAge.NEW if not args.recovers else _recovering_age(txn, args)]
+    _raise_error(answer)
     if txn is None:
         txn = Transaction(_fresh(fresh_id))
-    if args.recovers and not _may_recover(txn, args):
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if txn.state in PREPARED:
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if txn.state is TxnState.ONGOING:
-        if args.recovers and args.epoch != txn.identity[1]:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED)
-        if args.keep_prepared:
-            return _keep(txn, timeout_ms, fresh_id, now_ms)
-        return fence(txn, now_ms, version)
+    if answer is Answer.FENCE:
+        return _keep(txn, timeout_ms, fresh_id, now_ms) if args.keep_prepared else fence(txn, now_ms, version)
     changes: dict[str, Any] = {
         "timeout_ms": timeout_ms,
         "partitions": frozenset(),
         "started_ms": -1,
         "updated_ms": now_ms,
     }
-    if is_exhausted(txn.epoch) and (not args.recovers or args.epoch == txn.epoch):
-        last = txn.epoch if args.recovers else NO_PRODUCER_EPOCH
-        return _move(txn, TxnState.EMPTY, producer_id=_fresh(fresh_id), epoch=0, last_epoch=last, **changes)
-    if not args.recovers:
-        return _move(txn, TxnState.EMPTY, epoch=txn.epoch + 1, last_epoch=NO_PRODUCER_EPOCH, **changes)
-    if txn.epoch in (args.epoch, NO_PRODUCER_EPOCH):
-        return _move(txn, TxnState.EMPTY, epoch=txn.epoch + 1, last_epoch=txn.epoch, **changes)
-    if args.epoch == txn.last_epoch:  # the last response was lost; a new incarnation would have cleared last_epoch
+    if answer is Answer.SAME:
         again = _move(txn, TxnState.EMPTY, **changes)
         return replace(again, previous_producer_id=txn.previous_producer_id)
-    raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    assert answer is Answer.EPOCH
+    last = txn.epoch if args.recovers else NO_PRODUCER_EPOCH
+    if is_exhausted(txn.epoch):
+        return _move(txn, TxnState.EMPTY, producer_id=_fresh(fresh_id), epoch=0, last_epoch=last, **changes)
+    return _move(txn, TxnState.EMPTY, epoch=txn.epoch + 1, last_epoch=last, **changes)
 
 
-def _may_recover(txn: Transaction, args: InitProducerIdArgs) -> bool:
-    """Whether the producer id of the request is or was the id of this transactional id. `initialize` checks the
-    epoch."""
-    if txn.epoch == NO_PRODUCER_EPOCH or args.producer_id in (txn.producer_id, txn.identity[0]):
-        return True
-    return args.producer_id == txn.previous_producer_id and is_exhausted(args.epoch)
+def _recovering_age(txn: Transaction | None, args: InitProducerIdArgs) -> EpochAge:
+    """The age of the producer id and epoch in an InitProducerId."""
+    if txn is None or txn.epoch == NO_PRODUCER_EPOCH:
+        return EpochAge.CURRENT
+    current_id, current_epoch = txn.identity
+    if (args.producer_id, args.epoch) == (current_id, current_epoch):
+        return EpochAge.CURRENT
+    exchanged = args.producer_id == txn.previous_producer_id and is_exhausted(args.epoch)
+    if args.producer_id not in (current_id, txn.producer_id) and not exchanged:
+        return EpochAge.OTHER
+    if args.epoch == txn.last_epoch:  # a new incarnation would have cleared last_epoch
+        return EpochAge.LAST
+    return EpochAge.NEWER if args.producer_id == current_id and args.epoch > current_epoch else EpochAge.OLDER
 
 
 def _keep(txn: Transaction, timeout_ms: int, fresh_id: int, now_ms: int) -> Transaction:
@@ -131,28 +138,26 @@ def fence(txn: Transaction, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> Tr
     """Abort the open transaction and fence its producer (Kafka's PrepareEpochFence and PrepareAbort in one step).
 
     If the fenced producer itself aborts with an EndTxn of version 2, the request is handled as a retry, and the
-    response has the new epoch: so a producer that was only slow can continue. With version 1 it gets PRODUCER_FENCED. A
-    new incarnation increments the epoch again, which fences the old producer for good.
+    response has the new epoch; likewise for an InitProducerId that recovers, in a cluster of version 2. So a producer
+    that was only slow can continue. With version 1 it gets PRODUCER_FENCED. A new incarnation increments the epoch
+    again, which fences the old producer for good. The highest epoch is given to no producer.
     """
     aborted = _prepare(txn, TxnState.PREPARE_ABORT, version, NO_PRODUCER_ID, now_ms, fencing=True)
+    if version >= EPOCH_BUMPS_SINCE and aborted.epoch < EPOCH_MAX:
+        return aborted
     return replace(aborted, last_epoch=NO_PRODUCER_EPOCH)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
 
 
-def check_producer(txn: Transaction | None, producer_id: int, epoch: int) -> Transaction:
+def check_producer(
+    txn: Transaction | None, producer_id: int, epoch: int, grid: answers.Grid = answers.VERIFY_PARTITIONS
+) -> Transaction:
     """Check that the request is from the current incarnation of the producer, and that no transaction is ending. Raises
     KafkaError."""
-    if txn is None:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    current_id, current_epoch = txn.identity
-    if producer_id not in (current_id, txn.producer_id):
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if (producer_id, epoch) != (current_id, current_epoch):
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if txn.state in PREPARED:
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    _raise_error(grid[None if txn is None else txn.state][_age(txn, producer_id, epoch)])
+    assert txn is not None
     return txn
 
 
@@ -166,7 +171,7 @@ def add_partitions(
 ) -> Transaction:
     """AddPartitionsToTxn: the transaction with these partitions, which is begun if none is open. Returns the same
     object if nothing changes."""
-    txn = check_producer(txn, producer_id, epoch)
+    txn = check_producer(txn, producer_id, epoch, answers.ADD_PARTITIONS)
     if txn.kept:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE, "A prepared transaction must be ended before the next one begins."
@@ -190,66 +195,42 @@ def add_partitions(
 def end(
     txn: Transaction | None, producer_id: int, epoch: int, *, commit: bool, version: int, fresh_id: int, now_ms: int
 ) -> Transaction:
-    """EndTxn: the prepared transaction, or the same object if the request repeats a completed one. Raises KafkaError.
-
-    The table shows the results in version 2: abort and commit stand for a new prepared transaction, done for the same
-    object, fenced for PRODUCER_FENCED, invalid for INVALID_TXN_STATE. r is a request with the previous epoch (a retry),
-    c a request with the current epoch:
-
-                        abort r     abort c     commit r    commit c
-        Empty           fenced      abort       fenced      invalid
-        CompleteAbort   done        abort       invalid     invalid
-        CompleteCommit  invalid     abort       done        invalid
-        Ongoing         fenced      abort       fenced      commit
-        Prepare...      r: CONCURRENT_TRANSACTIONS for the same decision, invalid for the other one; c: fenced
-
-    In version 1 a retry has the current epoch: in state Complete... the same decision is done, the other one invalid.
-    """
-    if txn is None:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    bumps = version >= EPOCH_BUMPS_SINCE
-    retry = bumps and _is_retry(txn, producer_id, epoch)
-    current_id, current_epoch = txn.identity
-    if not retry and producer_id not in (current_id, txn.producer_id):
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_current = (producer_id, epoch) == (current_id, current_epoch)
+    """EndTxn: the prepared transaction, or the same object if the request repeats a completed one. Raises
+    KafkaError."""
+    grid = answers.end_grid(version, commit=commit)
+    answer = grid[None if txn is None else txn.state][_age(txn, producer_id, epoch)]
+    if answer is Answer.INVALID and txn is not None:
+        message = f"A transaction in state {txn.state.label} cannot be {_verb(commit)}."
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
+    _raise_error(answer)
+    assert txn is not None
+    if answer is Answer.DONE:
+        return txn
+    assert answer is Answer.PREPARE
     decision = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
-    done = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
-    match txn.state:
-        case TxnState.PREPARE_COMMIT | TxnState.PREPARE_ABORT:
-            if not (retry if bumps else is_current):
-                raise KafkaError(ErrorCode.PRODUCER_FENCED)
-            if txn.state is decision:
-                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        case TxnState.COMPLETE_COMMIT | TxnState.COMPLETE_ABORT:
-            if not (retry or is_current):
-                raise KafkaError(ErrorCode.PRODUCER_FENCED)
-            if txn.state is done and (retry or not bumps):
-                return txn
-            if bumps and is_current and not commit:
-                return _prepare(txn, decision, version, fresh_id, now_ms)
-        case TxnState.EMPTY:
-            if not is_current:
-                raise KafkaError(ErrorCode.PRODUCER_FENCED)
-            if bumps and not commit:  # the transaction has no partitions
-                return _prepare(txn, decision, version, fresh_id, now_ms)
-        case _:
-            if not is_current:
-                raise KafkaError(ErrorCode.PRODUCER_FENCED)
-            return _prepare(txn, decision, version, fresh_id, now_ms)
-    raise KafkaError(
-        ErrorCode.INVALID_TXN_STATE, f"A transaction in state {txn.state.label} cannot be {_verb(commit)}."
-    )
+    return _prepare(txn, decision, version, fresh_id, now_ms)
 
 
 def _verb(commit: bool) -> str:
     return "committed" if commit else "aborted"
 
 
-def _is_retry(txn: Transaction, producer_id: int, epoch: int) -> bool:
+def _age(txn: Transaction | None, producer_id: int, epoch: int) -> EpochAge:
+    """The age of the producer id and epoch in any request but InitProducerId."""
+    if txn is None:
+        return EpochAge.OTHER
+    current_id, current_epoch = txn.identity
+    if (producer_id, epoch) == (current_id, current_epoch):
+        return EpochAge.CURRENT
+    if _is_last(txn, producer_id, epoch):
+        return EpochAge.LAST
+    if producer_id not in (current_id, txn.producer_id):
+        return EpochAge.OTHER
+    return EpochAge.NEWER if producer_id == current_id and epoch > current_epoch else EpochAge.OLDER
+
+
+def _is_last(txn: Transaction, producer_id: int, epoch: int) -> bool:
     """Whether the request has the epoch that the producer had before this coordinator incremented it."""
-    if txn.state in PREPARED and txn.next_producer_id == producer_id:
-        return txn.next_epoch == epoch + 1
     if producer_id == txn.producer_id:
         # the highest epoch belongs to no producer: the epoch was incremented for fencing
         return txn.epoch == epoch + 1 and (txn.state in PREPARED or txn.epoch < EPOCH_MAX)
