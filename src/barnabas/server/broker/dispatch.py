@@ -15,7 +15,7 @@ Authentication by SASL is not implemented yet either. Its places are:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,6 +23,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Counter, Histogram, Metrics, get_logger
+from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, in_steps
 from barnabas.protocol.transport.ports import CloseConnectionError, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.errors import WireError
@@ -63,15 +64,15 @@ class HasApis(Protocol):
 
 
 ServicesT = TypeVar("ServicesT", bound=HasApis)
-Handle = Callable[[Any, RequestContext, Any], Awaitable[Message | None]]
+Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None]]
 
 
 class _LoadedRoute:
     """A route, its imported handler and its metrics."""
 
-    __slots__ = ("handle", "latency", "max_version", "min_version", "requests")
+    __slots__ = ("handle", "hold", "latency", "max_version", "min_version", "requests")
 
-    def __init__(self, route: Route, metrics: Metrics) -> None:
+    def __init__(self, route: Route, metrics: Metrics, watch: LoopWatch) -> None:
         module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
         self.handle: Handle = module.handle
         self.min_version = route.min_version
@@ -81,19 +82,23 @@ class _LoadedRoute:
         self.latency: Histogram = metrics.histogram(
             "barnabas_request_latency_ms", "From the arrival of a request to its answer, waiting included.", api=api
         )
+        self.hold: LoopHold = watch.hold(api)
 
 
 class Dispatcher(Generic[ServicesT]):
     """Serves the requests of all connections of a listener, by the API table of `services`. Implements the protocol
     `RequestHandler`.
 
-    `handle` runs synchronously up to the first await of the API's handler.
+    `handle` runs synchronously up to the first await of the API's handler. `loop_time` is the event loop's clock, which
+    stands still while a step runs on uvloop; the clock of `watch` does not.
     """
 
-    def __init__(self, services: ServicesT, metrics: Metrics, monotonic: Callable[[], float]) -> None:
+    def __init__(self, services: ServicesT, metrics: Metrics, loop_time: Callable[[], float], watch: LoopWatch) -> None:
         self._services = services
         self._metrics = metrics
-        self._monotonic = monotonic
+        self._loop_time = loop_time
+        self._watch = watch
+        self._clock = watch.clock
         self._loaded: dict[int, _LoadedRoute] = {}
 
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
@@ -121,31 +126,38 @@ class Dispatcher(Generic[ServicesT]):
                 f"The {_name(key)} request has {len(request.frame)} bytes; at most {PLAIN_REQUEST_BYTES_MAX} are "
                 "accepted. Send fewer topics or partitions in one request."
             )
+        clock, hold = self._clock, loaded.hold
+        began = clock()
+        step = Step(began)
         try:
             message = request.decode()
         except WireError as error:
+            hold.add(clock() - began)
             raise CloseConnectionError(f"{APIS[ApiKey(key)].name} v{version} cannot be decoded: {error}") from error
         services = self._services
-        received = self._monotonic()
         ctx = RequestContext(
-            key, version, header.correlation_id, header.client_id, peer, services.clock.now_ms(), received
+            key, version, header.correlation_id, header.client_id, peer, services.clock.now_ms(), self._loop_time()
         )
         try:
-            response = await loaded.handle(services, ctx, message)
+            response = await in_steps(loaded.handle(services, ctx, message), hold, clock, step)
         except CloseConnectionError:
+            hold.add(clock() - step.began)
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
+        answer = None if response is None else request.answer(response)
         loaded.requests.value += 1
-        loaded.latency.observe((self._monotonic() - received) * 1000)
-        return None if response is None else request.answer(response)
+        ended = clock()
+        hold.add(ended - step.began)
+        loaded.latency.observe((ended - began) * 1000)
+        return answer
 
     def _load(self, key: int) -> _LoadedRoute:
         route = self._services.apis.by_key.get(key)
         if route is None:
             # Kafka closes the connection too (InvalidRequestException in RequestHeader.parse).
             raise CloseConnectionError(f"API {_name(key)} is not served on this listener.")
-        loaded = self._loaded[key] = _LoadedRoute(route, self._metrics)
+        loaded = self._loaded[key] = _LoadedRoute(route, self._metrics, self._watch)
         return loaded
 
     def _reject_version(self, request: ReceivedRequest, loaded: _LoadedRoute) -> list[Buffer]:

@@ -275,7 +275,7 @@ class BrokerRole:
 
     def _build_listeners(self) -> list[Listener]:
         parts, services = self._parts, self._services
-        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
+        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch)
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)

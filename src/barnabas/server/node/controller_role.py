@@ -92,7 +92,7 @@ class ControllerListeners:
 
     def start_serving(self, parts: Parts, services: ControllerServices) -> None:
         """Serve all APIs of controllers from now on."""
-        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
+        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch)
         for listener in self._listeners:
             listener.replace_handler(dispatcher)
 

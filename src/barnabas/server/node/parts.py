@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics
+from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -35,6 +36,7 @@ class Parts(Struct):
     clock: Clock
     rng: Rng
     metrics: Metrics
+    watch: LoopWatch
     disk: Executor
     """Executes fsync, and reads that miss the page cache."""
     cleaners: Executor

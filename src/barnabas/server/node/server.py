@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.rng import Rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
+from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
@@ -30,6 +31,7 @@ from barnabas.server.node.broker_role import BrokerRole
 from barnabas.server.node.channels.controller import ActiveController
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.controller_role import ControllerListeners, ControllerRole
+from barnabas.server.node.loop_watchdog import LoopWatchdog
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.running import StoppedError, running, unless
@@ -83,6 +85,7 @@ class Node:
         self._fs = fs or OsFileSystem()
         self._clock = clock or SystemClock()
         self._rng = rng or system_rng()
+        self._watch = LoopWatch(self.metrics, self._clock.monotonic, config["barnabas.event.loop.held.warn.ms"])
         self._listen_at = listen
         self._stopping = asyncio.Event()
         self._disk = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="barnabas-disk")
@@ -142,7 +145,9 @@ class Node:
         outgoing = NodeClient(f"node-{self.identity.node_id}", self._rng)
         controller_listeners = ControllerListeners(self.config, controllers, self.metrics)
         pages = () if self.pages is None else (self.pages.run,)
-        async with running(outgoing.run, controller_listeners.run, self._fail_without_directories, *pages):
+        # In a simulated world the clock stands still while code runs.
+        watchdog = (LoopWatchdog(self._watch).run,) if isinstance(self._clock, SystemClock) else ()
+        async with running(outgoing.run, controller_listeners.run, self._fail_without_directories, *watchdog, *pages):
             zookeeper = await self._join_zookeeper(clients, controllers)
             if zookeeper is None:
                 await self._find_cluster_id(outgoing)
@@ -258,6 +263,7 @@ class Node:
             clock=self._clock,
             rng=self._rng,
             metrics=self.metrics,
+            watch=self._watch,
             disk=self._disk,
             cleaners=self._cleaners,
             dirs=self._dirs,

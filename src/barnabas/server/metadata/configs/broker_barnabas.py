@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey
-from barnabas.server.metadata.configs.rows import boolean
+from barnabas.core.config import ConfigKey, InRange
+from barnabas.server.metadata.configs.rows import LOW, boolean, int_
 
 BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
     boolean(
@@ -13,5 +13,12 @@ BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
         True,
         "Whether the controller connects to a broker that has lost its connection to the controller, and fences the "
         "broker at once if its host refuses the connection; if false, only the end of its session fences a broker.",
+    ),
+    int_(
+        "barnabas.event.loop.held.warn.ms",
+        250,
+        "A log line names the request or task that held the event loop for this time without a pause.",
+        InRange(1),
+        importance=LOW,
     ),
 )

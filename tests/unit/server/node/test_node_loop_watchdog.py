@@ -1,0 +1,41 @@
+"""The watchdog names work that held the event loop and was not a request's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from barnabas.core.telemetry import Metrics
+from barnabas.core.telemetry.loop_watch import LoopWatch
+from barnabas.server.node.loop_watchdog import LoopWatchdog
+
+
+def hold_the_loop(watch: LoopWatch, dog: LoopWatchdog) -> None:
+    """Holds the loop until the watchdog's thread has seen it, and the task is late enough for a log line."""
+    ended = watch.clock() + 60
+    while (not dog._where or watch.clock() < dog._due + watch.warn_ms / 1000) and watch.clock() < ended:
+        time.sleep(0.01)
+
+
+def test_the_function_that_held_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("barnabas").propagate = True
+
+    async def run() -> None:
+        watch = LoopWatch(Metrics(), time.monotonic, 50.0)
+        dog = LoopWatchdog(watch)
+        task = asyncio.ensure_future(dog.run())
+        await asyncio.sleep(0)
+        hold_the_loop(watch, dog)
+        while not watch.reported:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with caplog.at_level("WARNING", logger="barnabas.loop"):
+        asyncio.run(run())
+    fields = caplog.records[0].fields  # type: ignore[attr-defined]
+    assert fields["by"] == "OTHER"
+    assert "hold_the_loop (test_node_loop_watchdog.py:" in fields["where"]
