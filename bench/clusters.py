@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Protocol
 
+from barnabas.core.child_processes import start_child
 from barnabas.core.ids import uuid_to_text
 from barnabas.testing.process_cluster import FIRST_CONTROLLER, ClusterProcess, free_ports
 from bench.servers import KAFKA_JVM_FLAGS, wait_serving
@@ -119,7 +120,7 @@ log.dirs={home / "logs"}
     def _spawn(self, node: int) -> None:
         home = self._files[node].parent
         with (home / "log.txt").open("ab") as log:
-            self._processes[node] = subprocess.Popen(
+            self._processes[node] = start_child(
                 ["java", *KAFKA_JVM_FLAGS.split(), "-cp", self._classpath, "kafka.Kafka", str(self._files[node])],
                 stdout=log, stderr=subprocess.STDOUT, cwd=home,
             )  # fmt: skip

@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Protocol
 
+from barnabas.core.child_processes import start_child
 from barnabas.core.ids import uuid_to_text
 from barnabas.testing.process import BrokerProcess
 
@@ -102,7 +103,7 @@ transaction.state.log.min.isr=1
         began = time.monotonic()
         with (self.folder / "log.txt").open("ab") as log:
             command = ["java", *KAFKA_JVM_FLAGS.split(), "-cp", self.classpath, "kafka.Kafka", str(self.properties)]
-            self.process = subprocess.Popen(  # a session of its own, as ours has: the scheduler groups by session
+            self.process = start_child(  # a session of its own, as ours has: the scheduler groups by session
                 command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True
             )
         wait_serving(self.port, began + 90)

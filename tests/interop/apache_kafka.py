@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from barnabas.core.child_processes import start_child
 from tests.interop.jars import kafka_classpath
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -64,7 +65,7 @@ class ApacheKafka:
 
     def _java(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={self._root}/log4j2.yaml"]
-        return subprocess.Popen(
+        return start_child(
             ["java", *options, "-cp", kafka_classpath(), name, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

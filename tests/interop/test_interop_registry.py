@@ -20,6 +20,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from barnabas.core.child_processes import start_child
+
 V1 = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]})
 V2 = json.dumps(
     {
@@ -35,7 +37,7 @@ _BROKER = re.compile(r"barnabas ready: PLAINTEXT://(\S+)")
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """A command; the process, and its lines up to the registry's."""
-    process = subprocess.Popen([sys.executable, "-m", "barnabas", *arguments], stdout=subprocess.PIPE, text=True)
+    process = start_child([sys.executable, "-m", "barnabas", *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines: list[str] = []
     try:

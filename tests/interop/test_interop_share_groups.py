@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from barnabas.core.child_processes import start_child
 from barnabas.testing.process import BrokerProcess
 from tests.interop.jars import clients_classpath
 
@@ -29,7 +30,7 @@ class JavaShares:
     """A JVM with share consumers in it."""
 
     def __init__(self, broker: str) -> None:
-        self._process = subprocess.Popen(
+        self._process = start_child(
             ["java", "-XX:TieredStopAtLevel=1", "-cp", clients_classpath(), str(SOURCE), broker],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -88,6 +88,7 @@ def up(
         controllers=controllers,
         port=port,
         settings=[*replication_settings(brokers), *(settings or [])],
+        death_signal=signal.SIGTERM,  # if this process is killed, the nodes stop in order
         processes=processes,
     )
     for number in (signal.SIGTERM, signal.SIGHUP):  # the nodes run in sessions of their own and would keep running

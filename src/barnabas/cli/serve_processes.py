@@ -22,13 +22,13 @@ from typing import IO, Final
 
 from barnabas.cli.output import EXIT_USAGE, fail, note
 from barnabas.cli.supervision import ProcessAction, Supervision
+from barnabas.core.child_processes import death_signal
 from barnabas.server.node.setup.processes import HostProcess, split_config
 
 _READY: Final = "barnabas ready: "
 _READ_BYTES: Final = 65_536
 _LINE_BYTES_MAX: Final = 1 << 20
 """A longer line without an end is written in pieces."""
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def plan_processes(options: Namespace, given: Mapping[str, str]) -> tuple[HostProcess, ...]:
@@ -87,7 +87,7 @@ class _Supervisor:
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ready: dict[int, str] = {}
-        self._die_with_parent = _death_signal()
+        self._die_with_parent = death_signal(signal.SIGTERM)
 
     def run(self) -> int:
         wake, woken = socket.socketpair()
@@ -232,12 +232,3 @@ def url_of_process(url: str, place: int) -> str:
     if not colon or not port.isdigit() or port == "0":
         return url
     return f"{scheme}{separator}{host}:{int(port) + place}{slash}{path}"
-
-
-def _death_signal() -> partial[int] | None:
-    """A call with which a child asks Linux for SIGTERM when the supervisor dies (prctl(2)); None on other systems."""
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
-
-    return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGTERM))

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from barnabas.core.child_processes import start_child
+
 START_SECONDS: Final = 120.0
 """A start takes less than a second on a quiet machine; this is the limit on a busy one."""
 _READY = re.compile(r"ready: \w+://(?P<address>[\w.:\[\]-]+:\d+)")
@@ -26,7 +28,7 @@ class BrokerProcess:
     `name=value` strings as for `barnabas serve -c`. The broker's log goes to `log_path`. `module` is the argument of
     `python -m`, with further arguments that precede `serve ...`. If `settings` contain `listeners`, `port` is not used.
     A node of a cluster is ready only after its registration with the controller, so `launch` all nodes before the first
-    `wait_ready`.
+    `wait_ready`. On Linux the broker gets `death_signal` when the process that started it ends, also by SIGKILL.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class BrokerProcess:
         module: Sequence[str] = ("barnabas",),
         prefix: Sequence[str] = (),
         processes: int | None = None,
+        death_signal: int = signal.SIGKILL,
     ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log.txt")
@@ -47,6 +50,7 @@ class BrokerProcess:
         """The command that runs the broker's command, for example `ip netns exec host1`."""
         self.processes = processes
         """The number of brokers that the process runs under its supervision (`--processes`); None without it."""
+        self.death_signal = death_signal
         self.port = port
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
@@ -66,8 +70,8 @@ class BrokerProcess:
         self._launched, self._ready = time.monotonic(), False
         with self.log_path.open("a") as log:
             # In a session of its own: Ctrl-C in a terminal must reach the program that runs the nodes, not every node.
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            self.process = start_child(
+                command, self.death_signal, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
             )
 
     def command(self) -> list[str]:

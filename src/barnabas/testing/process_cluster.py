@@ -9,6 +9,7 @@ with ClusterProcess(folder, brokers=3, controllers=3) as cluster:     # brokers 
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,8 @@ class ClusterProcess:
     `port` is the port of the first broker; the other brokers use the ports that follow, and controller listeners use
     these ports plus 10,000. With port 0 free ports are chosen. `hosts` has the address of each node in the order of
     the ids (default 127.0.0.1). `prefixes` has, in the same order, the words that precede the command line of each
-    node, such as `ip netns exec NAME`. `settings` are `name=value` strings for every node.
+    node, such as `ip netns exec NAME`. `settings` are `name=value` strings for every node. The nodes get `death_signal`
+    when this process ends (Linux only).
 
     With `processes` above 1 each broker stands for a host with so many brokers (`barnabas serve --processes`): the
     ids of a host's brokers follow each other, as do their ports, and the host is their rack. `broker_ids` and `nodes`
@@ -50,6 +52,7 @@ class ClusterProcess:
         prefixes: Sequence[Sequence[str]] = (),
         settings: Sequence[str] = (),
         processes: int = 1,
+        death_signal: int = signal.SIGKILL,
     ) -> None:
         self.folder = folder
         self.processes = processes
@@ -73,6 +76,7 @@ class ClusterProcess:
                     *settings,
                 ],
                 prefix=before[node_id],
+                death_signal=death_signal,
                 processes=processes if processes > 1 and node_id in self.broker_ids else None,
             )
             for node_id in ids

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from barnabas.core.child_processes import start_child
 from tests.interop.jars import clients_classpath
 from tests.interop.java_rebalance.history import Event, committed, find_problems, read_up_to
 
@@ -146,7 +147,7 @@ class Group:
         life = f"{name}{sum(m.name.rstrip('0123456789') == name for m in self.members) + 1}"
         arguments = [f"--{subscription}", *(f"{key}={value}" for key, value in options.items())]
         with (self.logs / f"{self.group_id}-{life}.txt").open("w") as log:
-            process = subprocess.Popen(
+            process = start_child(
                 ["java", *JVM, "-cp", self.classpath, "GroupMember", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

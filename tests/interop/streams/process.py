@@ -9,6 +9,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from barnabas.core.child_processes import start_child
+
 
 class TalkingProcess:
     """A process of which `wait_for` awaits lines. Everything it says also goes to `log`."""
@@ -18,7 +20,7 @@ class TalkingProcess:
         self.lines: list[str] = []
         self._spoke = threading.Condition()
         self._silent = False
-        self.process = subprocess.Popen(
+        self.process = start_child(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

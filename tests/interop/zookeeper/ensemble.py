@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from barnabas.core.child_processes import start_child
+
 _JAR = Path("/usr/share/java/zookeeper.jar")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK_MS = 500
@@ -69,7 +71,7 @@ class Ensemble:
             "-cp", f"{home}:{_JAR}", _MAIN, str(home / "zoo.cfg"),
         ]  # fmt: skip
         with (home / "out.log").open("ab") as out:
-            self._servers[index] = subprocess.Popen(command, stdout=out, stderr=out)
+            self._servers[index] = start_child(command, stdout=out, stderr=out)
 
     def kill(self, index: int) -> None:
         server = self._servers[index]

@@ -9,6 +9,8 @@ import signal
 import sys
 from typing import Any
 
+from barnabas.core.child_processes import death_signal
+
 PATIENCE_S = 60.0
 SESSION_MS = 2_000
 
@@ -36,7 +38,7 @@ class MemberProcess:
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.interop.zookeeper.member", self._connect, str(self.node_id), str(SESSION_MS),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, preexec_fn=death_signal(),
         )  # fmt: skip
         self._hearing = asyncio.create_task(self._hear(self._process))
 

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.core.child_processes import start_child
 from barnabas.testing import EmbeddedBroker
 
 
@@ -26,7 +27,7 @@ class Server:
         command = [sys.executable, "-m", "barnabas.cli.app", "serve", "--data-dir", str(data_dir), "-l", listener]
         for setting in ("offsets.topic.num.partitions=4", "group.initial.rebalance.delay.ms=0", *settings):
             command += ["-c", setting]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = start_child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline()
         self.address = self.ready.partition("://")[2].split(" ")[0]

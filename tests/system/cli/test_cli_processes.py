@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.core.child_processes import start_child
 from barnabas.testing import EmbeddedBroker
 from tests.system.cli.conftest import Cli
 
@@ -19,7 +20,7 @@ BARNABAS = [sys.executable, "-m", "barnabas"]
 def start(broker: EmbeddedBroker, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap_servers}
     pipe = subprocess.PIPE
-    return subprocess.Popen([*BARNABAS, *arguments], stdout=pipe, stderr=pipe, env=environment)
+    return start_child([*BARNABAS, *arguments], stdout=pipe, stderr=pipe, env=environment)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

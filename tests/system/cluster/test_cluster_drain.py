@@ -11,6 +11,7 @@ import pytest
 
 from barnabas import Admin, Producer
 from barnabas.client.values import ConfigResource, ConfigSource, NewTopic
+from barnabas.core.child_processes import start_child
 from barnabas.testing.process_cluster import ClusterProcess
 from tests.progress import STANDSTILL_S
 
@@ -20,7 +21,7 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 
 def cluster_command(address: str, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "barnabas", "cluster", *arguments, "--bootstrap-server", address]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return start_child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run(address: str, *arguments: str) -> str:

@@ -19,6 +19,7 @@ import pytest
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.client.values import NewTopic
+from barnabas.core.child_processes import start_child
 from tests.progress import STANDSTILL_S, wait_until
 
 UP = [sys.executable, "-m", "barnabas", "cluster", "up", "--port", "0", "-c", "broker.session.timeout.ms=6000"]
@@ -33,7 +34,7 @@ class Up:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.said_path = folder / "said.txt"
         with self.said_path.open("w") as said:
-            self.process = subprocess.Popen(
+            self.process = start_child(
                 [*BEHIND, *UP, "--data-dir", str(folder / "my data"), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=said,
@@ -123,7 +124,7 @@ def test_killed_broker_is_reported_and_catches_up_after_a_restart(tmp_path: Path
         read(up.address, "t", 200)
         assert copies(up.address, "t") == {(3, 2)}
 
-        again = subprocess.Popen(shlex.split(up.said.splitlines()[-1]), stdout=subprocess.DEVNULL)
+        again = start_child(shlex.split(up.said.splitlines()[-1]), stdout=subprocess.DEVNULL)
         try:
             wait_until(
                 lambda: copies(up.address, "t") == {(3, 3)},

@@ -18,6 +18,7 @@ import pytest
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.client.values import NewTopic
+from barnabas.core.child_processes import start_child
 from tests.progress import STANDSTILL_S, wait_until
 
 SERVE = [sys.executable, "-m", "barnabas", "serve"]
@@ -32,7 +33,7 @@ class Host:
     def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
         self.log_path = folder / "log.txt"
         with self.log_path.open("w") as log:
-            self.process = subprocess.Popen(
+            self.process = start_child(
                 [*SERVE, *ANY_PORT, "--data-dir", str(folder / "data"), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from barnabas.core.child_processes import start_child
 from barnabas.spark.connection import LogClient
 from barnabas.testing.process import BrokerProcess
 from tests.system.spark.broker import Topics, values
@@ -105,7 +106,7 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
     produced = 50
     for kill_at in (0, 200):
         command = [sys.executable, str(script), servers, topic, str(tmp_path), "latest"]
-        driver = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        driver = start_child(command, start_new_session=True, stderr=subprocess.DEVNULL)
         try:
             wait_until(offsets.exists)
             if kill_at:
@@ -115,7 +116,7 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
             driver.wait()
         topics.produce(topic, values(300, start=produced, partition=produced % 2))
         produced += 300
-    driver = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    driver = start_child(command, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: count(spark, tmp_path / "rows") >= produced - 50)
     finally:

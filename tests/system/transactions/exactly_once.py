@@ -14,6 +14,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.core.child_processes import start_child
 from barnabas.testing.process import BrokerProcess
 from tests.progress import Standstill, flush
 
@@ -42,7 +43,7 @@ class Application:
     def keep_running(self) -> None:
         if self.process is None or self.process.poll() is not None:
             with self.log.open("ab") as log:
-                self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+                self.process = start_child(self.command, stdout=log, stderr=log)
             self.starts += 1
 
     def kill(self) -> None:

@@ -14,16 +14,14 @@ group is in place.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
-import signal
 import sys
-from contextlib import suppress
 from struct import Struct
 from threading import Event
 from typing import IO, Any, Final
 
+from barnabas.core.child_processes import die_with_parent
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.server.storage.cleaner.cleaning import CleaningPass, EngineFactory
@@ -35,7 +33,6 @@ from barnabas.server.storage.fs import OsFileSystem
 
 LENGTH: Final = Struct(">I")
 GO_ON: Final = b"\x01"
-_PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 5
 """The broker process has priority over the cleaner."""
 
@@ -65,14 +62,6 @@ def choose_engine() -> EngineFactory:
     except ImportError:
         return PlainKeys
     return ColumnarKeys
-
-
-def die_with(parent: int) -> None:
-    """Ask Linux to kill this process when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG)."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    if os.getppid() != parent:
-        os._exit(0)  # the parent ended before prctl was called
 
 
 def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory, parent: int) -> None:
@@ -108,7 +97,7 @@ def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory, parent: in
 
 def main() -> None:
     parent = int(sys.argv[1])
-    die_with(parent)
+    die_with_parent(parent)
     os.nice(_NICENESS)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr  # output of a print must not mix with the messages
