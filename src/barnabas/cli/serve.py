@@ -40,6 +40,8 @@ Exit codes: 0 clean shutdown, 1 could not start or failed, 2 wrong usage or conf
 """
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _GC_THRESHOLDS: Final = (10_000, 20, 20)
+_FEW_DESCRIPTORS: Final = 1024
+"""Below this limit, clients may be refused earlier than their users expect."""
 
 
 def build_parser() -> ArgumentParser:
@@ -121,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from barnabas.server.node.config import build_config, parse_assignments, read_properties_file, unknown_names
 
     configure_logging(options.log_level, as_json=options.log_json)
+    _raise_descriptor_limit()
     try:
         given = read_properties_file(options.config) if options.config is not None else {}
         given.update(parse_assignments(options.settings))
@@ -139,6 +142,24 @@ def _run_processes(options: Namespace, given: Mapping[str, str]) -> NoReturn:
     from barnabas.cli.serve_processes import plan_processes, run_processes
 
     raise SystemExit(run_processes(options, plan_processes(options, given)))
+
+
+def _raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files to the hard limit, and log it. A low limit is a warning."""
+    from barnabas.core.telemetry import get_logger
+    from barnabas.server.storage.descriptors import divide_descriptors, raise_descriptor_limit
+
+    before, limit = raise_descriptor_limit()
+    shares = divide_descriptors(limit)
+    log = get_logger("barnabas.cli")
+    emit = log.warning if limit < _FEW_DESCRIPTORS else log.info
+    emit(
+        "limit of open files",
+        soft_limit=limit,
+        raised_from=before,
+        for_connections=shares.connections,
+        for_log_segments=shares.segments,
+    )
 
 
 def _run(config: NodeConfig, cluster_id: str | None, metrics_url: str | None, registry: str | None) -> None:

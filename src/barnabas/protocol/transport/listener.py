@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
-from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget, TransportConfig
+from barnabas.protocol.transport.limits import ConnectionQuota, OccasionalWarning, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
 
 log = get_logger("barnabas.protocol.transport")
+_WARNING_EVERY_S: Final = 10.0
 BACKLOG: Final = 1024
 """The limit for connections that wait to be accepted."""
 _connection_ids = itertools.count(1)
@@ -52,6 +53,11 @@ class Listener:
         metrics.gauge(
             "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
         )
+        self._refused = metrics.counter(
+            "barnabas_net_refused_connections_total", "Connections closed at once.", listener=endpoint.name
+        )
+        self._refusals = OccasionalWarning(_WARNING_EVERY_S)
+        self.quota.owners.append(self)
         self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
         self._sock = sock
         self._server: asyncio.Server | None = None
@@ -108,13 +114,30 @@ class Listener:
     def admit(self, connection: AcceptedConnection, transport: asyncio.Transport) -> Peer | None:
         address = transport.get_extra_info("peername") or ("unknown", 0)
         host = str(address[0])
-        refusal = self.quota.try_admit(host)
+        refusal = self._refusal(transport, host)
         if refusal is not None:
-            log.warning("connection refused", peer=f"{host}:{address[1]}", reason=refusal)
+            self._refused.add()
+            count = self._refusals.count(self.now())
+            if count:
+                log.warning("connections refused", last=f"{host}:{address[1]}", reason=refusal, count=count)
             return None
         self._connections[connection] = None
         endpoint = self.endpoint
         return Peer(next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]))
+
+    def _refusal(self, transport: asyncio.Transport, host: str) -> str | None:
+        """Why the new connection is refused; or None, and then it is counted."""
+        if self.quota.is_nearly_short_of_descriptors:
+            self.quota.make_room(self.now())
+        sock = transport.get_extra_info("socket")
+        if self.quota.is_short_of_descriptors(-1 if sock is None else sock.fileno()):
+            return "the broker is short of file descriptors: raise its limit of open files (ulimit -n)"
+        return self.quota.try_admit(host)
+
+    @property
+    def connections(self) -> Sequence[AcceptedConnection]:
+        """The open connections."""
+        return list(self._connections)
 
     def forget(self, connection: AcceptedConnection) -> None:
         self._connections.pop(connection, None)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from barnabas.protocol.records.compression import CompressionType
-from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
+from barnabas.protocol.transport.limits import ConnectionQuota, DescriptorLimits, RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.broker.dispatch import Dispatcher
@@ -278,7 +278,9 @@ class BrokerRole:
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch)
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config)
-        quota, budget = ConnectionQuota(limits), RequestBudget(limits)
+        shares = parts.descriptors
+        quota = ConnectionQuota(limits, DescriptorLimits(shares.connections, shares.highest))
+        budget = RequestBudget(limits)
         services.unsent_bytes = lambda: budget.unsent
         return [
             Listener(port.endpoint, dispatcher, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock)

@@ -20,6 +20,7 @@ from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.setup.identity import Identity
 from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.descriptors import DescriptorShares
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import FileSystem
 
@@ -46,6 +47,8 @@ class Parts(Struct):
     outgoing: NodeClient
     metadata: RaftMetadataLog | ZooKeeperMetadataLog
     publisher: Publisher
+    descriptors: DescriptorShares
+    """How the file descriptors of the process are divided."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to stop the node."""
 

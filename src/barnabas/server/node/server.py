@@ -35,15 +35,18 @@ from barnabas.server.node.loop_watchdog import LoopWatchdog
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.running import StoppedError, running, unless
+from barnabas.server.node.setup.descriptors import measure_descriptors
 from barnabas.server.node.setup.identity import find_identity, new_cluster_id
 from barnabas.server.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
 from barnabas.server.node.setup.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.server.node.setup.topology import Address
 from barnabas.server.node.typed_configs import build_quorum_config
 from barnabas.server.raft.machine.values import ReplicaKey
+from barnabas.server.storage.descriptors import RESERVE, descriptor_limit, divide_descriptors
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import FileSystem, OsFileSystem
+from barnabas.server.storage.segments.open_segments import OpenSegments
 
 if TYPE_CHECKING:
     from barnabas.server.node.metrics_pages import MetricsPages
@@ -55,6 +58,7 @@ _DISK_THREADS: Final = 4
 _CLEANER_THREADS: Final = 8
 """The limit for concurrent cleaner passes, even if log.cleaner.threads is larger. The threads wait for processes."""
 _SNAPSHOT_CHECK_S: Final = 10.0
+_SIMULATED_DESCRIPTORS: Final = 20_000
 
 
 class Node:
@@ -83,6 +87,8 @@ class Node:
         self.broker: BrokerRole | None = None
         self._metrics_url = metrics_url
         self._fs = fs or OsFileSystem()
+        self._shares = divide_descriptors(descriptor_limit() if fs is None else _SIMULATED_DESCRIPTORS)
+        self._open_segments = OpenSegments(self._shares.segments)
         self._clock = clock or SystemClock()
         self._rng = rng or system_rng()
         self._watch = LoopWatch(self.metrics, self._clock.monotonic, config["barnabas.event.loop.held.warn.ms"])
@@ -121,6 +127,9 @@ class Node:
         clients = take_ports(self._listen_at, config.listeners, config.advertised)
         controllers: list[TakenPort] = []
         clean = False
+        if isinstance(self._fs, OsFileSystem):
+            RESERVE.hold(self._shares.reserve)
+            measure_descriptors(self.metrics, self._shares, self._open_segments)
         try:
             controllers = take_ports(self._listen_at, config.controller_listeners, config.controller_advertised)
             self._open_pages()
@@ -152,7 +161,7 @@ class Node:
             if zookeeper is None:
                 await self._find_cluster_id(outgoing)
             self._dirs, self._missing_dirs = open_log_dirs(
-                self._fs, self.config, self.identity, self._rng, self._on_directory_failed
+                self._fs, self.config, self.identity, self._rng, self._on_directory_failed, self._open_segments
             )
             parts = self.parts = self._build_parts(outgoing, zookeeper or self._open_raft(outgoing, controllers))
             loader = Loader(parts.publisher)
@@ -270,6 +279,7 @@ class Node:
             missing_dirs=self._missing_dirs,
             outgoing=outgoing,
             metadata=metadata,
+            descriptors=self._shares,
             publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),
             stopping=self._stopping,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
+from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
@@ -15,6 +16,8 @@ from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
 
 log = get_logger("barnabas.server.replication")
+
+_RETRY_S: Final = 0.1
 
 
 class Flusher:
@@ -106,14 +109,24 @@ class Flusher:
     async def _flush_once(self, target: Log, *, everything: bool) -> None:
         try:
             job = target.flush_job(everything=everything)
-        except StorageError:
-            return  # the log is offline, and its listeners have been notified
+        except StorageError as error:  # if the log is offline now, its listeners have been notified
+            await _pause_unless_failed(target, error)
+            return
         if job is None:
             return
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
         except StorageError as error:
-            log.error("fsync failed; the log directory goes offline", log=target.path, reason=str(error))
             job.failed(error)
+            if target.failure is not None:
+                log.error("fsync failed; the log directory goes offline", log=target.path, reason=str(error))
+            await _pause_unless_failed(target, error)
         else:
             job.finish()
+
+
+async def _pause_unless_failed(target: Log, error: StorageError) -> None:
+    """The flush could not begin, for example without a file descriptor: those who wait for it try again soon."""
+    if target.failure is None:
+        log.info("a flush could not begin; it is tried again", log=target.path, reason=str(error))
+        await asyncio.sleep(_RETRY_S)

@@ -19,7 +19,7 @@ from barnabas.protocol.records.validate import (
     validate_and_assign,
     validate_replicated,
 )
-from barnabas.server.storage.errors import DiskFullError, StorageError
+from barnabas.server.storage.errors import StorageError, TransientStorageError
 from barnabas.server.storage.flushing import LogFlusher
 from barnabas.server.storage.producers.markers import markers_of
 from barnabas.server.storage.producers.state import ProducerAppend
@@ -120,7 +120,7 @@ class Appender:
                 active = roll(state, self._flusher, now_ms, batches[0].base_offset, checked.last_offset)
                 rolled = True
             active.append(checked.parts, batches, checked.size)
-        except DiskFullError:
+        except TransientStorageError:
             raise
         except StorageError as e:
             state.fail(e)

@@ -57,10 +57,11 @@ class SegmentDeleter:
             for segment in new:
                 segment.rename("")
                 segment.cool()
+                segment.join(state.open_segments)
                 state.segments.add(segment)
 
     def _rename_to_deleted(self, segment: Segment) -> list[str]:
-        self._state.warm.forget(segment)
+        self._state.open_segments.forget(segment)
         segment.rename(names.DELETED)
         segment.cool()
         return [segment.file_path(kind) for kind in names.SEGMENT_SUFFIXES]

@@ -3,7 +3,9 @@
     KafkaError                        (core) an error code and a message
     └─ StorageError                   code KAFKA_STORAGE_ERROR
        ├─ FileMissingError            the file or directory does not exist
-       ├─ DiskFullError               no space or quota left: the write was undone, the log stays online
+       ├─ TransientStorageError       the operation failed alone and can be repeated; the log stays online
+       │  ├─ DiskFullError            no space or quota left: the write was undone
+       │  └─ DescriptorsExhaustedError  the process, or the host, has no file descriptor left
        ├─ DiskIoError                 an I/O error: the log directory goes offline
        ├─ CorruptFileError            a file violates its format
        │  ├─ CorruptIndexError        an index, which is then rebuilt from the log
@@ -33,7 +35,18 @@ class FileMissingError(StorageError):
     """The file or directory does not exist."""
 
 
-class DiskFullError(StorageError):
+class TransientStorageError(StorageError):
+    """The operation failed, and the disk did not. The log stays online, and the operation can be repeated.
+
+    KAFKA_STORAGE_ERROR is an error that clients repeat a request after, for every API that reads or writes records.
+    """
+
+
+class DescriptorsExhaustedError(TransientStorageError):
+    """A file cannot be opened, because the process (EMFILE) or the host (ENFILE) has no file descriptor left."""
+
+
+class DiskFullError(TransientStorageError):
     """No space or quota is left. The write has been undone and can be retried once there is space."""
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 
 from barnabas.server.storage import names
-from barnabas.server.storage.errors import FileMissingError, StorageError
+from barnabas.server.storage.errors import DescriptorsExhaustedError, FileMissingError, StorageError
 from barnabas.server.storage.fs import Access, File
 from barnabas.server.storage.state import LogState
 
@@ -72,8 +72,15 @@ class FlushJob:
         self._flusher.on_flushed(self)
 
     def failed(self, error: StorageError) -> None:
-        """Take the log offline. A flush is never retried: see the module's docstring."""
-        self._flusher.state.fail(error)
+        """Take the log offline. A flush is never retried: see the module's docstring.
+
+        Only if a file could not be opened for want of a descriptor, nothing has failed, and a later job flushes again.
+        """
+        if isinstance(error, DescriptorsExhaustedError):
+            if self._flusher.job is self:
+                self._flusher.job = None
+        else:
+            self._flusher.state.fail(error)
 
 
 class LogFlusher:
@@ -139,7 +146,11 @@ class LogFlusher:
             for segment in state.segments.starting_from(state.recovery_point):
                 if segment is active and not include_active:
                     break
-                files.append(segment.file())
+                file = segment.open_file
+                if file is not None:
+                    files.append(file)
+                else:  # the job opens it, so that a log with many segments does not need as many descriptors at once
+                    paths.append(segment.file_path(names.LOG))
                 if segment is not active:  # the indexes of the last one are rebuilt after a crash in any case
                     segment.write_indexes()
                     paths += [segment.file_path(kind) for kind in names.SEGMENT_SUFFIXES[1:]]
@@ -157,10 +168,7 @@ class LogFlusher:
             self.job = None
         if job.covers_truncation:
             self.unsynced_truncation = None
-        flushed_from, state.recovery_point = state.recovery_point, max(state.recovery_point, job.up_to)
-        for segment in state.segments.starting_from(flushed_from):
-            if segment is not state.segments.active and segment.base_offset < state.recovery_point:
-                state.warm.touch(segment)
+        state.recovery_point = max(state.recovery_point, job.up_to)
         if job.durable_to > state.durable_offset:
             state.durable_offset = job.durable_to
             for listener in state.listeners:
@@ -177,7 +185,7 @@ class LogFlusher:
         state = self.state
         self.job = None
         active = state.segments.active
-        written = active.seal() if active.ready else []
+        written = active.seal() if active.indexed else []
         snapshot = None
         if active.size == 0:
             written = []  # the indexes of an empty segment: unused partitions must not cause thousands of syncs

@@ -20,14 +20,23 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 from barnabas.core.buffers import Buffer
-from barnabas.server.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError, StorageError
+from barnabas.server.storage.descriptors import RESERVE, SHORTAGE
+from barnabas.server.storage.errors import (
+    DescriptorsExhaustedError,
+    DiskFullError,
+    DiskIoError,
+    FileMissingError,
+    LogDirLockedError,
+    StorageError,
+)
 from barnabas.server.storage.read_buffers import SMALLEST, ReadBuffers
 
+T = TypeVar("T")
 _IOV_MAX = 1024
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
@@ -174,6 +183,10 @@ def _raise(e: OSError, what: str, path: str) -> NoReturn:
         ) from e
     if e.errno in (errno.ENOENT, errno.ENOTDIR):
         raise FileMissingError(f"cannot {what} {path}: it does not exist") from e
+    if e.errno in SHORTAGE:
+        raise DescriptorsExhaustedError(
+            f"cannot {what} {path}: {e.strerror}. Raise the limit of open files (ulimit -n) or close connections."
+        ) from e
     raise DiskIoError(
         f"cannot {what} {path}: {e.strerror or e}. Check the disk and the directory's permissions."
     ) from e
@@ -265,11 +278,15 @@ class OsFile:
         if fd >= 0:
             with _mapped("close", self.path):
                 os.close(fd)
+            if RESERVE.short:
+                RESERVE.refill()
 
     def __del__(self) -> None:
         if self._fd >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
+            if RESERVE.short:
+                RESERVE.refill()
 
 
 def _skip(buffers: Sequence[Buffer], count: int) -> list[memoryview]:
@@ -312,6 +329,16 @@ _FLAGS = {
 }
 
 
+def _from_reserve(call: Callable[[], T]) -> T:
+    """Call `call`. If it finds no free descriptor, give up one of the reserve and call it again. Raises OSError."""
+    while True:
+        try:
+            return call()
+        except OSError as e:
+            if e.errno not in SHORTAGE or not RESERVE.give_up():
+                raise
+
+
 class OsFileSystem:
     """The file system of the operating system."""
 
@@ -319,11 +346,14 @@ class OsFileSystem:
         try:
             return OsFile(path, os.open(path, _FLAGS[access], 0o644))
         except OSError as e:
-            _raise(e, "open", path)
+            if e.errno not in SHORTAGE:
+                _raise(e, "open", path)
+        with _mapped("open", path):
+            return OsFile(path, _from_reserve(lambda: os.open(path, _FLAGS[access], 0o644)))
 
     def listdir(self, path: str) -> list[str]:
         with _mapped("list", path):
-            return sorted(os.listdir(path))  # noqa: PTH208 - pathlib costs ten times as much, per partition at start-up
+            return sorted(_from_reserve(lambda: os.listdir(path)))  # noqa: PTH208 - pathlib costs ten times as much, per partition at start-up
 
     def stat(self, path: str) -> FileStat:
         try:
@@ -351,22 +381,24 @@ class OsFileSystem:
         import shutil  # here: it brings bz2 and lzma, and is seldom needed
 
         with _mapped("delete", path), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            _from_reserve(lambda: shutil.rmtree(path))
 
     def sync_dir(self, path: str) -> None:
         with _mapped("sync directory", path):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = _from_reserve(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             try:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+                if RESERVE.short:
+                    RESERVE.refill()
 
     def lock(self, path: str) -> Lock:
         held = os.path.realpath(path)
         if held in _LOCKED:
             raise LogDirLockedError(f"{path} is locked: a broker in this process uses this data directory.")
         with _mapped("lock", path):
-            fd = os.open(path, _FLAGS[Access.WRITE], 0o644)
+            fd = _from_reserve(lambda: os.open(path, _FLAGS[Access.WRITE], 0o644))
             try:
                 # Java's FileChannel.tryLock uses the same kind of lock, so a Kafka broker is excluded too.
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -37,8 +37,9 @@ from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.recovery import LoadRequest, load
 from barnabas.server.storage.retention import Retention, RetentionStatus
 from barnabas.server.storage.rolling import roll_if_filled
+from barnabas.server.storage.segments.open_segments import OpenSegments
 from barnabas.server.storage.segments.segment import Segment
-from barnabas.server.storage.segments.segments import Segments, WarmSegments
+from barnabas.server.storage.segments.segments import Segments
 from barnabas.server.storage.state import LogState, OngoingCleaning
 from barnabas.server.storage.truncating import Truncator
 from barnabas.server.storage.values import AbortedTxn, AppendInfo, EpochEndOffset, ReadResult, TimestampOffset
@@ -53,7 +54,7 @@ class Log:
         topic_partition: TopicPartition,
         topic_id: UUID | None,
         listeners: Sequence[LogListener],
-        warm: WarmSegments | None,
+        open_segments: OpenSegments | None,
     ) -> None:
         loaded = load(request)
         state = LogState(
@@ -69,7 +70,7 @@ class Log:
             log_end_offset=loaded.log_end_offset,
             recovery_point=loaded.recovery_point,
             now_ms=request.now_ms,
-            warm=warm or WarmSegments(),
+            open_segments=OpenSegments() if open_segments is None else open_segments,
             listeners=tuple(listeners),
         )
         torn = loaded.report.bytes_truncated or loaded.report.segments_dropped
@@ -101,7 +102,7 @@ class Log:
         topic_id: UUID | None = None,
         producer_id_expiration_ms: int = 86_400_000,
         listeners: Sequence[LogListener] = (),
-        warm: WarmSegments | None = None,
+        open_segments: OpenSegments | None = None,
     ) -> Log:
         """Open the directory `path`, which must exist.
 
@@ -120,7 +121,7 @@ class Log:
             producer_id_expiration_ms=producer_id_expiration_ms,
             cleaned_offset=cleaned_offset,
         )
-        return cls(request, topic_partition, topic_id, listeners, warm)
+        return cls(request, topic_partition, topic_id, listeners, open_segments)
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -209,7 +210,7 @@ class Log:
             self._state.failure = LogFailedError(reason)
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Take the log offline if the `with` block raises a StorageError other than DiskFullError."""
+        """Take the log offline if the `with` block raises a StorageError other than TransientStorageError."""
         return self._state.guarded()
 
     # --- appending
@@ -360,7 +361,7 @@ class Log:
                 self._flusher.flush_for_close()
                 self._deleter.delete_pending_files(None)
         for segment in state.segments:
-            state.warm.forget(segment)
+            state.open_segments.forget(segment)
             segment.cool()
 
     # --- truncating and deleting

@@ -21,8 +21,6 @@ def offset_for_timestamp(state: LogState, timestamp: int) -> TimestampOffset | N
         for segment in list(state.segments):
             if segment.max_timestamp < timestamp:
                 continue
-            if segment is not state.segments.active and segment.base_offset < state.recovery_point:
-                state.warm.touch(segment)
             known = segment.time_index.lookup(timestamp)
             for record, epoch in _records(segment, segment.lookup(max(known.offset, start)), timestamp):
                 if record.timestamp >= timestamp and record.offset >= start:

@@ -146,10 +146,6 @@ def _collect(state: LogState, offset: int, upper: int, candidates: list[ReadCand
             return
         following = segments.after(segment)
         assert following is not None
-        # A segment that is not flushed yet keeps its descriptor open: fsync of a new descriptor might not report an
-        # earlier write error.
-        if segment.base_offset < state.recovery_point:
-            state.warm.touch(segment)
         end = segment.size if upper >= following.base_offset else -1
         candidates.append(ReadCandidate(segment, segment.file(), end, None))
         if following.base_offset >= upper or (segment is not first and segment.size):

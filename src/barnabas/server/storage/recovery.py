@@ -332,9 +332,12 @@ def replay_producers(
 def _replay_segment(state: ProducerState, segment: Segment, start: int, up_to: int) -> None:
     if segment.base_offset >= up_to:
         return
+    was_open = segment.open_file is not None
     file = segment.file()
+    if not was_open:
+        segment.release()  # `file` stays open until this function returns; a log may have thousands of segments
     for position, header in walk_headers(file, segment.lookup(start), segment.size, 1 << 16):
-        if header.base_offset >= up_to:
+        if header.last_offset >= up_to:
             return
         if header.last_offset < start or header.producer_id < 0:
             continue

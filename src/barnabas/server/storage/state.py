@@ -16,12 +16,18 @@ from barnabas.core.ids import TopicPartition
 from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.epochs import LeaderEpochs
-from barnabas.server.storage.errors import DiskFullError, LogFailedError, StorageError
+from barnabas.server.storage.errors import (
+    DescriptorsExhaustedError,
+    LogFailedError,
+    StorageError,
+    TransientStorageError,
+)
 from barnabas.server.storage.fs import FileSystem, replace_file
 from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.producers.snapshots import SnapshotFiles
 from barnabas.server.storage.producers.state import ProducerState
-from barnabas.server.storage.segments.segments import Segments, WarmSegments
+from barnabas.server.storage.segments.open_segments import OpenSegments
+from barnabas.server.storage.segments.segments import Segments
 
 
 class OngoingCleaning(Protocol):
@@ -46,13 +52,13 @@ class LogState:
         "log_start_offset",
         "moving",
         "now_ms",
+        "open_segments",
         "path",
         "producers",
         "recovery_point",
         "segments",
         "snapshots",
         "topic_partition",
-        "warm",
     )
 
     def __init__(
@@ -70,7 +76,7 @@ class LogState:
         log_end_offset: int,
         recovery_point: int,
         now_ms: int,
-        warm: WarmSegments,
+        open_segments: OpenSegments,
         listeners: tuple[LogListener, ...],
     ) -> None:
         self.fs = fs
@@ -93,7 +99,9 @@ class LogState:
         """Why the log is offline, or None."""
         self.now_ms = now_ms
         """The latest time that a caller has passed to the log."""
-        self.warm = warm
+        self.open_segments = open_segments
+        for segment in segments:
+            segment.join(open_segments)
         self.listeners = listeners
         self.cleaning: OngoingCleaning | None = None
         self.moving = False
@@ -112,22 +120,26 @@ class LogState:
             raise LogFailedError(f"the log of {self.topic_partition} is offline since: {self.failure}")
 
     def fail(self, error: StorageError) -> None:
-        """Take the log offline and notify the listeners. A second call has no effect."""
-        if self.failure is None:
+        """Take the log offline and notify the listeners. A second call has no effect.
+
+        A DescriptorsExhaustedError does not take the log offline: the file that could not be opened is intact.
+        """
+        if self.failure is None and not isinstance(error, DescriptorsExhaustedError):
             self.failure = error
             for listener in self.listeners:
                 listener.on_failed(error)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Take the log offline if the block raises a StorageError other than DiskFullError.
+        """Take the log offline if the block raises a StorageError other than TransientStorageError.
 
-        A full disk only fails the operation. Raises LogFailedError if the log is offline already.
+        A full disk or a lack of descriptors only fails the operation. Raises LogFailedError if the log is offline
+        already.
         """
         self.check_usable()
         try:
             yield
-        except DiskFullError:
+        except TransientStorageError:
             raise
         except StorageError as e:
             self.fail(e)
@@ -139,14 +151,14 @@ class LogState:
         """Write the leader epoch checkpoint if the epochs have changed. A flush syncs the file.
 
         After a crash the file may be old: recovery adds the later epochs of the batches that it checks. If the disk is
-        full, the next flush tries to write the file again.
+        full, or no descriptor is left, the next flush tries to write the file again.
         """
         if self.epochs.changed:
             try:
                 path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
                 replace_file(self.fs, path, self.epochs.encode(), durable=False)
                 self.epochs.changed = False
-            except DiskFullError:
+            except TransientStorageError:
                 pass  # `changed` stays set
             except StorageError as e:
                 self.fail(e)

@@ -1,8 +1,14 @@
-"""Shell: removing records from the end of a log, or all of them (Kafka's UnifiedLog.truncateTo)."""
+"""Shell: removing records from the end of a log, or all of them (Kafka's UnifiedLog.truncateTo).
+
+Each operation first does everything that needs a file descriptor: it opens, reads and creates files. If that fails, the
+log is unchanged. The steps that follow, which change the log, only rename, delete and shorten files.
+"""
 
 from __future__ import annotations
 
+from barnabas.server.storage import names
 from barnabas.server.storage.deleting import SegmentDeleter
+from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.flushing import LogFlusher
 from barnabas.server.storage.recovery import replay_producers
 from barnabas.server.storage.rolling import create_segment
@@ -32,22 +38,25 @@ class Truncator:
             if offset < state.segments.first.base_offset:
                 self.truncate_fully_and_start_at(offset, None, now_ms)
                 return True
+            delete_ms = state.now_ms if now_ms is None else now_ms
+            log_start_offset = min(state.log_start_offset, offset)
+            active = state.segments.starting_from(offset)[0]
+            active.prepare_append()
+            producers = state.producers.blank()
+            kept = [s for s in state.segments if s.base_offset <= offset]
+            replay_producers(producers, state.snapshots, kept, log_start_offset, offset, delete_ms)
             self._flusher.lower_durable_offset(offset)
             state.lower_cleaned_offset(offset)
-            delete_ms = state.now_ms if now_ms is None else now_ms
+            active.prepare_append()  # the replay may have closed the file
             for segment in [s for s in state.segments if s.base_offset > offset]:
                 self._deleter.delete_segment(segment, delete_ms)
-            active = state.segments.active
-            active.prepare_append()
             active.truncate_to(offset)
             state.log_end_offset = offset
-            state.log_start_offset = min(state.log_start_offset, offset)
+            state.log_start_offset = log_start_offset
+            state.producers = producers
             state.epochs.truncate_from_end(offset)
             state.save_epochs()
             state.snapshots.delete_outside(state.log_start_offset, offset)
-            replay_producers(
-                state.producers, state.snapshots, list(state.segments), state.log_start_offset, offset, delete_ms
-            )
             self._after_truncation(offset)
             return True
 
@@ -58,9 +67,12 @@ class Truncator:
             delete_ms = state.now_ms if now_ms is None else now_ms
             self._flusher.lower_durable_offset(offset)
             state.lower_cleaned_offset(0)
+            # A present segment may have the same base offset, hence the suffix. A restart deletes such files.
+            empty = create_segment(state, offset, delete_ms, names.TEMPORARY)
             for segment in list(state.segments):
                 self._deleter.delete_segment(segment, delete_ms)
-            state.segments.add(create_segment(state, offset, delete_ms))
+            empty.rename("")
+            state.segments.add(empty)
             state.snapshots.delete_outside(-1, -1)
             state.epochs.clear()
             state.save_epochs()
@@ -84,9 +96,15 @@ class Truncator:
             if active.size:
                 active.seal()
                 self._flusher.lower_recovery_point(active.base_offset)
-            else:
+            following = create_segment(state, offset, now_ms, names.TEMPORARY)
+            known_end, state.producers.end_offset = state.producers.end_offset, offset
+            try:
+                state.snapshots.take(state.producers)
+            except StorageError:
+                state.producers.end_offset = known_end
+                raise
+            if not active.size:
                 self._deleter.delete_segment(active, now_ms)
-            state.producers.end_offset = offset
-            state.snapshots.take(state.producers)
-            state.segments.add(create_segment(state, offset, now_ms))
+            following.rename("")
+            state.segments.add(following)
             state.log_end_offset = offset

@@ -15,7 +15,13 @@ from collections.abc import Callable, Sequence
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.rng import Rng
-from barnabas.server.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError
+from barnabas.server.storage.errors import (
+    DescriptorsExhaustedError,
+    DiskFullError,
+    DiskIoError,
+    FileMissingError,
+    LogDirLockedError,
+)
 from barnabas.server.storage.fs import Access, DiskUsage, File, FileStat, FileSystem, Lock
 from barnabas.testing.sim.platter import Inode, left_by_chance, left_of
 
@@ -111,6 +117,8 @@ class MemoryDisk:
         self.fail_writes: Predicate = never
         self.fail_syncs: Predicate = never
         self.fail_truncates: Predicate = never
+        self.lacks_descriptors: Predicate = never
+        """Paths that cannot be opened, listed or synced by name, as if the process had no file descriptor left."""
         self.generation = 0
         """The number of crashes so far."""
         self.locks: set[str] = set()
@@ -219,7 +227,12 @@ class MemoryDisk:
 
     # --- the log's side
 
+    def _take_descriptor(self, what: str, path: str) -> None:
+        if self.lacks_descriptors(path):
+            raise DescriptorsExhaustedError(f"cannot {what} {path}: Too many open files")
+
     def open(self, path: str, access: Access) -> File:
+        self._take_descriptor("open", path)
         inode = self._names.get(path)
         if inode is None:
             if access is Access.READ:
@@ -236,6 +249,7 @@ class MemoryDisk:
         return MemoryFile(self, path, inode, access)
 
     def listdir(self, path: str) -> list[str]:
+        self._take_descriptor("list", path)
         if path not in self._names:
             raise FileMissingError(f"cannot list {path}: it does not exist")
         prefix = path + "/"
@@ -275,6 +289,7 @@ class MemoryDisk:
             self._forget(inode)
 
     def rmtree(self, path: str) -> None:
+        self._take_descriptor("delete", path)
         for name in [p for p in self._names if p == path or p.startswith(path + "/")]:
             self.unlink(name)
 
@@ -283,6 +298,7 @@ class MemoryDisk:
         self.used -= len(inode.data)
 
     def sync_dir(self, path: str) -> None:
+        self._take_descriptor("sync directory", path)
         self.syncs.append(path)
         if self.fail_syncs(path):
             raise DiskIoError(f"cannot sync directory {path}: Input/output error")
@@ -298,6 +314,7 @@ class MemoryDisk:
                 del durable[lost]
 
     def lock(self, path: str) -> Lock:
+        self._take_descriptor("lock", path)
         if path in self.locks:
             raise LogDirLockedError(f"{path} is locked")
         self._names.setdefault(path, Inode())

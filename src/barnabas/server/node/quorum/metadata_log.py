@@ -40,7 +40,7 @@ from barnabas.server.raft.errors import NotRaftLeaderError
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.raft import QuorumInfo, QuorumReplicaState
 from barnabas.server.raft.machine.values import NO_NODE, Endpoints, RaftConfig, ReplicaKey, Voters
-from barnabas.server.storage.errors import DiskFullError
+from barnabas.server.storage.errors import TransientStorageError
 from barnabas.server.storage.fs import FileSystem
 
 log = get_logger("barnabas.server.node")
@@ -146,7 +146,7 @@ class RaftMetadataLog:
                 await self._replica.run()
             except BaseExceptionGroup as group:
                 error = _first(group)
-                if self._log.failed or not isinstance(error, (DiskFullError, SnapshotDamagedError)):
+                if self._log.failed or not isinstance(error, (TransientStorageError, SnapshotDamagedError)):
                     log.error("the metadata log failed; this node stops taking part in the quorum", reason=str(error))
                     raise error from None
             finally:
@@ -164,7 +164,7 @@ class RaftMetadataLog:
                 await port.settled()
             try:
                 self.open()
-            except DiskFullError as error:
+            except TransientStorageError as error:
                 log.error("the metadata log cannot restart yet", reason=str(error), after_s=pause)
                 continue
             return pause

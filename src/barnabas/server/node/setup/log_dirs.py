@@ -11,6 +11,7 @@ from barnabas.server.node.setup.identity import Identity
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import LogDirError, StorageError
 from barnabas.server.storage.fs import FileSystem
+from barnabas.server.storage.segments.open_segments import OpenSegments
 
 log = get_logger("barnabas.server.node")
 
@@ -18,9 +19,16 @@ OnFailure = Callable[[LogDir, BaseException], None]
 
 
 def open_log_dirs(
-    fs: FileSystem, config: NodeConfig, identity: Identity, rng: Rng, on_failure: OnFailure
+    fs: FileSystem,
+    config: NodeConfig,
+    identity: Identity,
+    rng: Rng,
+    on_failure: OnFailure,
+    open_segments: OpenSegments,
 ) -> tuple[list[LogDir], list[str]]:
-    """Open every directory. Returns the open directories, and the paths of directories whose disk failed.
+    """Open every directory. `open_segments` bounds their open files.
+
+    Returns the open directories, and the paths of directories whose disk failed.
 
     Raises StorageError if no directory can be opened, and LogDirError for a directory that is in use or belongs to
     another node.
@@ -35,7 +43,7 @@ def open_log_dirs(
                     LogDir.open(
                         fs, path, cluster_id=identity.cluster_id, node_id=identity.node_id,
                         new_directory_id=random_uuid(rng), on_failure=on_failure,
-                        producer_id_expiration_ms=config["producer.id.expiration.ms"],
+                        producer_id_expiration_ms=config["producer.id.expiration.ms"], open_segments=open_segments,
                     )
                 )  # fmt: skip
             except LogDirError:

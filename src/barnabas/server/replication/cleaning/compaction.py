@@ -26,7 +26,7 @@ from barnabas.server.storage.cleaner.cleanable import CleanableLog, CleaningVerd
 from barnabas.server.storage.cleaner.errors import CleaningAbortedError
 from barnabas.server.storage.cleaner.job import plan_cleaning
 from barnabas.server.storage.cleaner.task import CleanerConfig, PassDone
-from barnabas.server.storage.errors import DiskFullError, StorageError
+from barnabas.server.storage.errors import StorageError, TransientStorageError
 from barnabas.server.storage.log import Log
 
 log = get_logger("barnabas.cleaner")
@@ -284,7 +284,7 @@ class Compactor:
             "log could not be cleaned; the pass is retried",
             partition=str(name),
             reason=str(error),
-            disk=isinstance(error, StorageError) and not isinstance(error, DiskFullError),
+            disk=isinstance(error, StorageError) and not isinstance(error, TransientStorageError),
             attempts=count,
             retry_in_seconds=pause // 1000,
         )

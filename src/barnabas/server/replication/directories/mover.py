@@ -38,7 +38,7 @@ from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions, ReplicaCopy
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
 from barnabas.server.storage.directory.log_dir import LogDir
-from barnabas.server.storage.errors import LogDirError, StorageError
+from barnabas.server.storage.errors import LogDirError, StorageError, TransientStorageError
 from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.names import DIR_FUTURE, marked_dir
@@ -225,11 +225,16 @@ class DirectoryMover:
         """The original was truncated: truncate the copy at once."""
         move.truncations += 1
         original, copy = move.original, move.copy
-        with contextlib.suppress(StorageError):  # the target directory has failed, which cancels the move
+        try:
             if original.log_start_offset >= original.log_end_offset:
                 copy.truncate_fully_and_start_at(original.log_end_offset, original.log_start_offset)
             else:
                 copy.truncate_to(original.log_end_offset, now_ms=self._clock.now_ms())
+        except TransientStorageError as error:  # a copy that was not truncated must never replace the original
+            log.error("replica was not moved: its copy could not be truncated", reason=str(error))
+            self._cancel(move)
+        except StorageError:
+            pass  # the target directory has failed, which cancels the move
 
     def _end(self, move: Move) -> None:
         move.over = True

@@ -31,6 +31,7 @@ from barnabas.server.storage.directory.state import FoundLog, LogDirState
 from barnabas.server.storage.errors import LogDirError, LogDirMismatchError, StorageError
 from barnabas.server.storage.fs import DiskUsage, FileSystem, Lock, replace_file
 from barnabas.server.storage.log import Log
+from barnabas.server.storage.segments.open_segments import OpenSegments
 
 log = get_logger("barnabas.server.storage")
 
@@ -50,6 +51,7 @@ class LogDir:
         directory_id: UUID,
         producer_id_expiration_ms: int,
         on_failure: Callable[[LogDir, StorageError], None] | None,
+        open_segments: OpenSegments | None,
     ) -> None:
         self.fs = fs
         self.path = path
@@ -58,7 +60,13 @@ class LogDir:
         self.directory_id = directory_id
         self._lock = lock
         self._on_failure = on_failure
-        self._state = LogDirState(fs, path, producer_id_expiration_ms, self._on_failed)
+        self._state = LogDirState(
+            fs,
+            path,
+            producer_id_expiration_ms,
+            self._on_failed,
+            OpenSegments() if open_segments is None else open_segments,
+        )
         # Before the scan: a process that ends before it has scanned must not mark unopened logs as clean (see `close`).
         self._state.unopened.update(name for name, _, _ in self._log_folders())
         self.future_logs = FutureLogs(self._state)
@@ -74,10 +82,12 @@ class LogDir:
         new_directory_id: UUID,
         producer_id_expiration_ms: int = 86_400_000,
         on_failure: Callable[[LogDir, StorageError], None] | None = None,
+        open_segments: OpenSegments | None = None,
     ) -> LogDir:
         """Open a directory, or create it: then `cluster_id` is required, and `new_directory_id` becomes its id.
 
-        `on_failure` is called once, when the directory goes offline. Raises LogDirLockedError, LogDirMismatchError,
+        `on_failure` is called once, when the directory goes offline. `open_segments` bounds the open files of this
+        directory and of all others that are given the same object. Raises LogDirLockedError, LogDirMismatchError,
         CorruptFileError, DiskIoError.
         """
         fs.mkdir(path)
@@ -93,7 +103,7 @@ class LogDir:
                 meta = MetaProperties(meta.cluster_id, meta.node_id, new_directory_id)
                 replace_file(fs, f"{path}/{names.META_PROPERTIES}", meta.encode())
             directory_id = meta.directory_id or new_directory_id
-            return cls(fs, path, lock, meta, directory_id, producer_id_expiration_ms, on_failure)
+            return cls(fs, path, lock, meta, directory_id, producer_id_expiration_ms, on_failure, open_segments)
         except BaseException:
             lock.release()
             raise

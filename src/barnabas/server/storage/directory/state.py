@@ -14,11 +14,17 @@ from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.checkpoints import read_offsets, write_offsets
 from barnabas.server.storage.directory.identity import take_clean_shutdown
-from barnabas.server.storage.errors import CorruptFileError, DiskFullError, LogFailedError, StorageError
+from barnabas.server.storage.errors import (
+    CorruptFileError,
+    DescriptorsExhaustedError,
+    LogFailedError,
+    StorageError,
+    TransientStorageError,
+)
 from barnabas.server.storage.fs import FileSystem
 from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.segments.segments import WarmSegments
+from barnabas.server.storage.segments.open_segments import OpenSegments
 
 log = get_logger("barnabas.server.storage")
 
@@ -57,7 +63,12 @@ class LogDirState:
     """The parts of a data directory. Reads the clean-shutdown marker and the checkpoints, and removes the marker."""
 
     def __init__(
-        self, fs: FileSystem, path: str, producer_id_expiration_ms: int, on_failed: Callable[[StorageError], None]
+        self,
+        fs: FileSystem,
+        path: str,
+        producer_id_expiration_ms: int,
+        on_failed: Callable[[StorageError], None],
+        open_segments: OpenSegments,
     ) -> None:
         self.fs = fs
         self.path = path
@@ -77,7 +88,7 @@ class LogDirState:
         self.pending_deletes: list[tuple[int, str]] = []
         """(time in ms, path): directories that have been renamed for deletion and are removed at that time."""
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._warm = WarmSegments()
+        self._open_segments = open_segments
         self._on_failed = on_failed
 
     def _read_checkpoint(self, name: str) -> Offsets:
@@ -90,8 +101,9 @@ class LogDirState:
     # --- failure
 
     def fail(self, error: StorageError) -> None:
-        """Take the directory and all its logs offline, and report the failure. A second call has no effect."""
-        if self.failure is not None:
+        """Take the directory and all its logs offline, and report the failure. A second call has no effect, and neither
+        has a DescriptorsExhaustedError."""
+        if self.failure is not None or isinstance(error, DescriptorsExhaustedError):
             return
         self.failure = error
         log.error("log directory failed", path=self.path, reason=str(error))
@@ -106,10 +118,10 @@ class LogDirState:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Take the directory offline if the block raises a StorageError other than DiskFullError."""
+        """Take the directory offline if the block raises a StorageError other than TransientStorageError."""
         try:
             yield
-        except DiskFullError:
+        except TransientStorageError:
             raise
         except StorageError as e:
             self.fail(e)
@@ -137,7 +149,7 @@ class LogDirState:
                 topic_id=topic_id,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 listeners=(listener,),
-                warm=self._warm,
+                open_segments=self._open_segments,
             )
         opened.cleaned_offset = min(self._cleaned.get(topic_partition, 0), opened.log_end_offset)
         listener.log = opened

@@ -137,6 +137,10 @@ class ProducerState:
         self._unreplicated: list[CompletedTxn] = []
         """Transactions that have ended with a marker that is not known to be below the high watermark."""
 
+    def blank(self) -> ProducerState:
+        """A state of the same partition without producers."""
+        return ProducerState(self.partition, self.expiration_ms)
+
     def __len__(self) -> int:
         return len(self._producers)
 

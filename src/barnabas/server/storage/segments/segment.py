@@ -18,11 +18,18 @@ from barnabas.core.buffers import Buffer
 from barnabas.protocol.records.batch import BatchHeader, check_crc
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage import names
-from barnabas.server.storage.errors import CorruptIndexError, DiskIoError, FileMissingError, StorageError
+from barnabas.server.storage.errors import (
+    CorruptIndexError,
+    DescriptorsExhaustedError,
+    DiskIoError,
+    FileMissingError,
+    StorageError,
+)
 from barnabas.server.storage.fs import Access, File, FileSystem, read_file
 from barnabas.server.storage.segments.batches import ReadableFile, walk_headers
 from barnabas.server.storage.segments.index_files import read_last_time_entry, write_index
 from barnabas.server.storage.segments.indexes import OffsetIndex, SparseIndex, TimeIndex
+from barnabas.server.storage.segments.open_segments import OpenSegments
 from barnabas.server.storage.segments.recent_batches import RecentBatches
 from barnabas.server.storage.segments.txn_index import TxnIndex
 from barnabas.server.storage.values import TimestampOffset
@@ -64,7 +71,9 @@ class Segment:
         "fs",
         "index_interval_bytes",
         "jitter_ms",
+        "open_segments",
         "suffix",
+        "used",
     )
 
     def __init__(
@@ -86,6 +95,9 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
         self.suffix = suffix
+        self.open_segments: OpenSegments | None = None
+        """Bounds the number of open files. None for a segment that is not part of a log yet."""
+        self.used = False
         self._size = size
         self._file: File | None = None
         self._writable = False
@@ -161,6 +173,9 @@ class Segment:
                 )
             file = self._file = self.fs.open(path, access)
             self._writable = access is Access.WRITE
+            if self.open_segments is not None:
+                self.open_segments.add(self)
+        self.used = True
         return file
 
     @property
@@ -182,6 +197,39 @@ class Segment:
             if index is not None and index.written == len(index):
                 setattr(self, slot, None)
         self._tail = RecentBatches()
+
+    def join(self, open_segments: OpenSegments) -> None:
+        """Let `open_segments` close the file when too many segments have one open."""
+        self.open_segments = open_segments
+        if self._file is not None:
+            open_segments.add(self)
+
+    def release(self) -> None:
+        """Close the file to spare a descriptor. `OpenSegments` calls this, also for an active segment.
+
+        Indexes that lie completely on the disk are dropped too. Otherwise all stay in memory: a read of the whole
+        segment would be needed to build them again.
+        """
+        self._file = None
+        self._writable = False
+        if self.indexes_written:
+            self._offset_index = self._time_index = self._txn_index = None
+
+    @property
+    def indexes_written(self) -> bool:
+        """Whether the index files have everything that the indexes in memory have, and also the largest timestamp."""
+        indexes: tuple[SparseIndex | None, ...] = (self._offset_index, self._time_index, self._txn_index)
+        if any(index is not None and len(index) != index.written for index in indexes):
+            return False
+        if self._offset_index is not None and not self._offset_index.written and self._size:
+            return False  # there may be no file yet
+        timed, largest = self._time_index, self._max_timestamp
+        return timed is None or largest is None or largest <= timed.last_entry.timestamp
+
+    @property
+    def open_file(self) -> File | None:
+        """The file if it is open; it is not opened."""
+        return self._file
 
     def rename(self, suffix: str) -> None:
         """Change the second suffix of all files (`""` -> `.deleted`, `.cleaned` -> `.swap`, ...).
@@ -289,6 +337,7 @@ class Segment:
         """
         file = self._file
         assert file is not None and self._writable, "prepare_append first"
+        self.used = True
         position = self._size
         try:
             file.write_at(position, parts)
@@ -365,7 +414,8 @@ class Segment:
         for _, header in walk_headers(self.file(), self.offset_index.lookup(last.offset), self.size):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max_timestamp = header.max_timestamp, header.last_offset
-        self.write_indexes()
+        with contextlib.suppress(DescriptorsExhaustedError):  # the files have too many entries until the next write
+            self.write_indexes()
         return dropped
 
     # --- looking up

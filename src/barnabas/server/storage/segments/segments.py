@@ -1,9 +1,8 @@
-"""Value: the segments of a log in order, and the bounded set of sealed segments with open descriptors."""
+"""Value: the segments of a log in order."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from barnabas.server.storage.segments.segment import Segment
@@ -68,25 +67,3 @@ class Segments:
             raise ValueError(f"{segment} is not among the segments")
         slot = bisect_left(self._bases, segment.base_offset)
         del self._bases[slot], self._segments[slot]
-
-
-class WarmSegments:
-    """The most recently used sealed segments of a directory's logs. All others have no open descriptor and no index in
-    memory."""
-
-    __slots__ = ("_capacity", "_used")
-
-    def __init__(self, capacity: int = 256) -> None:
-        self._capacity = capacity
-        self._used: OrderedDict[int, Segment] = OrderedDict()
-
-    def touch(self, segment: Segment) -> None:
-        """Mark a segment as used. If there are too many, the least recently used one closes its file."""
-        key = id(segment)
-        self._used[key] = segment
-        self._used.move_to_end(key)
-        if len(self._used) > self._capacity:
-            self._used.popitem(last=False)[1].cool()
-
-    def forget(self, segment: Segment) -> None:
-        self._used.pop(id(segment), None)
