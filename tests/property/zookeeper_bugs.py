@@ -13,12 +13,14 @@ from msgspec import structs
 from barnabas.server.node.zookeeper.machine.appends import Appends
 from barnabas.server.node.zookeeper.machine.effects import Effect, ProposalOutcome, Settled
 from barnabas.server.node.zookeeper.machine.lease import ControllerLease
+from barnabas.server.node.zookeeper.machine.live_nodes import LiveNodes
 from barnabas.server.node.zookeeper.machine.log_view import ZooKeeperLogView
 from barnabas.server.node.zookeeper.machine.node import ZooKeeperMachine
 from barnabas.server.node.zookeeper.machine.reader import LogReader, ZooKeeperCall
 from barnabas.server.node.zookeeper.machine.requests import (
     Answer,
     Check,
+    Children,
     Create,
     FailureReason,
     Multi,
@@ -261,6 +263,18 @@ def an_entry_is_read_twice() -> AbstractContextManager[Any]:
     return patch.object(LogReader, "_on_entries", on_entries)
 
 
+def the_nodes_are_listed_once() -> AbstractContextManager[Any]:
+    """The leader does not list the nodes again when one comes or goes."""
+    return patch.object(LiveNodes, "look_again", lambda self: None)
+
+
+def the_nodes_are_not_watched() -> AbstractContextManager[Any]:
+    """The list of nodes is read without a watch."""
+    return _requests_become(
+        lambda _, request: structs.replace(request, watch=False) if isinstance(request, Children) else request
+    )
+
+
 BUGS: tuple[tuple[Callable[[], AbstractContextManager[Any]], Plan], ...] = (
     (appends_are_not_fenced, ZOMBIES),
     (elected_without_having_read_all, RESIGNING),
@@ -279,4 +293,6 @@ BUGS: tuple[tuple[Callable[[], AbstractContextManager[Any]], Plan], ...] = (
     (entries_are_removed_too_early, STORMY),
     (a_snapshot_counts_before_it_is_whole, STORMY),
     (an_entry_is_read_twice, STORMY),
+    (the_nodes_are_listed_once, STORMY),
+    (the_nodes_are_not_watched, STORMY),
 )

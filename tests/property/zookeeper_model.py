@@ -55,6 +55,7 @@ class Server:
     heard: list[Session] = field(default_factory=list)
     """Sessions of which the leader is not told yet."""
     watches: dict[str, list[tuple[int, Callable[[str], None]]]] = field(default_factory=dict)
+    child_watches: dict[str, list[Callable[[str], None]]] = field(default_factory=dict)
 
 
 class Ensemble:
@@ -87,6 +88,9 @@ class Ensemble:
 
     def exists_watch(self, server: Server, connection: int, path: str, tell: Callable[[str], None]) -> None:
         server.watches.setdefault(path, []).append((connection, tell))
+
+    def child_watch(self, server: Server, path: str, tell: Callable[[str], None]) -> None:
+        server.child_watches.setdefault(path, []).append(tell)
 
     def execute(self, server: Server, session: Session, request: Request) -> Answer:
         match request:
@@ -143,7 +147,11 @@ class Ensemble:
         end = len(self.history) if steps is None else min(len(self.history), server.applied + steps)
         for changes in self.history[server.applied : end]:
             server.applied += 1
+            parents = {path.rpartition("/")[0] for path, node in changes if (path in server.tree) != (node is not None)}
             _apply(server.tree, changes)
+            for parent in sorted(parents):
+                for tell_child in server.child_watches.pop(parent, ()):
+                    tell_child(parent)
             for path, _ in changes:
                 for _, tell in server.watches.pop(path, ()):
                     tell(path)

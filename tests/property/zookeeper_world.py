@@ -17,7 +17,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.server.metadata.ports import LoadedSnapshot
 from barnabas.server.metadata.records.codec import MetadataRecord, TopicRecord
 from barnabas.server.node.zookeeper.entries import encode_snapshot
-from barnabas.server.node.zookeeper.layout import TAIL, broker_path, read_tail
+from barnabas.server.node.zookeeper.layout import BROKER_IDS, TAIL, broker_path, read_tail
 from barnabas.server.node.zookeeper.machine import reader, writer
 from barnabas.server.node.zookeeper.machine.effects import (
     Commit,
@@ -26,12 +26,14 @@ from barnabas.server.node.zookeeper.machine.effects import (
     Joined,
     LeaderChanged,
     LoadSnapshot,
+    NodesRegistered,
     ProposalOutcome,
     Settled,
 )
 from barnabas.server.node.zookeeper.machine.node import ControllerCandidate, ZooKeeperMachine
 from barnabas.server.node.zookeeper.machine.requests import (
     Answer,
+    Children,
     FailureReason,
     Get,
     Multi,
@@ -71,6 +73,7 @@ class Node:
     inbox: list[Callable[[], None]] = field(default_factory=list)
     log: dict[int, list[str]] = field(default_factory=lambda: {0: []})
     tokens: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    registered: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.machine = ZooKeeperMachine(
@@ -314,6 +317,8 @@ class World:
                 self.zk.exists_watch(server, connection, request.path, lambda path: self._watch(node, connection, path))
                 most = 0 if server.cut else 2
                 self.zk.catch_up(server, self.rng.randint(0, most))  # writes may come between the watch and the reading
+            if isinstance(request, Children) and request.watch:
+                self.zk.child_watch(server, request.path, lambda path: self._watch(node, connection, path))
             answer = self.zk.execute(server, session, request)
             node.link.seen = max(node.link.seen, server.applied)
             if node.link.connection == connection:
@@ -388,6 +393,8 @@ class World:
                     raise InvariantError(f"node {node.id} leads knowing {len(node.log[0])} of {end.end_offset} records")
             case LeaderChanged():
                 pass
+            case NodesRegistered(node_ids):
+                node.registered = node_ids
             case Settled(token, last_offset, outcome):
                 names = node.tokens.pop(token)
                 if outcome is ProposalOutcome.COMMITTED and node.log[0][
@@ -418,6 +425,10 @@ class World:
         leaders = [node for node in self.nodes.values() if node.machine.is_leading(self.now)]
         if len(leaders) != 1:
             raise InvariantError("nobody leads after the calm")
+        below = f"{BROKER_IDS}/"
+        registered = {int(path[len(below) :]) for path in self.zk.tree if path.startswith(below)}
+        if leaders[0].registered != registered:
+            raise InvariantError(f"the leader knows nodes {set(leaders[0].registered)}, registered are {registered}")
         for node in self.nodes.values():
             mine = self.zk.tree.get(broker_path(node.id))
             if node.link.session is None or mine is None or mine.owner != node.link.session.id:

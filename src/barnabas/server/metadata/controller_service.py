@@ -210,6 +210,11 @@ class ControllerService:
         connection, the broker's process may have ended."""
         self._detector.on_connection_lost(connection_id)
 
+    def on_nodes_registered(self, node_ids: frozenset[int]) -> None:
+        """These nodes have a session with ZooKeeper; the session of any other node has ended. Called only if the
+        metadata log is in ZooKeeper."""
+        self._detector.on_nodes_registered(node_ids)
+
     async def _heartbeat(
         self, request: BrokerHeartbeatRequest, version: int, sessions: BrokerSessions, connection_id: int | None
     ) -> Message:

@@ -1,6 +1,7 @@
 """Shell: runs the probes that `BrokerSuspicions` asks for, and ends the sessions of brokers whose processes have ended.
 
     start ──► a probe for each broker that sends no heartbeat, or whose connection was lost ──► on_dead
+    on_nodes_registered ──► a node has lost its ZooKeeper session ──► on_dead
     stop: this node is no longer the active controller; outcomes of running probes are ignored
 
 See docs/adr/0015-a-killed-broker.md.
@@ -36,11 +37,16 @@ class FailureDetector:
         self._on_dead = on_dead
         self._node_id = node_id
         self._suspicions: BrokerSuspicions | None = None
-        """None while this node is not the active controller."""
+        """None while this node is not the active controller, or without a prober."""
+        self._active = False
+        self._node_ids: frozenset[int] | None = None
+        """The nodes with a ZooKeeper session; None if unknown, and in a cluster without ZooKeeper."""
         self._wake = asyncio.Event()
 
     def start(self) -> None:
         """This node has become the active controller."""
+        self._active = True
+        self._end_sessions_without(None)
         if self._prober is None:
             return
         self._suspicions = BrokerSuspicions(self._node_id)
@@ -50,6 +56,24 @@ class FailureDetector:
 
     def stop(self) -> None:
         self._suspicions = None
+        self._active = False
+        self._node_ids = None
+
+    def on_nodes_registered(self, node_ids: frozenset[int]) -> None:
+        """The nodes that have a ZooKeeper session. A node whose session has ended is dead, paused, or cut off from
+        ZooKeeper, so that it cannot read the metadata log. Its next heartbeat begins a new broker session."""
+        before, self._node_ids = self._node_ids, node_ids
+        if self._active:
+            self._end_sessions_without(before)
+
+    def _end_sessions_without(self, before: frozenset[int] | None) -> None:
+        """End the sessions of the brokers that are not registered, and were so in `before`."""
+        if self._node_ids is None:
+            return
+        for broker in self._image().brokers:
+            gone = broker.broker_id not in self._node_ids and (before is None or broker.broker_id in before)
+            if gone and not broker.fenced and broker.broker_id != self._node_id:
+                self._on_dead(broker.broker_id, broker.epoch)
 
     def on_heartbeat(self, broker_id: int, broker_epoch: int, connection_id: int | None) -> None:
         if self._suspicions is None or self._suspicions.on_heartbeat(broker_id, broker_epoch, connection_id):

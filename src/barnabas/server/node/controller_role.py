@@ -37,6 +37,8 @@ class ControllerRole:
         """`log_dir` is the directory of the metadata log. Kafka's `format` may have written the first records there."""
         self._parts = parts
         self.service = _build_service(parts, log_dir)
+        if not isinstance(parts.metadata, RaftMetadataLog):
+            parts.metadata.subscribe_nodes(self.service.on_nodes_registered)
         self.services = ControllerServices(
             node_id=parts.node_id,
             cluster_id=parts.identity.cluster_id,

@@ -220,3 +220,51 @@ def test_the_config_turns_probes_off() -> None:
         assert (house.fenced(), house.prober.seen) == ([], [])
 
     play(scenario, House(barnabas_broker_probe_enable=False))
+
+
+# ---- with the metadata log in ZooKeeper
+
+
+def test_a_broker_that_loses_its_zookeeper_session_is_fenced_at_once() -> None:
+    async def scenario(house: House) -> None:
+        await two_brokers(house)
+        house.service.on_nodes_registered(frozenset({1, 5, 6}))
+        await asyncio.sleep(0.1)
+        assert house.fenced() == []
+        house.service.on_nodes_registered(frozenset({1, 6}))
+        await asyncio.sleep(0.1)
+        assert (house.fenced(), house.leaders("t"), house.prober.seen) == ([5], [6], [])
+
+    play(scenario)
+
+
+def test_a_new_controller_fences_the_brokers_without_a_zookeeper_session() -> None:
+    async def scenario(house: House) -> None:
+        await two_brokers(house)
+        house.service.on_nodes_registered(frozenset({1, 5, 6}))
+        house.log.elect(2)
+        house.log.held = True
+        house.log.elect(1)
+        house.service.on_nodes_registered(frozenset({1, 6}))
+        await asyncio.sleep(0.1)
+        assert house.fenced() == [], "this controller is not active yet"
+        house.log.held = False
+        house.log.commit()
+        await asyncio.sleep(0.05)
+        assert house.fenced() == [5]
+
+    play(scenario)
+
+
+def test_a_broker_that_comes_back_without_a_zookeeper_session_is_not_fenced_again() -> None:
+    async def scenario(house: House) -> None:
+        await two_brokers(house)
+        house.service.on_nodes_registered(frozenset({1, 5, 6}))
+        house.service.on_nodes_registered(frozenset({1, 6}))
+        await asyncio.sleep(0.1)
+        assert not (await house.beat(5, connection_id=5)).is_fenced
+        house.service.on_nodes_registered(frozenset({1, 6, 7}))
+        await asyncio.sleep(0.1)
+        assert house.fenced() == []
+
+    play(scenario)

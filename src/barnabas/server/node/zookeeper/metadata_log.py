@@ -31,6 +31,7 @@ from barnabas.server.node.zookeeper.machine.effects import (
     Joined,
     LeaderChanged,
     LoadSnapshot,
+    NodesRegistered,
     ProposalOutcome,
     Settled,
 )
@@ -90,6 +91,7 @@ class ZooKeeperMetadataLog:
         self._opened = False
         self._listeners: dict[int, list[MetadataListener]] = {0: []}
         self._proposals: dict[int, asyncio.Future[int]] = {}
+        self._on_nodes: list[Callable[[frozenset[int]], None]] = []
 
     # ---- start, run and stop
 
@@ -152,6 +154,11 @@ class ZooKeeperMetadataLog:
             return
         self._listeners[self._machine.add_reader()] = [listener]
         self._wake.set()
+
+    def subscribe_nodes(self, notify: Callable[[frozenset[int]], None]) -> None:
+        """While this node leads, call `notify` with the ids of the nodes that have a session with ZooKeeper: once at
+        the start of the leadership, and after each change."""
+        self._on_nodes.append(notify)
 
     def propose(self, records: Sequence[MetadataRecord]) -> Awaitable[int]:
         token = self._machine.propose(records, self._now_ms(), self._clock.now_ms())
@@ -296,6 +303,9 @@ class ZooKeeperMetadataLog:
                 log.info("the active controller has changed", leader_id=leader_id, epoch=epoch)
                 for listener in self._listeners[0]:
                     listener.on_leader(leader_id, epoch)
+            case NodesRegistered(node_ids):
+                for notify in self._on_nodes:
+                    notify(node_ids)
             case Settled(token, last_offset, outcome):
                 self._settle(token, last_offset, outcome)
             case Fatal(reason):

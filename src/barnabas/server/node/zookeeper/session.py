@@ -146,8 +146,9 @@ class ZooKeeperSession:
                 return [client.get_async(path) for path in paths], lambda results: Znodes(
                     tuple(data for data, _ in results)
                 )
-            case Children(path):
-                return [client.get_children_async(path)], lambda results: Names(tuple(results[0]))
+            case Children(path, watch):
+                on_watch = self._on_watch if watch else None
+                return [client.get_children_async(path, watch=on_watch)], lambda results: Names(tuple(results[0]))
             case Multi(ops):
                 transaction = client.transaction()
                 for op in ops:

@@ -7,10 +7,12 @@ from uuid import UUID
 from barnabas.server.metadata.ports import LoadedSnapshot
 from barnabas.server.metadata.records.codec import TopicRecord
 from barnabas.server.node.zookeeper.entries import encode_snapshot
-from barnabas.server.node.zookeeper.layout import CONTROLLER, CONTROLLER_EPOCH, TAIL, read_tail
+from barnabas.server.node.zookeeper.layout import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, TAIL, read_tail
+from barnabas.server.node.zookeeper.machine.effects import NodesRegistered
 from barnabas.server.node.zookeeper.machine.node import ControllerCandidate, ZooKeeperMachine
 from barnabas.server.node.zookeeper.machine.requests import (
     Check,
+    Children,
     Create,
     Delete,
     Done,
@@ -244,3 +246,18 @@ def test_resigning_leader_writes_pending_proposals_first() -> None:
     assert resignation == Multi((Check(CONTROLLER_EPOCH, 1), Delete(CONTROLLER)))
     assert machine.resigned
     assert read_tail(ensemble.tree[TAIL].data).end_offset == 2
+
+
+def test_leader_is_notified_of_the_nodes_that_have_a_session() -> None:
+    machine, ensemble, session = lead()
+    assert NodesRegistered(frozenset({1})) in machine.take_effects()
+    other, other_session = join(ensemble, 2)
+    machine.on_changed(BROKER_IDS)
+    assert run(machine, ensemble, session, 1_000) == [Children(BROKER_IDS, watch=True)]
+    assert machine.take_effects() == [NodesRegistered(frozenset({1, 2}))]
+    ensemble.end_session(other_session)
+    ensemble.catch_up(ensemble.servers[0])
+    machine.on_changed(BROKER_IDS)
+    run(machine, ensemble, session, 2_000)
+    assert machine.take_effects() == [NodesRegistered(frozenset({1}))]
+    assert not any(isinstance(effect, NodesRegistered) for effect in other.take_effects()), "only the leader watches"

@@ -34,6 +34,12 @@ class LeaderChanged(Struct, frozen=True):
     epoch: int
 
 
+class NodesRegistered(Struct, frozen=True):
+    """The nodes that own a znode in /brokers/ids. Only the leader is notified."""
+
+    node_ids: frozenset[int]
+
+
 class ProposalOutcome(Enum):
     COMMITTED = auto()
     REFUSED = auto()
@@ -56,4 +62,4 @@ class Fatal(Struct, frozen=True):
     reason: str
 
 
-Effect = Commit | LoadSnapshot | Joined | LeaderChanged | Settled | Fatal
+Effect = Commit | LoadSnapshot | Joined | LeaderChanged | NodesRegistered | Settled | Fatal

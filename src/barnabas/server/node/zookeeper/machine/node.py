@@ -5,6 +5,7 @@
     log:        tail -> entries up to the tail -> commits         log_view.py, reader.py
     leadership: no controller, whole log read -> election -> appends, heartbeats, snapshots -> lost
                                                                   lease.py, writer.py, appends.py, upkeep.py
+                the leader watches the znodes of all nodes            live_nodes.py
 
 The election is one transaction that writes the next /controller_epoch, the tail with that epoch, and /controller. The
 transaction checks the versions that this node has read, so only a node that has read the whole log can win. An append
@@ -30,6 +31,7 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import LoadedSnapshot
 from barnabas.server.metadata.records.codec import MetadataRecord
 from barnabas.server.node.zookeeper.layout import (
+    BROKER_IDS,
     CONTROLLER,
     CONTROLLER_EPOCH,
     TAIL,
@@ -45,6 +47,7 @@ from barnabas.server.node.zookeeper.layout import (
 )
 from barnabas.server.node.zookeeper.machine.effects import Effect, Fatal, LeaderChanged
 from barnabas.server.node.zookeeper.machine.lease import ControllerLease
+from barnabas.server.node.zookeeper.machine.live_nodes import LiveNodes
 from barnabas.server.node.zookeeper.machine.log_view import ZooKeeperLogView
 from barnabas.server.node.zookeeper.machine.reader import MissingError, ZooKeeperCall
 from barnabas.server.node.zookeeper.machine.registration import BrokerIdRegistration
@@ -100,6 +103,7 @@ class ZooKeeperMachine:
         self._session = 0
         self._lease_ms = 0
         self._log = ZooKeeperLogView()
+        self._live_nodes = LiveNodes()
         # lease
         self._controller: ControllerInfo | None = None
         self._controller_stale = True
@@ -195,6 +199,8 @@ class ZooKeeperMachine:
                 self._log.look_at_tail()
         elif path == CONTROLLER:
             self._controller_stale = True
+        elif path == BROKER_IDS:
+            self._live_nodes.look_again()
         elif path == broker_path(self._me.node_id):
             self.registration.on_changed()
 
@@ -280,7 +286,7 @@ class ZooKeeperMachine:
         if self._leftover is not None:
             return self._ask_leftover(self._leftover)
         if lease is not None:
-            return self._ask_as_leader(lease)
+            return self._live_nodes.ask() or self._ask_as_leader(lease)
         ask = self._log.ask_late(self._effects)
         if ask is not None:
             return ask
@@ -362,6 +368,7 @@ class ZooKeeperMachine:
         self._log.on_moved(tail, answer.versions[1])
         self._controller, self._controller_stale = me, True  # read it again to set a watch for its deletion
         self._writer.begin(self._lease)
+        self._live_nodes.look_again()
         if tail.snapshot is not None:
             self._upkeep.clean()
         self._announce(me.node_id, me.epoch)
@@ -429,6 +436,7 @@ class ZooKeeperMachine:
     def _mark_stale(self) -> None:
         """Treat all state as stale."""
         self._log.look_again()
+        self._live_nodes.look_again()
         self._controller_stale = True
         self._epoch = None
 

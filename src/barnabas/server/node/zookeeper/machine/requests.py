@@ -44,9 +44,11 @@ class GetMany(Struct, frozen=True):
 
 
 class Children(Struct, frozen=True):
-    """List the names of the children of a znode. Answered by Names."""
+    """List the names of the children of a znode. With `watch`, the next creation or deletion of a child is notified
+    once, with this path. Answered by Names."""
 
     path: str
+    watch: bool = False
 
 
 class Create(Struct, frozen=True):
