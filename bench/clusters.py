@@ -33,6 +33,14 @@ class Cluster(Protocol):
         """kill -9"""
         ...
 
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP"""
+        ...
+
+    def resume(self, node_id: int) -> None:
+        """SIGCONT"""
+        ...
+
     def stop_node(self, node_id: int) -> None:
         """SIGTERM, until it is gone."""
         ...
@@ -58,6 +66,13 @@ class BarnabasCluster(ClusterProcess):
 
     def stop_node(self, node_id: int) -> None:
         self.node(node_id).stop(60)
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP"""
+        self.node(node_id).pause()
+
+    def resume(self, node_id: int) -> None:
+        self.node(node_id).resume()
 
     def pids(self) -> list[int]:
         return [node.process.pid for node in self.nodes.values() if node.process is not None]
@@ -132,6 +147,12 @@ log.dirs={home / "logs"}
     def stop_node(self, node_id: int) -> None:
         self._processes[node_id].send_signal(signal.SIGTERM)
         self._processes[node_id].wait(120)
+
+    def pause(self, node_id: int) -> None:
+        self._processes[node_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        self._processes[node_id].send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         for process in self._processes.values():
