@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.wire.codec import decode, encode
-from barnabas.protocol.wire.compile_decoder import STRUCTS_ALWAYS_ALLOWED
+from barnabas.protocol.wire.compile_decoder import REQUEST_ELEMENTS_MAX, STRUCTS_ALWAYS_ALLOWED
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.headers import read_request_header
 from barnabas.protocol.wire.messages.fetch import FetchRequest
-from barnabas.protocol.wire.messages.metadata import MetadataRequest
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from barnabas.protocol.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from barnabas.protocol.wire.primitives import uvarint
 from barnabas.protocol.wire.schema import Message, schema_of
 from barnabas.protocol.wire.server_conn import ServerConnection
 from tests.property.wire_values import all_messages, full, versions_of
@@ -107,7 +111,7 @@ def test_swarms_of_tiny_structs_are_limited_by_the_size_of_the_input() -> None:
     """An empty topic is 3 bytes and a 100-byte object; a message made of them is refused, a plausible one is not."""
     topics = 200_000
     swarm = struct.pack(">iiiibii", 0, 0, 0, 0, 0, 0, 0) + b"\xc1\x9a\x0c" + b"\x01\x01\x00" * topics + b"\x01\x01\x00"
-    with pytest.raises(WireError, match="more elements than its size warrants"):
+    with pytest.raises(WireError, match="at most 100000 elements"):
         decode(FetchRequest, 12, swarm)
     tracemalloc.start()
     try:
@@ -118,9 +122,52 @@ def test_swarms_of_tiny_structs_are_limited_by_the_size_of_the_input() -> None:
     assert peak < 10 * len(swarm)
 
 
-def test_large_honest_messages_are_not_limited() -> None:
-    names = [f"topic-{i:06}" for i in range(2 * STRUCTS_ALWAYS_ALLOWED)]
-    element = b"".join(struct.pack(">h", len(name)) + name.encode() for name in names)
-    request = decode(MetadataRequest, 1, struct.pack(">i", len(names)) + element)
-    assert request.topics is not None
-    assert len(request.topics) == len(names)
+def test_large_honest_responses_are_not_limited() -> None:
+    topics = [MetadataResponseTopic(name=f"topic-{i:06}", partitions=[]) for i in range(2 * STRUCTS_ALWAYS_ALLOWED)]
+    response = decode(MetadataResponse, 1, encode(MetadataResponse(brokers=[], controller_id=1, topics=topics), 1))
+    assert len(response.topics) == len(topics)
+
+
+def _metadata(count: int) -> bytes:
+    element = b"".join(struct.pack(">h", 7) + f"t{i:06}".encode() for i in range(count))
+    return struct.pack(">i", count) + element
+
+
+def _offset_fetch(count: int) -> bytes:
+    """One topic with this many partitions, which are numbers."""
+    return encode(
+        OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0] * count)]), 1
+    )
+
+
+def _heartbeat_with_tags(count: int) -> bytes:
+    """A heartbeat with unknown tagged fields of no bytes."""
+    return encode(HeartbeatRequest(group_id="g", member_id="m"), 4)[:-1] + uvarint(count) + _tags(count)
+
+
+def _tags(count: int) -> bytes:
+    return b"".join(uvarint(tag) + b"\x00" for tag in range(count))
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "body", "others"),
+    [
+        (MetadataRequest, 1, _metadata, 0),
+        (OffsetFetchRequest, 1, _offset_fetch, 1),
+        (HeartbeatRequest, 4, _heartbeat_with_tags, 0),
+    ],
+)
+def test_the_elements_of_a_request_are_limited(
+    cls: type[Message], version: int, body: Callable[[int], bytes], others: int
+) -> None:
+    """Structs, numbers and tagged fields count alike; `others` is the number of the other elements."""
+    decode(cls, version, body(REQUEST_ELEMENTS_MAX - others))
+    with pytest.raises(WireError, match="at most 100000 elements"):
+        decode(cls, version, body(REQUEST_ELEMENTS_MAX - others + 1))
+
+
+def test_the_tagged_fields_of_a_request_header_are_limited() -> None:
+    head = struct.pack(">hhih", 12, 4, 1, -1)
+    read_request_header(head + uvarint(1000) + _tags(1000))
+    with pytest.raises(WireError, match="at most 100000 elements"):
+        read_request_header(head + uvarint(REQUEST_ELEMENTS_MAX + 1) + _tags(REQUEST_ELEMENTS_MAX + 1))
