@@ -78,6 +78,9 @@ class CoordinatorRuntime(Generic[S]):
         self._new_shard = new_shard
         self._loading: dict[int, CoordinatorContext[S]] = {}
         self._active: dict[int, CoordinatorContext[S]] = {}
+        self.after_replay: Callable[[S, WriteOperation], None] = lambda _shard, _op: None
+        """Called for a shard whose log was replayed, before `on_loaded`: `run_on_all` does not reach shards that are
+        being loaded."""
         self._tasks: asyncio.TaskGroup | None = None
         self._ended = False
 
@@ -143,6 +146,7 @@ class CoordinatorRuntime(Generic[S]):
             high_watermark = self._writer.high_watermark(context.tp)
             context.loaded_offset = context.end_offset
             context.timeline.recording = True
+            context.run(self.after_replay)
             context.run(lambda shard, op: shard.on_loaded(op))
         except Exception as error:  # noqa: BLE001 - a corrupt partition must not affect the other partitions
             if context.closed:
@@ -222,7 +226,13 @@ class CoordinatorRuntime(Generic[S]):
         except TimeoutError:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the write was not committed in time") from None
         except KafkaError as error:
-            raise KafkaError(error_for_client(error.code), error.detail) from error
+            code = error_for_client(error.code)
+            if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                log.warning(
+                    "the records of a request could not be written",
+                    partition=TopicPartition(self._config.topic, partition), error=error.code.name, reason=error.detail,
+                )  # fmt: skip
+            raise KafkaError(code, error.detail) from error
 
     def read(self, partition: int, query: Callable[[S], R]) -> R:
         """Query a shard's committed state. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""

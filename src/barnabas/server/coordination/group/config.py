@@ -54,6 +54,7 @@ class GroupCoordinatorConfig(Struct, frozen=True):
     group_share_assignors: tuple[str, ...]
 
     # offsets
+    message_max_bytes: int
     offset_metadata_max_bytes: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int

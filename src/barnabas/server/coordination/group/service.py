@@ -50,8 +50,6 @@ from barnabas.protocol.wire.messages.list_groups import ListedGroup, ListGroupsR
 from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from barnabas.protocol.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.protocol.wire.messages.offset_fetch import (
@@ -69,10 +67,9 @@ from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGro
 from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
 from barnabas.server.coordination.errors import error_for_client
+from barnabas.server.coordination.group.commit_size import check_commit_size, failed_commit, failed_txn_commit
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig, NoGroupConfigs
 from barnabas.server.coordination.operation import Deferred, WriteOperation
 from barnabas.server.coordination.ports import (
@@ -116,6 +113,7 @@ class GroupCoordinator:
             rng,
             lambda partition, timeline: _new_shard(config, configs, self._topics, timeline),
         )
+        self._runtime.after_replay = self._catch_up
 
     async def run(self) -> None:
         """Run the coordinator's tasks until cancelled. Must be running before the first `on_elected`."""
@@ -141,6 +139,12 @@ class GroupCoordinator:
         """Use a new metadata image, and delete the offsets of deleted topics from all groups."""
         self._topics = topics
         self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted))
+
+    def _catch_up(self, shard: GroupShard, op: WriteOperation) -> None:
+        """Give a shard the topics that have changed while its log was replayed."""
+        if shard.topics is not self._topics:
+            deleted = frozenset(name for name in shard.topics.names() if self._topics.by_name(name) is None)
+            shard.on_topics_changed(op, self._topics, deleted)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds the group. Used by FindCoordinator, too.
@@ -272,23 +276,12 @@ class GroupCoordinator:
 
     async def offset_commit(self, ctx: GroupRequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
         try:
+            check_commit_size(request.group_id, request.topics, self._config.message_max_bytes)
             return await self._write(
                 request.group_id, lambda shard, op: shard.offsets.commit(op, ctx, shard.topics, request)
             )
         except KafkaError as error:
-            return OffsetCommitResponse(
-                topics=[
-                    OffsetCommitResponseTopic(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        partitions=[
-                            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=error.code)
-                            for p in topic.partitions
-                        ],
-                    )
-                    for topic in request.topics
-                ]
-            )
+            return await failed_commit(request, error.code)
 
     async def offset_fetch(self, ctx: GroupRequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         if ctx.api_version >= 8:
@@ -335,6 +328,7 @@ class GroupCoordinator:
     ) -> TxnOffsetCommitResponse:
         try:
             _check_group_id(request.group_id)
+            check_commit_size(request.group_id, request.topics, self._config.message_max_bytes)
             return await self._write(
                 request.group_id,
                 lambda shard, op: shard.offsets.commit_transactional(op, ctx, shard.topics, request),
@@ -343,18 +337,7 @@ class GroupCoordinator:
             code = error.code
             if code is ErrorCode.GROUP_ID_NOT_FOUND:
                 code = ErrorCode.ILLEGAL_GENERATION
-            return TxnOffsetCommitResponse(
-                topics=[
-                    TxnOffsetCommitResponseTopic(
-                        name=topic.name,
-                        partitions=[
-                            TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-                            for p in topic.partitions
-                        ],
-                    )
-                    for topic in request.topics
-                ]
-            )
+            return await failed_txn_commit(request, code)
 
     async def complete_transaction(
         self,

@@ -1,0 +1,55 @@
+"""Shell: long work lets the event loop run other tasks, and is counted.
+
+    pauses = Pauses()
+    for partition in partitions:
+        ...                               # about 10 to 50 microseconds of work
+        await pauses.after(1)             # suspends after STEP_UNITS units
+
+A unit is one entry of a list, one partition, one record applied. Work that cannot pause is counted with `count`. The
+count of the running step is `STEP.units`. Nothing in production reads it: the simulated world sets it to 0 before each
+callback of the event loop, and reports a callback that counted more than STEP_UNITS_MAX (`testing/sim/loop.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+STEP_UNITS: Final = 1_000
+"""Work pauses after this many units."""
+STEP_UNITS_MAX: Final = 20_000
+"""The most units of one step, with the work that cannot pause."""
+
+
+class _Step:
+    """The step of the event loop that is running."""
+
+    __slots__ = ("units",)
+
+    def __init__(self) -> None:
+        self.units = 0
+
+
+STEP: Final = _Step()
+
+
+def count(units: int) -> None:
+    """Count work that cannot pause."""
+    STEP.units += units
+
+
+class Pauses:
+    """The pauses of one piece of work."""
+
+    __slots__ = ("_left", "_step_units")
+
+    def __init__(self, step_units: int = STEP_UNITS) -> None:
+        self._step_units = self._left = step_units
+
+    async def after(self, units: int) -> None:
+        """Count `units`; suspend if `step_units` were counted since the last suspension."""
+        STEP.units += units
+        self._left -= units
+        if self._left <= 0:
+            self._left = self._step_units
+            await asyncio.sleep(0)
