@@ -81,6 +81,11 @@ class GroupTable:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
 
+    def new_share(self, group_id: str) -> ShareGroup:
+        """Create a share group. The caller has checked that there is no group with that id."""
+        group = self.by_id[group_id] = ShareGroup(group_id, self.timeline)
+        return group
+
     def classic_or_new(self, group_id: str) -> ClassicGroup:
         """The classic group, which is created if there is no group with that id. Raises KafkaError GROUP_ID_NOT_FOUND
         if the group is of another kind."""

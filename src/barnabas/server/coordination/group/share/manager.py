@@ -120,8 +120,7 @@ class ShareGroupManager:
         if group is not None or request.member_epoch != JOINING_EPOCH:
             what = "not found" if group is None else "is not a share group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        new_group = self.table.by_id[group_id] = ShareGroup(group_id, self.table.timeline)
-        return new_group
+        return self.table.new_share(group_id)
 
     def _check_group_size(self, group: ShareGroup, member_id: str) -> None:
         limit = self.config.group_share_max_size

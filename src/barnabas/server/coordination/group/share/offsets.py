@@ -36,8 +36,17 @@ class ShareGroupOffsets:
 
     def begin_alter(self, op: WriteOperation, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
         """Start to change the start offsets of share partitions. Returns the new state epoch, which fences partition
-        leaders with the previous one. Raises KafkaError."""
-        group = self._find_empty(group_id)
+        leaders with the previous one. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+
+        A group that does not exist is created, if the request has a partition that exists: the offsets of a group can
+        be set before its first member joins.
+        """
+        if group_id in self._groups.table.by_id:
+            group = self._find_empty(group_id)
+        elif starts:
+            group = self._groups.table.new_share(group_id)
+        else:
+            return 0
         topics: dict[TopicId, StateTopic] = {}
         for topic_id, offsets in starts.items():
             view = self._groups.catalog.by_id(topic_id)

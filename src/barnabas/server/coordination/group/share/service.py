@@ -186,6 +186,7 @@ class ShareGroupService:
                     starts[view.topic_id] = offsets
                     topics[view.topic_id] = StateTopic(view.name, frozenset(offsets))
         try:
+            _check_group_id(group_id)
             epoch = await self._groups.write(
                 group_id, lambda shard, op: shard.share_offsets.begin_alter(op, group_id, starts)
             )
@@ -217,6 +218,7 @@ class ShareGroupService:
     ) -> delete.DeleteShareGroupOffsetsResponse:
         views = {topic.topic_name: self._groups.topics.by_name(topic.topic_name) for topic in request.topics}
         try:
+            _check_group_id(request.group_id)
             found = await self._delete(request.group_id, {view.topic_id for view in views.values() if view})
         except KafkaError as error:
             return delete.DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
@@ -256,6 +258,12 @@ class ShareGroupService:
 
         await self._groups.write(group_id, finish)
         return failed
+
+
+def _check_group_id(group_id: str) -> None:
+    """Raises KafkaError INVALID_GROUP_ID for an empty group id."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
 
 def _describe_share_group(group_id: str, shard: GroupShard) -> described_groups.DescribedGroup:
