@@ -297,6 +297,19 @@ def test_offsets_of_an_open_transaction_are_unstable(broker: EmbeddedBroker, cli
     assert found == (ErrorCode.NONE, 5)
 
 
+def test_offsets_are_added_before_their_topic_exists() -> None:
+    """Clients before 4.0 ask for the group's coordinator only after this request, and repeat it until it succeeds."""
+    with EmbeddedBroker() as fresh:
+        old = Producer(fresh, "first")
+        assert old.init(4) is ErrorCode.NONE
+        add = AddOffsetsToTxnRequest(
+            transactional_id=old.name, producer_id=old.id, producer_epoch=old.epoch, group_id="new-group"
+        )
+        assert old.client.call(add, 3).error_code == 0
+        assert old.end(True, 4) is ErrorCode.NONE
+        assert old.init(4) is ErrorCode.NONE
+
+
 def test_unknown_partition_fails_the_whole_add_partitions_request(
     broker: EmbeddedBroker, client: WireClient, topic: str
 ) -> None:

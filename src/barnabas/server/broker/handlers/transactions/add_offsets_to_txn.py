@@ -6,24 +6,31 @@
 - 3: flexible
 - 4: TRANSACTION_ABORTABLE (KIP-890)
 
+A producer may send this request before it has looked for the group's coordinator, and so before `__consumer_offsets`
+exists. The request creates the topic, as FindCoordinator does. Until the topic exists, the partition follows from
+`offsets.topic.num.partitions`, as in Kafka: an older client repeats this request for ever if it is refused.
+
 Producers of transaction protocol 2 do not send this request, because TxnOffsetCommit adds the partition for them.
 """
 
 from __future__ import annotations
 
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode
+from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from barnabas.protocol.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from barnabas.server.broker.auto_create import create_missing
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
 
 
 async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    try:
-        offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
-    except KafkaError as error:
-        return AddOffsetsToTxnResponse(error_code=error.code)
+    if services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC) is None:
+        await create_missing(services, ctx, [CONSUMER_OFFSETS_TOPIC])
+    topic = services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
+    partitions = services.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+    offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinator_partition(request.group_id, partitions))
     code = await services.transactions.add_partitions(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
