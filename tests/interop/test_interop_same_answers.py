@@ -19,6 +19,7 @@ from tests.interop.same_answers import (
     scenarios_produce,
     scenarios_read,
     scenarios_topics,
+    scenarios_transactions,
 )
 from tests.interop.same_answers.compare import Difference, differences
 from tests.interop.same_answers.deliberate import DELIBERATE
@@ -30,6 +31,7 @@ SCENARIOS = (
     *scenarios_produce.SCENARIOS,
     *scenarios_read.SCENARIOS,
     *scenarios_groups.SCENARIOS,
+    *scenarios_transactions.SCENARIOS,
 )
 SETTINGS = (
     "node.id=1",

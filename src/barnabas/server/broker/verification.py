@@ -174,6 +174,12 @@ class TransactionVerifier:
         if not write.partition.is_leader:
             return False  # the append will be rejected with the right error
         known = write.partition.producer(write.producer_id)
+        if known is not None and write.producer_epoch < known.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"The epoch {write.producer_epoch} of producer {write.producer_id} is older than the last one in the "
+                f"partition, which is {known.epoch}.",
+            )
         if known is not None and known.epoch == write.producer_epoch and known.txn_first_offset >= 0:
             return False
         adds_partition = supported is TransactionSupportedOperation.ADD_PARTITION

@@ -116,6 +116,15 @@ def test_no_request_for_an_open_transaction_or_without_verification() -> None:
     assert coordinator.requests == [False]
 
 
+def test_write_with_an_older_epoch_than_the_partition_has_seen_is_rejected_without_a_request() -> None:
+    coordinator = Coordinator([ErrorCode.CONCURRENT_TRANSACTIONS])
+    verifier = TransactionVerifier(coordinator)
+    ahead = FakePartition(known=ProducerEntry(PRODUCER, 2))
+    for supported in TransactionSupportedOperation:
+        assert verify(verifier, write(ahead, epoch=1), supported=supported) == {TP: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert coordinator.requests == []
+
+
 @pytest.mark.parametrize(
     ("code", "supported", "expected"),
     [

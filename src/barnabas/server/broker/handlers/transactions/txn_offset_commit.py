@@ -32,6 +32,8 @@ ABORTABLE_SINCE = 4
 
 
 async def handle(services: Services, ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    if not request.group_id:
+        return _error(request, ErrorCode.INVALID_GROUP_ID)
     try:
         offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
         partition = services.partitions.get(offsets_partition.topic, offsets_partition.partition)
