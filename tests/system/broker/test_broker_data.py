@@ -424,3 +424,45 @@ def test_metadata_creates_topics_when_allowed(client: WireClient, topic: str) ->
     by_id = everything.topics[0]
     found = client.call(MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=by_id.topic_id)]), 12)
     assert (found.topics[0].name, found.topics[0].error_code) == (by_id.name, 0)
+
+
+def test_a_request_that_is_checked_off_the_loop_keeps_its_place(client: WireClient, topic: str) -> None:
+    """Requests behind it on the connection, some of which the loop could check at once, are appended behind it."""
+    create(client, topic, max_message_bytes=str(1 << 24))
+    sizes = [1, 60_000, 1, 12_000, 1, 1]
+    sequence = 0
+    sent = []
+    producer = client.call(InitProducerIdRequest(), 4)
+    for size in sizes:
+        data = batch(
+            *[b""] * size,
+            codec=CompressionType.ZSTD if size > 1 else CompressionType.NONE,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+        )
+        sequence += size
+        sent.append(client.frame(produce_request(topic, data), 9))
+    client.raw(b"".join(frame for _, frame in sent))
+    answers = [client.receive(number).responses[0].partition_responses[0] for number, _ in sent]
+    assert [answer.error_code for answer in answers] == [0] * len(sizes)
+    assert [answer.base_offset for answer in answers] == [sum(sizes[:place]) for place in range(len(sizes))]
+    assert client.order[-len(sizes) :] == [number for number, _ in sent]
+
+
+def test_errors_of_batches_that_are_checked_off_the_loop(client: WireClient, topic: str) -> None:
+    """Each partition has its own answer, as with small batches."""
+    create(client, topic, partitions=2, cleanup_policy="compact", max_message_bytes=str(1 << 24))
+    now = int(time.time() * 1000)
+    keyed = build_batch([SimpleRecord(b"k", b"v", now)] * 20_000, codec=CompressionType.LZ4)
+    keyless = build_batch([SimpleRecord(None, b"v", now)] * 20_000, codec=CompressionType.LZ4)
+    data = [PartitionProduceData(index=index, records=records) for index, records in enumerate((keyless, keyed, keyed))]
+    request = ProduceRequest(acks=1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+    answers = client.call(request, 9).responses[0].partition_responses
+    assert [ErrorCode(answer.error_code) for answer in answers] == [
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert len(answers[0].record_errors) == 1000
+    assert "20000 records" in (answers[0].error_message or "")

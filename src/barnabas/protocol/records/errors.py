@@ -3,6 +3,7 @@
 KafkaError
 ├─ CorruptBatchError          the bytes are not a valid batch         (CORRUPT_MESSAGE)
 │  └─ DecompressionLimitError the records inflate beyond the limit    (CORRUPT_MESSAGE)
+├─ InflationError             a batch exceeds the room that is left for it (MESSAGE_TOO_LARGE)
 └─ RecordValidationError      a valid batch that the topic rejects    (INVALID_RECORD, INVALID_TIMESTAMP, ...)
 """
 
@@ -22,6 +23,13 @@ class CorruptBatchError(KafkaError):
 
 class DecompressionLimitError(CorruptBatchError):
     """A compressed payload inflates beyond the limit (a decompression bomb, or a limit that is too low)."""
+
+
+class InflationError(KafkaError):
+    """A batch inflates beyond the `limit_bytes` of `validate.check`: to be checked elsewhere, or in another request."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, f"The batch inflates to more than {limit_bytes} bytes.")
 
 
 class RecordValidationError(KafkaError):

@@ -34,7 +34,12 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
 from barnabas.protocol.records.crc import crc32c
-from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError, RecordValidationError
+from barnabas.protocol.records.errors import (
+    CorruptBatchError,
+    DecompressionLimitError,
+    InflationError,
+    RecordValidationError,
+)
 from barnabas.protocol.records.scan import LONG_MAX, Scan, check_chain, iter_facts, open_record, scan_records
 
 _HEAD: Final = struct.Struct(">qii")
@@ -108,15 +113,16 @@ class Checked(Struct, frozen=True):
     """The records as the topic stores them; None if their bytes do not change."""
 
 
-def check(buf: Buffer, rules: ValidationRules, now_ms: int) -> Checked:
+def check(buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int | None = None) -> Checked:
     """Do the part of `validate_and_assign` whose duration depends on the records: inflate, check and recompress them.
 
-    A pure function, which any thread or process can run. Raises as `validate_and_assign` does.
+    A pure function, which any thread or process can run. Raises as `validate_and_assign` does, and InflationError if
+    the records inflate beyond `limit_bytes` but not beyond the limit of the rules.
     """
     ((pos, header),) = _split(buf, rules)
     _check_header(header, rules)
     check_crc(buf, pos, header)
-    payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
+    payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms, limit_bytes)
     target = _target(header, rules)
     recompressed = None if target is header.codec else compress(target, payload, rules.compression_level)
     if recompressed is not None:
@@ -331,11 +337,12 @@ def _target(header: BatchHeader, rules: ValidationRules) -> CompressionType:
 
 
 def _check_records(
-    buf: Buffer, pos: int, header: BatchHeader, rules: ValidationRules, now_ms: int
+    buf: Buffer, pos: int, header: BatchHeader, rules: ValidationRules, now_ms: int, limit_bytes: int | None = None
 ) -> tuple[Buffer, int]:
     """The decompressed bytes of the records, and the largest timestamp of a record."""
+    most = rules.decompressed_bytes_max if limit_bytes is None else min(limit_bytes, rules.decompressed_bytes_max)
     try:
-        payload = records_payload(buf, pos, header, rules.decompressed_bytes_max)
+        payload = records_payload(buf, pos, header, most)
         base = header.base_timestamp
         last_at = check_chain(payload, header.record_count)
         first, _ = open_record(payload, 0, 0, base)
@@ -345,6 +352,8 @@ def _check_records(
             return payload, found
         scan = scan_records(bytes(payload), header.record_count, base)
     except DecompressionLimitError as error:
+        if most < rules.decompressed_bytes_max:
+            raise InflationError(most) from error
         # not retriable; Kafka's producer splits the batch
         raise RecordValidationError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (topic {rules.topic})") from error
     except CorruptBatchError as error:

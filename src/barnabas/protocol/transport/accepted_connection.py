@@ -30,6 +30,8 @@ _LINGER_S = 5.0
 """A closed connection has this long to send the responses that are already written; then it is aborted."""
 _WRITE_AT = 64
 """This many response buffers are written to the socket at once, although more requests are waiting."""
+_BEHIND_BYTES = 1_048_576
+"""A connection is not read while requests of so many bytes wait behind a request that must be answered first."""
 _TURN = 16
 _TURN_BYTES = 131_072
 """After `_TURN` requests or `_TURN_BYTES` bytes of responses in a row, a connection lets the loop run other ones."""
@@ -247,8 +249,11 @@ class AcceptedConnection(asyncio.Protocol):
         if self._closing or self._transport is None:
             return
         owner = self._owner
-        below_limit = len(self._waiting) + self._in_flight < owner.limits.pipelined_requests_max
-        may_read = below_limit and self._writable and (not owner.budget.spent or not self._waiting)
+        waiting = self._waiting
+        below_limit = len(waiting) + self._in_flight < owner.limits.pipelined_requests_max
+        if below_limit and self._blocked and waiting:
+            below_limit = sum(len(request.frame) for request in waiting) < _BEHIND_BYTES
+        may_read = below_limit and self._writable and (not owner.budget.spent or not waiting)
         if may_read and not self._reading:
             self._reading = True
             self._transport.resume_reading()

@@ -100,10 +100,14 @@ class Dispatcher(Generic[ServicesT]):
         self._watch = watch
         self._clock = watch.clock
         self._loaded: dict[int, _LoadedRoute] = {}
+        self._newest: RequestContext | None = None
+        """The context of the request whose handler was started last."""
 
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
+        """How the connection continues after `request`, whose handler has just suspended for the first time."""
         route = self._services.apis.by_key.get(request.header.api_key)
-        return RequestScheduling.SEQUENTIAL if route is None else route.scheduling
+        alone = route is None or (self._newest is not None and self._newest.runs_alone)
+        return RequestScheduling.SEQUENTIAL if route is None or alone else route.scheduling
 
     def on_closed(self, peer: Peer) -> None:
         self._services.on_disconnect(peer.connection_id)
@@ -138,6 +142,7 @@ class Dispatcher(Generic[ServicesT]):
         ctx = RequestContext(
             key, version, header.correlation_id, header.client_id, peer, services.clock.now_ms(), self._loop_time()
         )
+        self._newest = ctx
         try:
             response = await in_steps(loaded.handle(services, ctx, message), hold, clock, step)
         except CloseConnectionError:

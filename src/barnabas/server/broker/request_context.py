@@ -19,6 +19,9 @@ class RequestContext(Struct):
     now_ms: int
     received: float
     """When the request arrived, by the running loop's clock; deadlines are computed from this time."""
+    runs_alone: bool = False
+    """Set by a handler before its first await: the connection starts no other request until this one is answered,
+    whatever the scheduling of the API is."""
 
     @property
     def client_host(self) -> str:

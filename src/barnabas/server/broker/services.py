@@ -11,6 +11,7 @@ from msgspec import Struct
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
+from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
@@ -72,6 +73,7 @@ class Services(Struct):
     flusher: Flusher
     mover: DirectoryMover
     maintenance: OnDemandMaintenance
+    checker: BatchChecker
     disk: Executor
     """Runs reads that wait for a disk, off the event loop."""
     static_config: Mapping[str, str]

@@ -16,6 +16,8 @@ from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.transport.limits import ConnectionQuota, DescriptorLimits, RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
+from barnabas.server.broker.checking.checker import BatchChecker
+from barnabas.server.broker.checking.process import CheckProcess
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel
@@ -139,7 +141,7 @@ class BrokerRole:
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
             self._maintenance.run, self._compactor.run,
             partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
-            shares.coordinator.run, shares.partitions.run,
+            shares.coordinator.run, shares.partitions.run, services.checker.run,
         ):  # fmt: skip
             self.partitions.discover()
             role_listeners = (
@@ -254,10 +256,18 @@ class BrokerRole:
             flusher=self._flusher,
             mover=self._mover,
             maintenance=OnDemandMaintenance(self.partitions, self._maintenance, self._compactor, parts.clock),
+            checker=self._build_checker(),
             disk=parts.disk,
             static_config=config.given,
             config=build_broker_config(parts.config_view(parts.image)),
         )  # fmt: skip
+
+    def _build_checker(self) -> BatchChecker:
+        """Batches of many records are checked in a process of its own; in a simulation, in a thread."""
+        if not isinstance(self._parts.fs, OsFileSystem):
+            return BatchChecker(None)
+        process = CheckProcess()
+        return BatchChecker(process.check, process.stop)
 
     def _build_compactor(self) -> Compactor:
         """The cleaner runs in processes of its own on a real file system, in threads on a simulated one."""

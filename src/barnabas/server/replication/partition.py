@@ -18,7 +18,7 @@ from typing import Protocol
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_REPLICA_ID, TopicId, TopicPartition
-from barnabas.protocol.records.validate import Origin
+from barnabas.protocol.records.validate import Checked, Origin, ValidationRules
 from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.replication import reading
 from barnabas.server.replication.context import ReplicationContext
@@ -240,10 +240,23 @@ class Partition(LocalReplica, LogListener):
 
     # -- producers -----------------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+    @property
+    def client_rules(self) -> ValidationRules | None:
+        """The rules by which `append` checks a client's batch. None if this broker does not lead."""
+        return self.open_log.client_rules if isinstance(self.role, LeaderRole) else None
+
+    def append(
+        self,
+        records: Buffer,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        *,
+        checked: Checked | None = None,
+    ) -> AppendInfo:
         """Append as leader. Raises KafkaError if this broker does not lead, too few replicas are in sync, the records
-        are invalid, or the disk fails."""
-        return self._require_leader().append(records, acks, now_ms, origin)
+        are invalid, or the disk fails. With `checked` the records have been checked by `client_rules`."""
+        return self._require_leader().append(records, acks, now_ms, origin, checked)
 
     async def wait_committed(self, offset: int, deadline: float) -> ErrorCode:
         """Wait until all records below `offset` are committed. Returns NONE, or the error: time-out, leadership lost,

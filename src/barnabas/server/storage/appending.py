@@ -13,6 +13,7 @@ from barnabas.core.errors import ErrorCode
 from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.errors import RecordValidationError
 from barnabas.protocol.records.validate import (
+    Checked,
     Origin,
     Validated,
     ValidationRules,
@@ -43,22 +44,34 @@ class Appender:
         """Build the validation rules again from the state's config."""
         self._rules.clear()
 
-    def append_as_leader(self, buf: Buffer, leader_epoch: int, now_ms: int, origin: Origin) -> AppendInfo:
+    def rules(self, origin: Origin) -> ValidationRules:
+        """The rules by which batches of this origin are checked."""
+        rules = self._rules.get(origin)
+        if rules is None:
+            topic = self._state.topic_partition.topic
+            rules = self._rules[origin] = self._state.config.validation_rules(topic, origin)
+        return rules
+
+    def append_as_leader(
+        self, buf: Buffer, leader_epoch: int, now_ms: int, origin: Origin, checked: Checked | None = None
+    ) -> AppendInfo:
         """Validate batches, assign offsets and the leader epoch, and append them; see `Log.append_as_leader`."""
         state = self._state
         if state.failure is not None:
             state.check_usable()
-        rules = self._rules.get(origin)
-        if rules is None:
-            rules = self._rules[origin] = state.config.validation_rules(state.topic_partition.topic, origin)
-        checked = validate_and_assign(
-            buf, rules, first_offset=state.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
+        valid = validate_and_assign(
+            buf,
+            self._rules.get(origin) or self.rules(origin),
+            first_offset=state.log_end_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            checked=checked,
         )
-        batches = checked.batches
-        if checked.size > state.config.segment_size:
+        batches = valid.batches
+        if valid.size > state.config.segment_size:
             raise RecordValidationError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{checked.size} bytes do not fit a segment of {state.topic_partition}: segment.bytes is "
+                f"{valid.size} bytes do not fit a segment of {state.topic_partition}: segment.bytes is "
                 f"{state.config.segment_size}",
             )
         prepared = None
@@ -69,13 +82,13 @@ class Appender:
                     start = state.log_start_offset
                     return AppendInfo(known.first_offset, known.last_offset, known.timestamp, start, duplicate=True)
             prepared = state.producers.prepare(batches, markers_of(buf, batches), origin)
-        rolled = self._write(checked, prepared, now_ms)
+        rolled = self._write(valid, prepared, now_ms)
         return AppendInfo(
-            checked.first_offset,
-            checked.last_offset,
-            checked.log_append_time_ms,
+            valid.first_offset,
+            valid.last_offset,
+            valid.log_append_time_ms,
             state.log_start_offset,
-            checked.size,
+            valid.size,
             last_leader_epoch=leader_epoch,
             rolled=rolled,
         )

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.records.validate import Origin
+from barnabas.protocol.records.validate import Checked, Origin, ValidationRules
 from barnabas.server.storage import lookups, reading, retention
 from barnabas.server.storage.appending import Appender
 from barnabas.server.storage.config import LogConfig
@@ -215,16 +215,29 @@ class Log:
 
     # --- appending
 
+    @property
+    def client_rules(self) -> ValidationRules:
+        """The rules by which `append_as_leader` checks a client's batch."""
+        return self._appender.rules(Origin.CLIENT)
+
     def append_as_leader(
-        self, buf: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        buf: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        checked: Checked | None = None,
     ) -> AppendInfo:
         """Validate batches, assign the next offsets and the leader epoch to them, and append them.
+
+        With `checked`, the result of `validate.check` for `buf` and `client_rules`, the records are not read again.
 
         Raises RecordValidationError and CorruptBatchError for bad batches, KafkaError (OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED), and StorageError. After any of
         these the log is unchanged.
         """
-        return self._appender.append_as_leader(buf, leader_epoch, now_ms, origin)
+        return self._appender.append_as_leader(buf, leader_epoch, now_ms, origin, checked)
 
     def append_as_follower(self, buf: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
         """Append batches as a leader sent them, with their offsets and epochs. A partial last batch is left out.

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.records.validate import Origin
+from barnabas.protocol.records.validate import Checked, Origin
 from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.replication.local_replica import NEWS_S, LocalReplica
 from barnabas.server.replication.purgatory import COMPLETE_NOW
@@ -75,7 +75,9 @@ class LeaderRole:
 
     # -- producers -----------------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, acks: int, now_ms: int, origin: Origin) -> AppendInfo:
+    def append(
+        self, records: Buffer, acks: int, now_ms: int, origin: Origin, checked: Checked | None = None
+    ) -> AppendInfo:
         """Append record batches. Raises KafkaError if too few replicas are in sync, the records are invalid, or the
         disk fails."""
         replica, target = self._replica, self._replica.open_log
@@ -87,7 +89,9 @@ class LeaderRole:
                     f"{len(self.state.isr)} replicas of {replica.name} are in sync, "
                     f"min.insync.replicas is {target.config.min_insync_replicas}.",
                 )
-        info = target.append_as_leader(records, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
+        info = target.append_as_leader(
+            records, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin, checked=checked
+        )
         if not info.duplicate:
             replica.add_unannounced(info.size)
             replica.flush_if_due()

@@ -17,6 +17,9 @@ every in-sync replica has the records. With `acks=0` there is no response, and a
 makes the producer refresh its metadata. All appends are made before the first await, so the order of a connection's
 requests is the order in the log. While a request waits for replicas the next request of the connection is appended.
 
+A request whose batches take long to check (`broker/checking`) is the exception: its batches are checked off the event
+loop before they are appended, and the connection starts no other request until this one is answered, as in Kafka.
+
 A batch with the transactional flag must belong to an open transaction. `broker/verification.py` verifies this with
 the transaction coordinator, and keeps a producer's requests in order meanwhile.
 
@@ -25,7 +28,7 @@ Versions 0 to 2 are advertised, because librdkafka needs them (KAFKA-18659), but
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -46,6 +49,7 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.server.broker.checking.checker import Batch, Outcome, RequestChecks, is_light
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
@@ -87,6 +91,8 @@ _COORDINATOR_UNAVAILABLE = frozenset(
     }
 )
 
+_BYTES = (memoryview, bytes, bytearray)
+_Outcomes = Mapping[int, Outcome]
 _Rejected = Mapping[TopicPartition, KafkaError]
 _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
 """The response of each appended batch, its partition, and the offset after the batch, which must be committed."""
@@ -95,12 +101,22 @@ _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
 async def handle(services: Services, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     acks = request.acks
     waiting: _Waiting = []
-    if request.transactional_id is None:
-        response = _append_all(services, ctx, request, waiting, {})
-    else:
+    checks = None if is_light(_batches(request)) else _inline_checks(services, ctx, request)
+    outcomes: _Outcomes = {} if checks is None else checks.outcomes
+    if checks is not None and not checks.complete:
+        ctx.runs_alone = True
+        if request.transactional_id is not None:
+            await _check_all(services, request, checks)
+            ctx.now_ms = services.clock.now_ms()
+            checks = None
+    if request.transactional_id is not None:
         async with services.transaction_verifier.in_order(request.transactional_id):
             rejected = await _verify(services, ctx, request, request.transactional_id)
-            response = _append_all(services, ctx, request, waiting, rejected)
+            response = _append_all(services, ctx, request, waiting, rejected, outcomes)
+    elif checks is None or checks.complete:
+        response = _append_all(services, ctx, request, waiting, {}, outcomes)
+    else:
+        response = await _check_and_append_all(services, ctx, request, waiting, checks)
     if acks == 0:
         _close_on_error(response)
         return None
@@ -121,22 +137,85 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     return response
 
 
-def _append_all(
-    services: Services, ctx: RequestContext, request: ProduceRequest, waiting: _Waiting, rejected: _Rejected
-) -> ProduceResponse:
-    response = ProduceResponse(responses=[])
-    for topic in request.topic_data:
+def _batches(request: ProduceRequest) -> list[Buffer]:
+    """The batches of all partitions that have one."""
+    return [
+        data.records
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if isinstance(data.records, _BYTES)
+    ]
+
+
+def _inline_checks(services: Services, ctx: RequestContext, request: ProduceRequest) -> RequestChecks:
+    """The checks of the batches that this broker will append. Those that are light have been made."""
+    batches: dict[int, Batch] = {}
+    for place, (topic, data) in enumerate(_each(request)):
         name = _name_of(services, ctx, topic)
-        response.responses.append(
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    _produce(services, ctx, request, name, data, waiting, rejected) for data in topic.partition_data
-                ],
-            )
-        )
+        partition = None if name is None else services.partitions.get(name, data.index)
+        rules = None if partition is None or name in INTERNAL_TOPICS else partition.client_rules
+        if rules is not None and isinstance(data.records, _BYTES) and len(data.records) >= HEADER_SIZE:
+            batches[place] = Batch(data.records, rules)
+    checks = RequestChecks(batches, ctx.now_ms)
+    checks.try_inline()
+    return checks
+
+
+def _each(request: ProduceRequest) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
+    """Every partition of the request. Its number in this order is its place in `RequestChecks`."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            yield topic, data
+
+
+async def _check_all(services: Services, request: ProduceRequest, checks: RequestChecks) -> None:
+    for place, _ in enumerate(_each(request)):
+        await checks.finish(place, services.checker)
+
+
+async def _check_and_append_all(
+    services: Services, ctx: RequestContext, request: ProduceRequest, waiting: _Waiting, checks: RequestChecks
+) -> ProduceResponse:
+    """As `_append_all`, one batch after the other: the result of a check can have the size of the batch."""
+    response = _empty_response(request)
+    place = 0
+    for topic, answers in zip(request.topic_data, response.responses, strict=True):
+        for data in topic.partition_data:
+            outcome = await checks.finish(place, services.checker)
+            ctx.now_ms = services.clock.now_ms()  # LogAppendTime never decreases within a partition
+            name = _name_of(services, ctx, topic)
+            answers.partition_responses.append(_produce(services, ctx, request, name, data, waiting, {}, outcome))
+            checks.forget(place)
+            place += 1
     return response
+
+
+def _append_all(
+    services: Services,
+    ctx: RequestContext,
+    request: ProduceRequest,
+    waiting: _Waiting,
+    rejected: _Rejected,
+    outcomes: _Outcomes,
+) -> ProduceResponse:
+    response = _empty_response(request)
+    place = 0
+    for topic, answers in zip(request.topic_data, response.responses, strict=True):
+        name = _name_of(services, ctx, topic)
+        for data in topic.partition_data:
+            outcome = outcomes.get(place) if outcomes else None
+            answers.partition_responses.append(_produce(services, ctx, request, name, data, waiting, rejected, outcome))
+            place += 1
+    return response
+
+
+def _empty_response(request: ProduceRequest) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[])
+            for topic in request.topic_data
+        ]
+    )
 
 
 def _name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -> str | None:
@@ -151,7 +230,7 @@ async def _verify(services: Services, ctx: RequestContext, request: ProduceReque
         for data in topic.partition_data:
             partition = None if name is None else services.partitions.get(name, data.index)
             records = data.records
-            if partition is None or not isinstance(records, (memoryview, bytes, bytearray)):
+            if partition is None or not isinstance(records, _BYTES):
                 continue
             if len(records) >= HEADER_SIZE and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
                 header = read_header(records)
@@ -200,6 +279,7 @@ def _produce(
     data: PartitionProduceData,
     waiting: _Waiting,
     rejected: _Rejected,
+    outcome: Outcome,
 ) -> PartitionProduceResponse:
     partition: Partition | None = None
     try:
@@ -210,7 +290,7 @@ def _produce(
         partition = services.partitions.require(name, data.index)
         if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
-        if not isinstance(data.records, (memoryview, bytes, bytearray)):
+        if not isinstance(data.records, _BYTES):
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, "A Produce request must contain a record batch for each partition."
             )
@@ -231,7 +311,9 @@ def _produce(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 "Batches compressed with zstd need Produce version 7 or later (KIP-110).",
             )
-        info = partition.append(records, request.acks, ctx.now_ms)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        info = partition.append(records, request.acks, ctx.now_ms, checked=outcome)
     except RecordValidationError as bad:
         return PartitionProduceResponse(
             index=data.index,

@@ -1,0 +1,1 @@
+"""Checks of produced batches off the event loop."""

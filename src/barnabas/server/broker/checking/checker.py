@@ -1,0 +1,196 @@
+"""Shell: checks the batches of large Produce requests off the event loop, within a budget for each request.
+
+Most requests are checked on the loop, within microseconds. The duration of a check depends on what the client has sent,
+and one request may legally hold millions of records, inflate to gigabytes, or have to be recompressed. `is_light`
+and the `INLINE_...` limits say what the loop may do itself: some ten milliseconds. Everything else goes to a thread,
+where inflating and compressing do not hold the interpreter lock, or, if the records are many, to a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from struct import Struct as Layout
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from barnabas.protocol.records.errors import InflationError
+from barnabas.protocol.records.validate import Checked, ValidationRules, check
+
+INLINE_RECORDS: Final = 10_000
+"""The most records of a request that are checked on the event loop: at most 0.7 us each."""
+INLINE_BYTES: Final = 256 * 1024
+"""The most bytes of a request that are inflated or compressed on the event loop."""
+INLINE_INFLATED_BYTES: Final = 8 * 1024 * 1024
+PROCESS_RECORDS: Final = 50_000
+"""A batch of more records is checked in the process. Fewer records do not pay for the way to the process."""
+REQUEST_INFLATED_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""The most bytes to which the batches of one request may inflate. A request has at most socket.request.max.bytes
+(100 MiB); data that compress to less than a tenth come in requests of some megabytes (max.request.size)."""
+REQUEST_RECORDS_MAX: Final = 16 * 1024 * 1024
+"""The most records of one request. A request of 100 MiB without compression has at most 15 million records."""
+_THREADS: Final = 2
+_COUNT: Final = Layout(">i")
+_COUNT_AT: Final = 57
+_ATTRIBUTES_AT: Final = 22
+
+Outcome = Checked | KafkaError | None
+"""The result of a check; None if the append checks the batch itself."""
+
+
+class Batch(Struct, frozen=True):
+    """The batch of one partition in a Produce request, and the rules of its topic."""
+
+    records: Buffer
+    rules: ValidationRules
+
+    @property
+    def record_count(self) -> int:
+        """The number of records that the header declares."""
+        return record_count(self.records)
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether the batch has to be inflated, compressed, or both."""
+        codec, target = self.records[_ATTRIBUTES_AT] & CODEC_MASK, self.rules.compression_type
+        return bool(codec) or (target is not None and target != codec)
+
+
+class BlockingCheck(Protocol):
+    """Checks a batch in the calling thread, or blocks it until a process has checked the batch."""
+
+    def __call__(self, buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked: ...
+
+
+def record_count(records: Buffer) -> int:
+    """The number of records that the header of a batch declares; 0 if the header is cut."""
+    return max(_COUNT.unpack_from(records, _COUNT_AT)[0], 0) if len(records) >= HEADER_SIZE else 0
+
+
+def is_light(batches: Sequence[Buffer]) -> bool:
+    """Whether the loop can check these batches of one request without a further look: few records, no compression, and
+    too small to take long if the topic's codec differs."""
+    count = size = 0
+    for records in batches:
+        if len(records) < HEADER_SIZE:
+            continue  # will be rejected
+        if records[_ATTRIBUTES_AT] & CODEC_MASK:
+            return False
+        count += record_count(records)
+        size += len(records)
+    return count <= INLINE_RECORDS and size <= INLINE_BYTES
+
+
+class RequestChecks:
+    """The checks of one Produce request: the budget of the request, and the results by the place of the batch."""
+
+    def __init__(self, batches: dict[int, Batch], now_ms: int) -> None:
+        self.outcomes: dict[int, Outcome] = {}
+        self._left = batches
+        self._now_ms = now_ms
+        self._room = REQUEST_INFLATED_BYTES_MAX
+        self._records = REQUEST_RECORDS_MAX
+
+    @property
+    def complete(self) -> bool:
+        """Whether no batch is left for `finish`."""
+        return not self._left
+
+    def try_inline(self) -> None:
+        """Check the batches now, unless that takes longer than the loop may be held: then some are left for `finish`.
+
+        The append itself checks a batch of few records that is stored as it is.
+        """
+        left = self._left
+        if sum(batch.record_count for batch in left.values()) > INLINE_RECORDS:
+            return
+        transformed = [place for place, batch in left.items() if batch.is_transformed]
+        if sum(len(left[place].records) for place in transformed) > INLINE_BYTES:
+            return
+        room = INLINE_INFLATED_BYTES
+        for place in transformed:
+            batch = left[place]
+            try:
+                outcome = check(batch.records, batch.rules, self._now_ms, room)
+            except InflationError:
+                return
+            except KafkaError as error:
+                self._settle(place, error)
+            else:
+                room -= outcome.inflated_bytes
+                self._settle(place, outcome)
+        left.clear()
+
+    async def finish(self, place: int, checker: BatchChecker) -> Outcome:
+        """The result for the batch at `place`, which the checker finds off the loop if it is not known yet."""
+        batch = self._left.get(place)
+        if batch is None:
+            return self.outcomes.get(place)
+        if batch.record_count > self._records:
+            return self._settle(place, _over(f"{REQUEST_RECORDS_MAX} records"))
+        limit = min(batch.rules.decompressed_bytes_max, self._room)
+        try:
+            return self._settle(place, await checker.check(batch, self._now_ms, limit))
+        except InflationError:
+            return self._settle(place, _over(f"{REQUEST_INFLATED_BYTES_MAX} bytes without compression"))
+        except KafkaError as error:
+            return self._settle(place, error)
+
+    def forget(self, place: int) -> None:
+        """Free the result for the batch at `place`, which has been appended or rejected."""
+        self.outcomes.pop(place, None)
+
+    def _settle(self, place: int, outcome: Checked | KafkaError) -> Checked | KafkaError:
+        batch = self._left.pop(place)
+        self._records -= batch.record_count
+        if isinstance(outcome, Checked) and batch.is_transformed:
+            self._room -= outcome.inflated_bytes
+        self.outcomes[place] = outcome
+        return outcome
+
+
+def _over(limit: str) -> KafkaError:
+    # MESSAGE_TOO_LARGE, because Kafka's producer then splits the batch and sends it again
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"The request has more than {limit}: send fewer batches in one request."
+    )
+
+
+class BatchChecker:
+    """Checks batches off the event loop. A broker has one.
+
+    At most one batch is in the process and two are in threads, so that memory is bounded. Waiting batches have their
+    turn in the order of their arrival: requests of several clients take turns batch by batch.
+    """
+
+    def __init__(self, in_process: BlockingCheck | None, stop: Callable[[], None] = lambda: None) -> None:
+        """`in_process` checks batches of many records; None stands for a thread, for simulations. `stop` ends what
+        `in_process` has started."""
+        self._in_process = in_process
+        self._stop = stop
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="barnabas-checks")
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Wait until cancelled, and stop the process and the threads then."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._stop()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def check(self, batch: Batch, now_ms: int, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Checked:
+        """The result of `validate.check`. Raises as that does."""
+        loop = asyncio.get_running_loop()
+        if self._in_process is None or batch.record_count <= PROCESS_RECORDS:
+            return await loop.run_in_executor(self._threads, check, batch.records, batch.rules, now_ms, limit_bytes)
+        async with self._turn:
+            return await loop.run_in_executor(
+                self._threads, self._in_process, batch.records, batch.rules, now_ms, limit_bytes
+            )

@@ -1,0 +1,186 @@
+"""Which batches the loop checks itself, the budget of a request, and the process that checks large batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.records.batch import BatchHeader
+from barnabas.protocol.records.build import SimpleRecord, build_batch, seal
+from barnabas.protocol.records.compression import CompressionType, compress
+from barnabas.protocol.records.errors import InflationError, RecordValidationError
+from barnabas.protocol.records.validate import Checked, ValidationRules, check
+from barnabas.server.broker.checking import checker
+from barnabas.server.broker.checking.checker import Batch, BatchChecker, Outcome, RequestChecks, is_light
+from barnabas.server.broker.checking.process import CheckProcess
+
+RULES = ValidationRules("orders")
+COMPACTED = ValidationRules("orders", compact=True)
+NOW = 1_000_000
+
+
+def batch(count: int, codec: CompressionType = CompressionType.NONE, value: bytes = b"v") -> bytes:
+    return build_batch([SimpleRecord(b"k%d" % index, value, NOW + index % 7) for index in range(count)], codec=codec)
+
+
+def declaring(count: int) -> bytes:
+    """A batch whose header declares `count` records, which are not there."""
+    header = BatchHeader(0, 0, -1, 2, 0, 0, count - 1, NOW, NOW, -1, -1, -1, count)
+    return seal(header, bytes(100))
+
+
+def checks(*batches: Batch) -> RequestChecks:
+    return RequestChecks(dict(enumerate(batches)), NOW)
+
+
+def finish(request: RequestChecks, count: int, off_loop: BatchChecker) -> list[Outcome]:
+    async def one_after_the_other() -> list[Outcome]:
+        return [await request.finish(place, off_loop) for place in range(count)]
+
+    return asyncio.run(one_after_the_other())
+
+
+class Recorded:
+    """Stands for the process: checks in the calling thread, and keeps the limits that it was given."""
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+
+    def __call__(self, buf: bytes, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
+        self.limits.append(limit_bytes)
+        return check(buf, rules, now_ms, limit_bytes)
+
+
+def test_small_batches_without_compression_are_light() -> None:
+    assert is_light([batch(100)] * 10)
+    assert not is_light([batch(100, CompressionType.ZSTD)])
+    assert not is_light([batch(100)] * 101)
+    assert not is_light([batch(1, value=bytes(300_000))])
+    assert is_light([b"no batch", declaring(-5)])
+
+
+@pytest.mark.parametrize(
+    ("left", "batches"),
+    {
+        "compressed": (0, [Batch(batch(100, CompressionType.GZIP), RULES)] * 3),
+        "large, stored as it is": (0, [Batch(batch(1, value=bytes(2_000_000)), ValidationRules("o", False, 1 << 30))]),
+        "many records": (1, [Batch(batch(10_001), RULES)]),
+        "many records in several batches": (4, [Batch(batch(2_600), RULES)] * 4),
+        "many compressed bytes": (1, [Batch(declaring(1)[:22] + b"\x04" + bytes(300_000), RULES)]),
+        "to be compressed": (
+            1,
+            [Batch(batch(1, value=bytes(300_000)), ValidationRules("o", compression_type=CompressionType.ZSTD))],
+        ),
+        "inflates far": (1, [Batch(batch(1, CompressionType.ZSTD, bytes(9_000_000)), RULES)]),
+        "inflates far in sum": (1, [Batch(batch(1, CompressionType.ZSTD, bytes(3_000_000)), RULES)] * 3),
+    }.values(),
+)
+def test_what_the_loop_leaves_to_the_checker(left: int, batches: list[Batch]) -> None:
+    request = checks(*batches)
+    request.try_inline()
+    assert request.complete is not bool(left)
+    assert len(request._left) == left
+
+
+def test_an_error_found_inline_is_an_outcome() -> None:
+    request = checks(Batch(batch(3, CompressionType.LZ4)[:-1] + b"!", RULES))
+    request.try_inline()
+    assert request.complete
+    assert isinstance(request.outcomes[0], KafkaError)
+
+
+def test_a_request_has_a_budget_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The declared number decides, before anything is inflated. Batches that fit are checked."""
+    monkeypatch.setattr(checker, "REQUEST_RECORDS_MAX", 30_000)
+    request = checks(Batch(batch(20_000), RULES), Batch(batch(20_000), RULES), Batch(batch(5_000), RULES))
+    request.try_inline()
+    outcomes = finish(request, 3, BatchChecker(None))
+    assert [isinstance(outcome, Checked) for outcome in outcomes] == [True, False, False]
+    assert all(o.code is ErrorCode.MESSAGE_TOO_LARGE for o in outcomes if isinstance(o, KafkaError))
+    assert "30000 records" in str(outcomes[1])
+
+
+def test_a_request_has_a_budget_of_inflated_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of a batch is what the earlier batches have left, so that no more memory is allocated."""
+    monkeypatch.setattr(checker, "REQUEST_INFLATED_BYTES_MAX", 25_000_000)
+    monkeypatch.setattr(checker, "PROCESS_RECORDS", 0)
+    bomb = Batch(batch(1, CompressionType.ZSTD, bytes(10_000_000)), RULES)
+    plain = Batch(batch(1), RULES)
+    process = Recorded()
+    request = checks(bomb, bomb, bomb, plain)
+    request.try_inline()
+    outcomes = finish(request, 4, BatchChecker(process))
+    assert [isinstance(outcome, Checked) for outcome in outcomes] == [True, True, False, True]
+    assert isinstance(outcomes[2], KafkaError)
+    assert outcomes[2].code is ErrorCode.MESSAGE_TOO_LARGE
+    assert [limit // 1_000_000 for limit in process.limits] == [25, 14, 4, 4]
+
+
+def test_batches_of_many_records_go_to_the_process_one_at_a_time() -> None:
+    running = most = 0
+
+    class Slow(Recorded):
+        def __call__(self, buf: bytes, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            found = super().__call__(buf, rules, now_ms, limit_bytes)
+            running -= 1
+            return found
+
+    process = Slow()
+    off_loop = BatchChecker(process)
+    many, few = Batch(batch(50_001), RULES), Batch(batch(50_000), RULES)
+
+    async def all_at_once() -> list[Checked]:
+        return await asyncio.gather(*(off_loop.check(each, NOW) for each in (many, few, many, many)))
+
+    found = asyncio.run(all_at_once())
+    assert len(process.limits) == 3
+    assert most == 1
+    assert [result.max_timestamp for result in found] == [NOW + 6] * 4
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[CheckProcess]:
+    running = CheckProcess()
+    yield running
+    running.stop()
+
+
+def test_the_process_answers_as_the_function_does(process: CheckProcess) -> None:
+    for codec in CompressionType:
+        for rules in (RULES, COMPACTED, ValidationRules("orders", compression_type=CompressionType.GZIP)):
+            data = batch(20_000, codec)
+            assert process.check(memoryview(data), rules, NOW, 1 << 26) == check(data, rules, NOW, 1 << 26)
+
+
+def test_the_process_raises_as_the_function_does(process: CheckProcess) -> None:
+    keyless = build_batch([SimpleRecord(None, b"v", NOW)] * 3, codec=CompressionType.ZSTD)
+    with pytest.raises(RecordValidationError) as caught:
+        process.check(keyless, COMPACTED, NOW, 1 << 26)
+    assert len(caught.value.record_errors) == 3
+    with pytest.raises(InflationError):
+        process.check(batch(1, CompressionType.ZSTD, bytes(1_000_000)), RULES, NOW, 100_000)
+
+
+def test_a_process_that_has_ended_is_started_again(process: CheckProcess) -> None:
+    data = batch(10, CompressionType.ZSTD)
+    process.check(data, RULES, NOW, 1 << 26)
+    first = process._process
+    assert first is not None
+    first.kill()
+    assert process.check(data, RULES, NOW, 1 << 26) == check(data, RULES, NOW)
+    assert process._process is not first
+
+
+def test_a_stopped_process_is_a_retriable_error() -> None:
+    ending = CheckProcess()
+    ending.check(batch(1), RULES, NOW, 1 << 26)
+    ending.stop()
+    with pytest.raises(KafkaError) as caught:
+        ending.check(compress(CompressionType.NONE, batch(1)), RULES, NOW, 1 << 26)
+    assert caught.value.retriable
