@@ -18,11 +18,15 @@ from barnabas.server.node.adapters import ReplicatedWriter
 from barnabas.server.node.channels.coordination import Markers
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.roles import leader as leader_module
+from barnabas.server.storage import appending, recovery
 from barnabas.server.storage import log as log_module
-from barnabas.server.storage import recovery
+from barnabas.server.storage import state as log_state
+from barnabas.server.storage.directory import state as directory_state
+from barnabas.server.storage.errors import DescriptorsExhaustedError, DiskFullError, LogFailedError
 from barnabas.server.storage.flushing import FlushJob
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerState
+from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.values import AppendInfo
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
 from barnabas.testing.sim.faults import NodeFaultMenu
@@ -188,6 +192,46 @@ def _commits_in_memory(patch: Patch) -> None:
     patch.setattr(ReplicatedWriter, "append", append)
 
 
+def _shortage_taken_for_a_dead_disk(patch: Patch) -> None:
+    """EMFILE takes the log directory offline, like an I/O error."""
+    for module in (appending, log_state, directory_state):
+        patch.setattr(module, "TransientStorageError", DiskFullError)
+        if module is not appending:
+            patch.setattr(module, "DescriptorsExhaustedError", LogFailedError)
+
+
+def _shortage_ignored_by_append(patch: Patch) -> None:
+    """An append that finds no file descriptor reports success."""
+    real = Log.append_as_leader
+
+    def append(self: Log, buf: Any, **kwargs: Any) -> AppendInfo:
+        try:
+            return real(self, buf, **kwargs)
+        except DescriptorsExhaustedError:
+            end = self.log_end_offset
+            count = int.from_bytes(bytes(buf[57:61]), "big")
+            return AppendInfo(end, end + count - 1, -1, self.log_start_offset, len(buf))
+
+    patch.setattr(Log, "append_as_leader", append)
+
+
+def _flush_given_up(patch: Patch) -> None:
+    """A flush that finds no file descriptor is not repeated, and blocks all later flushes of the log."""
+    patch.setattr(FlushJob, "failed", lambda self, error: None)
+
+
+def _file_closed_under_its_readers(patch: Patch) -> None:
+    """To save a descriptor, the file of a segment is closed, although a read or a flush in an executor uses it."""
+    real = Segment.release
+
+    def release(self: Segment) -> None:
+        if self.open_file is not None:
+            self.open_file.close()
+        real(self)
+
+    patch.setattr(Segment, "release", release)
+
+
 PLANTED = [
     Planted("no fsync where flush is promised", _no_fsync, NodeFaultMenu.POWER, 10, (CorrectnessError, LivenessError)),
     Planted("acknowledged before the fsync", _ack_before_fsync, NodeFaultMenu.POWER, 10),
@@ -215,4 +259,26 @@ PLANTED = [
     Planted("aborted transactions not told", _aborts_not_told, NodeFaultMenu.KILL, 10),
     Planted("markers not written", _markers_not_written, NodeFaultMenu.KILL, 10, (LivenessError, CorrectnessError)),
     Planted("commits kept in memory", _commits_in_memory, NodeFaultMenu.KILL, 10),
+    Planted(
+        "no descriptor taken for a dead disk",
+        _shortage_taken_for_a_dead_disk,
+        NodeFaultMenu.DESCRIPTORS,
+        10,
+        (CrashError, LivenessError),
+    ),
+    Planted(
+        "append without a descriptor acknowledged",
+        _shortage_ignored_by_append,
+        NodeFaultMenu.DESCRIPTORS,
+        10,
+        (CorrectnessError, LivenessError),
+    ),
+    Planted("flush without a descriptor given up", _flush_given_up, NodeFaultMenu.DESCRIPTORS, 10, (LivenessError,)),
+    Planted(
+        "file closed under its readers",
+        _file_closed_under_its_readers,
+        NodeFaultMenu.DESCRIPTORS,
+        10,
+        (CrashError, LivenessError),
+    ),
 ]

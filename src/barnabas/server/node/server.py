@@ -88,7 +88,8 @@ class Node:
         self._metrics_url = metrics_url
         self._fs = fs or OsFileSystem()
         self._shares = divide_descriptors(descriptor_limit() if fs is None else _SIMULATED_DESCRIPTORS)
-        self._open_segments = OpenSegments(self._shares.segments)
+        self.open_segments = OpenSegments(self._shares.segments)
+        """The log segments with an open file, of all data directories."""
         self._clock = clock or SystemClock()
         self._rng = rng or system_rng()
         self._watch = LoopWatch(self.metrics, self._clock.monotonic, config["barnabas.event.loop.held.warn.ms"])
@@ -129,7 +130,7 @@ class Node:
         clean = False
         if isinstance(self._fs, OsFileSystem):
             RESERVE.hold(self._shares.reserve)
-            measure_descriptors(self.metrics, self._shares, self._open_segments)
+            measure_descriptors(self.metrics, self._shares, self.open_segments)
         try:
             controllers = take_ports(self._listen_at, config.controller_listeners, config.controller_advertised)
             self._open_pages()
@@ -161,7 +162,7 @@ class Node:
             if zookeeper is None:
                 await self._find_cluster_id(outgoing)
             self._dirs, self._missing_dirs = open_log_dirs(
-                self._fs, self.config, self.identity, self._rng, self._on_directory_failed, self._open_segments
+                self._fs, self.config, self.identity, self._rng, self._on_directory_failed, self.open_segments
             )
             parts = self.parts = self._build_parts(outgoing, zookeeper or self._open_raft(outgoing, controllers))
             loader = Loader(parts.publisher)

@@ -131,6 +131,8 @@ class Partitions:
         self.mover: Mover
         """Registered by `DirectoryMover` before the first image."""
         self._listeners: list[LeadershipListener] = []
+        self._unopened: dict[tuple[str, int], tuple[TopicId, LogConfig, UUID]] = {}
+        """Partitions whose log could not be opened or created, although its directory is online."""
         self._first_image = True
 
     # ---- lookup
@@ -277,10 +279,27 @@ class Partitions:
         partition = self._by_name[key] = Partition(name, topic_id, home.log, self.context, self._listener, watermark)
         if directory is not None:
             self._dir_of[key] = directory
+            if home.log is None and directory.failure is None:
+                self._unopened[key] = (topic_id, config, wanted)
         if home.was_found and home.log is not None:
             for target in self.replica_directories.unfinished_copies(name):
                 self.mover.resume(partition, target)
         return partition
+
+    def open_again(self) -> None:
+        """Try to open the logs that could not be opened, although their directory is online: for example, no file
+        descriptor was left. Call this from time to time."""
+        waiting, self._unopened = self._unopened, {}
+        for key, (topic_id, config, wanted) in waiting.items():
+            partition, directory = self._by_name.get(key), self._dir_of.get(key)
+            state = self._topics.partition(*key)
+            if partition is None or partition.topic_id != topic_id or partition.log is not None or state is None:
+                continue
+            if directory is None or directory.failure is not None:
+                continue
+            partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+            name = TopicPartition(*key)
+            self._set_role(self._open_partition(name, topic_id, config, wanted, is_new=True), state)
 
     def move_to(self, partition: Partition, moved: Log, directory: LogDir) -> None:
         """Continue the partition in `moved`, a copy of its log in another directory."""

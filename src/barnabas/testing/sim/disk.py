@@ -40,9 +40,11 @@ class MemoryFile:
         self._inode = inode
         self._access = access
         self._generation = disk.generation
+        self._closed = False
 
     def _check(self) -> None:
         assert self._generation == self._disk.generation, "a file handle outlived the crash of its process"
+        assert not self._closed, f"{self.path} is used after it was closed"
 
     def size(self) -> int:
         return len(self._inode.data)
@@ -94,7 +96,7 @@ class MemoryFile:
         self._inode.sync()
 
     def close(self) -> None:
-        """Does nothing: memory needs no closing."""
+        self._closed = True
 
 
 class _MemoryLock:

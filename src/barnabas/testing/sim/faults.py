@@ -32,6 +32,13 @@ class NodeFaultMenu(Enum):
     """In addition the power fails. Every record acknowledged under flush.messages=1 survives."""
     DISK = "disk"
     """In addition the disk fills up, and fsync fails. Every record acknowledged under flush.messages=1 survives."""
+    DESCRIPTORS = "descriptors"
+    """As KILL, and in addition files cannot be opened at times, for want of descriptors. The node must stay online."""
+
+    @property
+    def spares_page_cache(self) -> bool:
+        """Whether every write survives, because only processes end."""
+        return self in (NodeFaultMenu.KILL, NodeFaultMenu.DESCRIPTORS)
 
 
 class Faults:
@@ -50,8 +57,10 @@ class Faults:
             (2, self.reset), (2, self.bad_link), (2, self.slow_disk), (1, self.cold_cache), (1, self.wrong_clock),
             (2, self.kill_client), (2, self.pause_client),
         ]  # fmt: skip
-        if menu is not NodeFaultMenu.KILL:
+        if not menu.spares_page_cache:
             self._choices.append((6, self.power_cut))
+        if menu is NodeFaultMenu.DESCRIPTORS:
+            self._choices.append((12, self.few_descriptors))
         if menu is NodeFaultMenu.DISK:
             self._choices += [(4, self.full_disk), (4, self.failing_fsync)]
 
@@ -81,6 +90,7 @@ class Faults:
         node.disk.capacity = _ROOM
         node.disk.cold = False
         node.disk.fail_syncs = never
+        node.disk.lacks_descriptors = never
         node.job_s = node.usual_job_s
         node.clock.skew_s = 0.0
         node.resume()
@@ -104,7 +114,7 @@ class Faults:
     @property
     def _disk_is_well(self) -> bool:
         disk = self._node.disk
-        return disk.fail_syncs is never and disk.capacity == _ROOM
+        return disk.fail_syncs is never and disk.lacks_descriptors is never and disk.capacity == _ROOM
 
     def _some(self, low: float, high: float) -> float:
         """A random duration in seconds; short durations are more likely."""
@@ -167,6 +177,14 @@ class Faults:
         disk.capacity = disk.used + self._rng.randrange(2_000)
         await asyncio.sleep(self._some(0.5, 4.0))
         disk.capacity = _ROOM
+
+    async def few_descriptors(self) -> None:
+        """Some files, or all, cannot be opened. What is open can be used."""
+        disk, rng = self._node.disk, self._rng
+        share = rng.choice([0.2, 0.5, 1.0])
+        disk.lacks_descriptors = lambda path: rng.random() < share
+        await asyncio.sleep(self._some(0.2, 4.0))
+        disk.lacks_descriptors = never
 
     async def failing_fsync(self) -> None:
         """One fsync fails, the log directory goes offline, and an operator restarts the broker."""
@@ -236,4 +254,4 @@ class Faults:
 
 
 def random_menu(rng: random.Random) -> NodeFaultMenu:
-    return rng.choice([NodeFaultMenu.KILL, NodeFaultMenu.KILL, NodeFaultMenu.POWER, NodeFaultMenu.DISK])
+    return rng.choice([NodeFaultMenu.KILL, NodeFaultMenu.DESCRIPTORS, NodeFaultMenu.POWER, NodeFaultMenu.DISK])

@@ -47,6 +47,8 @@ class SimNode:
         """The present minimum and maximum; a fault may raise them."""
         self.excused = False
         """Whether the present process may end by itself, because a disk fault was injected."""
+        self.open_segments_max: int | None = None
+        """The number of log segments that may have an open file; None means as many as on a usual host."""
         self.serves_clients = True
         """Whether the node is a broker."""
         self.process: Process | None = None
@@ -91,7 +93,11 @@ class SimNode:
         process = self.process = Process(f"{self.name}.{self._starts}", self.name, self._job_time)
         world.processes.append(process)
         world.trace.event(self.name, f"starts (run {self._starts})")
-        node = self.node = process.run(self._make_node)
+        try:
+            node = self.node = process.run(self._make_node)
+        except BaseException:
+            self._over(process)
+            raise
         ready = self._ready = loop.create_future()
         ended = self._ended = loop.create_future()
 
@@ -144,13 +150,16 @@ class SimNode:
         def listen(endpoint: ListenerEndpoint) -> object:
             return network.listen(name, endpoint)
 
-        return Node(
+        node = Node(
             config,
             fs=self.disk.mount(),
             clock=self.clock,
             rng=random.Random(self._rng.getrandbits(64)),
             listen=listen,  # type: ignore[arg-type]
         )
+        if self.open_segments_max is not None:
+            node.open_segments.capacity = self.open_segments_max
+        return node
 
     def _job_time(self) -> float:
         low, high = self.job_s

@@ -51,7 +51,7 @@ class Torture:
         self.seconds = seconds
         drawn = random_menu(rng)
         self.menu = menu or drawn
-        with_power = self.menu is not NodeFaultMenu.KILL
+        with_power = not self.menu.spares_page_cache
         self.node = world.node(
             "b1",
             {
@@ -61,6 +61,8 @@ class Torture:
                 "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             },
         )
+        if self.menu is NodeFaultMenu.DESCRIPTORS:
+            self.node.open_segments_max = rng.choice([1, 3, 1000])
         self.node.clock.skew_s = rng.uniform(-30, 30)
         if with_power and rng.random() < 0.5:  # slow fsync, so that many writes are unsynced when the power fails
             self.node.usual_job_s = self.node.job_s = (0.005, 0.1)
@@ -124,7 +126,7 @@ class Torture:
         bounds = await final.bounds()
         return Evidence(
             self._checked_history(),
-            self.menu is not NodeFaultMenu.KILL,
+            not self.menu.spares_page_cache,
             self.workload.facts.committed,
             committed,
             bounds,
@@ -139,7 +141,7 @@ class Torture:
         may fail, the polls during the run are left out; only sends and the final reads remain.
         """
         history = self.workload.facts.recorder.history()
-        if self.menu is NodeFaultMenu.KILL:
+        if self.menu.spares_page_cache:
             return history
         kept = (o for o in history.operations if o.kind is not OperationKind.POLL or o.process == LAST_READER)
         return ClientHistory(tuple(kept))

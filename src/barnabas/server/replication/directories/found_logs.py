@@ -16,7 +16,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.directory.state import FoundLog
-from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.errors import StorageError, TransientStorageError
 from barnabas.server.storage.log import Log
 
 log = get_logger("barnabas.server.replication")
@@ -30,6 +30,8 @@ class FoundLogs:
     def __init__(self, unique: Callable[[], UUID]) -> None:
         self._unique = unique
         self._whole: dict[TopicPartition, list[Found]] = defaultdict(list)
+        self._postponed: dict[TopicPartition, list[Found]] = {}
+        """Logs that could not be opened for a reason that passes. `take` opens them when it is called again."""
         self._copies: dict[TopicPartition, list[Found]] = defaultdict(list)
 
     def discover(self, directories: Iterable[LogDir]) -> None:
@@ -48,7 +50,7 @@ class FoundLogs:
         Returns None if no log was found. `home` is the directory that the controller has assigned.
         """
         mine = []
-        for directory, entry in self._whole.pop(name, ()):
+        for directory, entry in (*self._whole.pop(name, ()), *self._postponed.pop(name, ())):
             if entry.topic_id in (None, NO_TOPIC_ID, topic_id):
                 mine.append((directory, entry))
             else:
@@ -57,6 +59,12 @@ class FoundLogs:
         for directory, entry in mine:
             try:
                 opened.append((directory, directory.open_log(entry, config, now_ms=now_ms)))
+            except TransientStorageError as error:
+                log.error("log could not be opened; it is tried again", partition=str(name), reason=str(error))
+                self._postponed[name] = mine
+                for _, found in opened:
+                    found.close(clean=False)
+                return directory, None
             except StorageError as error:
                 log.error("partition is offline", partition=str(name), reason=str(error))
         if not opened:

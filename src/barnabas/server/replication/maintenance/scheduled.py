@@ -28,6 +28,8 @@ _FLUSH_CHECK_INTERVAL_MS: Final = 1_000
 """The interval between checks of flush.ms."""
 _DELETION_INTERVAL_MS: Final = 10_000
 """The interval between checks of file.delete.delay.ms."""
+_OPEN_INTERVAL_MS: Final = 1_000
+"""The interval between attempts to open logs that could not be opened."""
 
 
 class MaintenanceConfig(Struct, frozen=True):
@@ -65,6 +67,7 @@ class ScheduledMaintenance:
                 (config.producer_id_expiration_check_interval_ms, self.expire_producers),
                 (_FLUSH_CHECK_INTERVAL_MS, self.flush_by_time),
                 (_DELETION_INTERVAL_MS, self.delete_files),
+                (_OPEN_INTERVAL_MS, self.open_logs_again),
             ):
                 tasks.create_task(self._repeat(interval_ms, task))
 
@@ -112,6 +115,10 @@ class ScheduledMaintenance:
         for partition in self._partitions:
             if partition.log is not None and partition.log.flush_due(now_ms):
                 self._flusher.request(partition.log)
+
+    def open_logs_again(self) -> None:
+        """Open the logs that could not be opened, for example for want of a file descriptor."""
+        self._partitions.open_again()
 
     async def delete_files(self) -> None:
         """Unlink the files that were renamed for deletion more than file.delete.delay.ms ago."""
