@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from barnabas.core.config import ConfigError
 from barnabas.core.properties import parse_properties
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
+from barnabas.server.metadata.config_relations import check_relations
 from barnabas.server.metadata.config_view import development_defaults
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.node.setup.listeners import inter_broker_listener, read_listeners
@@ -99,6 +100,7 @@ def build_config(
     parsed_from = {name: text for name, text in texts.items() if name in BROKER_CONFIGS}
     parsed_from.setdefault("node.id", texts.get("broker.id", str(DEFAULT_NODE_ID)))
     values = BROKER_CONFIGS.parse_all(parsed_from)
+    check_relations(values)
     log_dirs = _log_dirs(texts)
     clients, controllers = read_listeners(texts, topology)
     return NodeConfig(

@@ -40,14 +40,12 @@ class LogConfig(Struct, frozen=True):
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
     min_insync_replicas: int
-    preallocate: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
     segment_jitter_ms: int
     segment_ms: int
-    unclean_leader_election_enable: bool
 
     @property
     def compact(self) -> bool:

@@ -69,6 +69,8 @@ def test_listeners_and_what_is_advertised() -> None:
         ({"log.dirs": "/d", "advertised.listeners": "OTHER://h:1", "listener.security.protocol.map": "OTHER:PLAINTEXT"},
          "OTHER"),
         ({"log.dirs": "/d", "num.partitions": "x"}, "num.partitions"),
+        ({"log.dirs": "/d", "group.consumer.session.timeout.ms": "1000"},
+         "group.consumer.min.session.timeout.ms=45000"),
     ],
 )  # fmt: skip
 def test_invalid_config_raises_an_error_that_names_the_problem(given: dict[str, str], said: str) -> None:
