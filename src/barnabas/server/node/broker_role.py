@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.transport.limits import ConnectionQuota, DescriptorLimits, RequestBudget
 from barnabas.protocol.transport.listener import Listener
@@ -43,6 +44,8 @@ from barnabas.server.node.channels.peers import Peers
 from barnabas.server.node.channels.replication import ReplicationChannel
 from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.parts import Parts
+from barnabas.server.node.patience import ShutdownPatience
+from barnabas.server.node.quorum.majority import majority_may_run
 from barnabas.server.node.running import running, unless
 from barnabas.server.node.setup.ports_taken import TakenPort
 from barnabas.server.node.shares import ShareGroupConfigs, ShareGroupListener, build_shares
@@ -70,9 +73,9 @@ from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import OsFileSystem
 
+log = get_logger("barnabas.server.broker")
+
 _CHECK_INTERVAL_S: Final = 0.25
-_NO_CONTROLLER_S: Final = 3.0
-"""The controlled shutdown ends when no controller has been known for this time, as when the whole cluster stops."""
 _WARM_UP_APIS: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 
 
@@ -188,18 +191,29 @@ class BrokerRole:
                     listener.stop()
 
     async def _controlled_shutdown(self) -> None:
-        """Perform a controlled shutdown if the cluster has other brokers, for as long as a controller is known."""
+        """Perform a controlled shutdown if the cluster has other brokers, for as long as a controller may grant it."""
         parts = self._parts
         if all(broker.broker_id == parts.node_id for broker in parts.image.brokers):
             return
         shutdown = asyncio.ensure_future(self._lifecycle.shut_down())
         loop = asyncio.get_running_loop()
-        led_at = loop.time()
+        patience = ShutdownPatience(loop.time())
         try:
-            while not shutdown.done() and loop.time() - led_at < _NO_CONTROLLER_S:
+            while True:
                 await asyncio.wait((shutdown,), timeout=_CHECK_INTERVAL_S)
-                if parts.metadata.leader_id >= 0:
-                    led_at = loop.time()
+                if shutdown.done():
+                    return
+                may_run = await majority_may_run(parts.metadata.voter_set, parts.node_id)
+                reason = patience.reason_to_stop(loop.time(), self._lifecycle.answered_at, majority_may_run=may_run)
+                if reason is not None:
+                    log.warning("controlled shutdown ends early: this broker stops without handing over", reason=reason)
+                    return
+                if patience.is_report_due(loop.time()):
+                    log.warning(
+                        "controlled shutdown: waiting for the controller to move this broker's leaderships",
+                        controller=parts.metadata.leader_id,
+                        leaderships=sum(partition.is_leader for partition in self.partitions),
+                    )
         finally:
             shutdown.cancel()
 

@@ -122,6 +122,8 @@ class BrokerLifecycle:
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
         self.fenced = True
+        self.answered_at = 0.0
+        """When the active controller last answered a heartbeat, by the clock of the event loop; 0 before that."""
         self._ready = False
         self._wake = asyncio.Event()
         self._unfenced = asyncio.Event()
@@ -321,6 +323,7 @@ class BrokerLifecycle:
             log.warning("heartbeat failed", reason=str(error) or "no response from the controller in time")
             return False
         assert isinstance(response, BrokerHeartbeatResponse)
+        self.answered_at = asyncio.get_running_loop().time()
         code = error_code(response.error_code)
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             return await self._register_again(leaving=leaving)

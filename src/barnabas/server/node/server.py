@@ -33,6 +33,7 @@ from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.controller_role import ControllerListeners, ControllerRole
 from barnabas.server.node.loop_watchdog import LoopWatchdog
 from barnabas.server.node.parts import Parts
+from barnabas.server.node.quorum.majority import majority_may_run
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.running import StoppedError, running, unless
 from barnabas.server.node.setup.descriptors import measure_descriptors
@@ -262,6 +263,7 @@ class Node:
             executor=self._disk,
             sender=outgoing,
             clean_shutdown=home.clean_shutdown,
+            majority_may_run=majority_may_run,
         )
 
     def _build_parts(self, outgoing: NodeClient, metadata: RaftMetadataLog | ZooKeeperMetadataLog) -> Parts:

@@ -11,7 +11,7 @@ record is lost. Any other disk failure ends `run`, because a node with a failing
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Final
@@ -50,6 +50,7 @@ _RESTART_MAX_S: Final = 5.0
 _PAUSE_RESET_S: Final = 60.0
 """After this time without a failure, the pause before a restart is the minimum again."""
 _RESIGN_TIMEOUT_S: Final = 1.0
+_RESIGN_CHECK_S: Final = 0.1
 """How long a clean shutdown waits for another node to become leader."""
 
 
@@ -67,19 +68,26 @@ class QuorumConfig(Struct, frozen=True):
     fsync: bool = True
 
 
+async def _always(voters: Voters, node_id: int) -> bool:
+    return True
+
+
 class RaftMetadataLog:
     """Call `open`, register listeners, and call `run`. This process must have locked the directory."""
 
     def __init__(
         self, fs: FileSystem, directory: str, me: ReplicaKey, config: QuorumConfig, *, clock: Clock, rng: Rng,
         executor: Executor, sender: RequestSender, clean_shutdown: bool = False,
+        majority_may_run: Callable[[Voters, int], Awaitable[bool]] = _always,
     ) -> None:  # fmt: skip
+        """`majority_may_run` probes the voters for `resign`."""
         path = f"{directory}/{METADATA_PARTITION}"
         if not fs.exists(path):
             fs.mkdir(path)
             if config.fsync:
                 fs.sync_dir(directory)  # otherwise a power failure could lose the directory with a vote in it
         self._me = me
+        self._majority_may_run = majority_may_run
         self._config = config
         self._clock = clock
         self._rng = rng
@@ -170,17 +178,27 @@ class RaftMetadataLog:
             return pause
 
     async def resign(self) -> None:
-        """Before a shutdown: if this node is the leader, resign, and wait up to one second for the next leader."""
+        """Before a shutdown: if this node is the leader, resign, and wait up to one second for the next leader, as long
+        as there may be one."""
         driver = self._replica
         others = [key for key in driver.machine.voters.keys if key.id != self._me.id]
         if not driver.machine.is_leader or not others:
             return
         driver.resign(shutting_down=True)
+        next_leader = asyncio.ensure_future(
+            self._handover.wait_until(lambda: self.leader_id not in (NO_NODE, self._me.id))
+        )
         try:
             async with asyncio.timeout(_RESIGN_TIMEOUT_S):
-                await self._handover.wait_until(lambda: self.leader_id not in (NO_NODE, self._me.id))
+                while not next_leader.done():
+                    if not await self._majority_may_run(driver.machine.voters, self._me.id):
+                        log.info("most other controllers do not run: there is no next leader")
+                        return
+                    await asyncio.wait((next_leader,), timeout=_RESIGN_CHECK_S)
         except TimeoutError:
             log.info("no other controller has become leader yet")
+        finally:
+            next_leader.cancel()
 
     def close(self, *, clean: bool = True) -> None:
         self._log.close(clean=clean)
