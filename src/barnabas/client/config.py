@@ -7,16 +7,18 @@ Configs can be given with Kafka's names, or as Python keywords with underscores 
     AsyncProducer(bootstrap_servers="localhost:9092", linger_ms=20)
 
 Serializers, deserializers, interceptors, partitioners and listeners are objects, not class names: they are arguments of the
-clients, not configs. Configs of the Java clients that have no meaning here (class names, JMX) are accepted and ignored.
+clients, not configs. `foreign_configs.py` has the names of other Kafka clients that are accepted without an effect.
 """
 
 from __future__ import annotations
 
 import difflib
-import warnings
+import functools
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from barnabas.client.foreign_configs import INSTEAD, JAVA, LIBRDKAFKA, PREFIXES
 from barnabas.core.config import (
     REQUIRED,
     ConfigDef,
@@ -31,6 +33,8 @@ from barnabas.core.config import (
     Validator,
 )
 from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
+
+log = logging.getLogger("barnabas.client")
 
 _TYPES: Final = {
     "bool": ConfigType.BOOLEAN,
@@ -93,17 +97,6 @@ _SHARED: Final[list[Row]] = [
     ("ssl.key.password", "password", None, None, "m", "The password of the private key."),
     ("ssl.endpoint.identification.algorithm", "str", "https", None, "l", "https: the broker's certificate must carry its host name; empty: any name will do."),
 ]
-
-_JAVA_ONLY: Final = (
-    "ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.cipher.suites",
-    "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
-    "ssl.engine.factory.class", "sasl.kerberos.service.name", "sasl.kerberos.kinit.cmd", "sasl.client.callback.handler.class",
-    "sasl.login.callback.handler.class", "sasl.login.class", "sasl.oauthbearer.token.endpoint.url",
-    "key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "interceptor.classes",
-    "partitioner.class", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
-    "metrics.sample.window.ms", "auto.include.jmx.reporter", "enable.metrics.push", "config.providers",
-    "security.providers", "internal.throw.on.fetch.stable.offset.unsupported",
-)
 
 _PRODUCER: Final[list[Row]] = [
     ("acks", "str", "all", OneOf(("all", "-1", "0", "1")), "l", "How many replicas must have a batch before it is acknowledged: all in sync (all, -1), the leader (1), none (0)."),
@@ -176,13 +169,10 @@ ADMIN_CONFIGS: Final = _table(_ADMIN, connections_max_idle_ms=300_000)
 CLUSTER_CONFIGS: Final = _table([])
 """The configs that all clients share."""
 
-_KNOWN_ANYWHERE: Final = frozenset(
-    [*_JAVA_ONLY, *PRODUCER_CONFIGS.keys, *CONSUMER_CONFIGS.keys, *ADMIN_CONFIGS.keys, *CLUSTER_CONFIGS.keys]
+_OURS: Final = frozenset(
+    [*PRODUCER_CONFIGS.keys, *CONSUMER_CONFIGS.keys, *ADMIN_CONFIGS.keys, *CLUSTER_CONFIGS.keys]
 )
-
-
-class UnknownConfigWarning(UserWarning):
-    """A config that no client has; usually a misspelt name."""
+_FOREIGN: Final = frozenset([*JAVA, *LIBRDKAFKA])
 
 
 def resolve_config(
@@ -190,19 +180,43 @@ def resolve_config(
 ) -> dict[str, ConfigValue]:
     """All configs of `table` with their types. Keywords have precedence over `config`, and both over defaults.
 
-    Raises ConfigError for an invalid value, a missing required config, or an unknown keyword. An unknown name in
-    `config` only causes a warning, because several clients often share one mapping.
+    Raises ConfigError for an invalid value, a missing required config, or an unknown name. In `config`, which several
+    clients often share, the names of our other clients and those of other Kafka clients are accepted (`check_names`).
     """
     given: dict[str, object] = dict(config or {})
-    for name in given:
-        if name not in _KNOWN_ANYWHERE:
-            warnings.warn(_unknown(name), UnknownConfigWarning, stacklevel=4)
+    check_names(given)
     for keyword, value in keywords.items():
         name = keyword.replace("_", ".")
         if name not in table:
-            raise ConfigError(_unknown(name, table.keys))
+            near = _nearest(name, table.keys).replace(".", "_")
+            raise ConfigError(f"There is no config {keyword!r} for this client.{_hint(near)}")
         given[name] = value
     return table.parse_all(given)
+
+
+def check_names(names: Iterable[str], *, prefix: str = "") -> None:
+    """Raise ConfigError for a name that no Kafka client has, with the nearest name that exists, or for a name of
+    another client that would be missed. Other names of other clients are logged, because they have no effect.
+
+    `prefix` is put before the names in messages.
+    """
+    without_effect = []
+    for name in names:
+        if name in _OURS:
+            continue
+        if name in INSTEAD:
+            raise ConfigError(f"{prefix}{name} is a config of another Kafka client. Here: {INSTEAD[name]}.")
+        if not isinstance(name, str) or not (name in _FOREIGN or name.startswith(PREFIXES)):
+            near = _nearest(str(name), _OURS)
+            raise ConfigError(f"There is no config {f'{prefix}{name}'!r} for this client.{_hint(near and prefix + near)}")
+        without_effect.append(prefix + name)
+    _log_once(tuple(sorted(without_effect)))
+
+
+@functools.lru_cache(maxsize=256)
+def _log_once(names: tuple[str, ...]) -> None:
+    if names:
+        log.warning("these configs of other Kafka clients have no effect here: %s", ", ".join(names))
 
 
 def is_given(name: str, config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> bool:
@@ -210,7 +224,10 @@ def is_given(name: str, config: Mapping[str, object] | None, keywords: Mapping[s
     return name in (config or {}) or name.replace(".", "_") in keywords
 
 
-def _unknown(name: str, known: Iterable[str] = _KNOWN_ANYWHERE) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no setting {name!r} for this client.{hint}"
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The most similar known name; empty if none is similar."""
+    return next(iter(difflib.get_close_matches(name.lower().replace("_", "."), sorted(known), n=1)), "")
+
+
+def _hint(near: str) -> str:
+    return f" Did you mean {near!r}?" if near else " docs/CLIENTS.md says where all configs are listed."

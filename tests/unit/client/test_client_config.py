@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.config import CONSUMER_CONFIGS, PRODUCER_CONFIGS, UnknownConfigWarning, resolve_config
+from barnabas.client.config import ADMIN_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS, resolve_config
 from barnabas.client.consumer.subscription import ResetPolicy, parse_duration_ms
 from barnabas.client.membership.subscriptions import build_assignors
+from barnabas.client.foreign_configs import INSTEAD, JAVA, LIBRDKAFKA
 from barnabas.client.options import ClusterConfig, parse_servers
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST
@@ -25,18 +26,40 @@ def test_keywords_win_over_the_mapping_and_defaults_are_kafkas() -> None:
     assert [assignor.name for assignor in build_assignors(strategy)] == ["range", "cooperative-sticky"]
 
 
-def test_a_slip_of_the_pen_is_noticed() -> None:
-    with pytest.warns(UnknownConfigWarning, match=r"linger\.mss.*Did you mean 'linger\.ms'"):
+def test_a_name_that_no_client_has_is_an_error_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match=r"linger\.mss.*Did you mean 'linger\.ms'"):
         resolve_config(PRODUCER_CONFIGS, {**SERVERS, "linger.mss": 1}, {})
-    with pytest.raises(ConfigError, match=r"Did you mean 'linger\.ms'"):
+    with pytest.raises(ConfigError, match=r"Did you mean 'linger_ms'"):
         resolve_config(PRODUCER_CONFIGS, SERVERS, {"linger_mss": 1})
+    with pytest.raises(ConfigError, match=r"Did you mean 'bootstrap\.servers'"):
+        resolve_config(PRODUCER_CONFIGS, {"bootstrap_servers": "a:1"}, {})
+    with pytest.raises(ConfigError, match=r"no config '7'"):
+        resolve_config(PRODUCER_CONFIGS, {**SERVERS, 7: 1}, {})  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         resolve_config(PRODUCER_CONFIGS, {}, {})
 
 
-def test_settings_of_another_client_are_no_slip(recwarn: pytest.WarningsRecorder) -> None:
-    resolve_config(PRODUCER_CONFIGS, {**SERVERS, "group.id": "g", "value.serializer": "x.Y"}, {})
-    assert not recwarn.list
+def test_configs_of_other_clients_are_accepted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    shared = {**SERVERS, "group.id": "g", "value.serializer": "x.Y", "statistics.interval.ms": 5, "schema.registry.url": "u"}
+    for _ in range(2):
+        resolve_config(PRODUCER_CONFIGS, shared, {})
+    assert [record.getMessage() for record in caplog.records] == [
+        "these configs of other Kafka clients have no effect here:"
+        " schema.registry.url, statistics.interval.ms, value.serializer"
+    ]
+
+
+def test_a_config_of_another_client_that_would_be_missed_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"queue\.buffering\.max\.ms is .* Here: set linger\.ms\."):
+        resolve_config(PRODUCER_CONFIGS, {**SERVERS, "queue.buffering.max.ms": 1}, {})
+
+
+def test_no_config_is_ours_and_foreign_at_the_same_time() -> None:
+    ours = {*PRODUCER_CONFIGS.keys, *CONSUMER_CONFIGS.keys, *ADMIN_CONFIGS.keys}
+    assert not ours & {*JAVA, *LIBRDKAFKA, *INSTEAD}
+    assert not set(INSTEAD) & {*JAVA, *LIBRDKAFKA}
+    named = {name.rstrip(".,;") for text in INSTEAD.values() if text.startswith("set ") for name in text.split() if "." in name[1:-1]}
+    assert {name.partition("=")[0] for name in named} <= ours
 
 
 @pytest.mark.parametrize(
