@@ -169,9 +169,7 @@ ADMIN_CONFIGS: Final = _table(_ADMIN, connections_max_idle_ms=300_000)
 CLUSTER_CONFIGS: Final = _table([])
 """The configs that all clients share."""
 
-_OURS: Final = frozenset(
-    [*PRODUCER_CONFIGS.keys, *CONSUMER_CONFIGS.keys, *ADMIN_CONFIGS.keys, *CLUSTER_CONFIGS.keys]
-)
+_OURS: Final = frozenset([*PRODUCER_CONFIGS.keys, *CONSUMER_CONFIGS.keys, *ADMIN_CONFIGS.keys, *CLUSTER_CONFIGS.keys])
 _FOREIGN: Final = frozenset([*JAVA, *LIBRDKAFKA])
 
 
@@ -208,7 +206,9 @@ def check_names(names: Iterable[str], *, prefix: str = "") -> None:
             raise ConfigError(f"{prefix}{name} is a config of another Kafka client. Here: {INSTEAD[name]}.")
         if not isinstance(name, str) or not (name in _FOREIGN or name.startswith(PREFIXES)):
             near = _nearest(str(name), _OURS)
-            raise ConfigError(f"There is no config {f'{prefix}{name}'!r} for this client.{_hint(near and prefix + near)}")
+            raise ConfigError(
+                f"There is no config {f'{prefix}{name}'!r} for this client.{_hint(near and prefix + near)}"
+            )
         without_effect.append(prefix + name)
     _log_once(tuple(sorted(without_effect)))
 

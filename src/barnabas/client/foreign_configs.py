@@ -31,7 +31,7 @@ LIBRDKAFKA: Final = (
     "api.version.request.timeout.ms", "broker.address.family", "broker.address.ttl",
     "broker.version.fallback", "builtin.features", "client.software.name", "client.software.version",
     "consume.callback.max.messages", "coordinator.query.interval.ms", "debug",
-    "default.topic.config", "delivery.report.only.error", 
+    "default.topic.config", "delivery.report.only.error",
     "enable.gapless.guarantee", "enable.random.seed", "enable.sasl.oauthbearer.unsecure.jwt",
     "enable.sparse.connections", "enable.ssl.certificate.verification", "fetch.error.backoff.ms",
     "fetch.queue.backoff.ms", "group.protocol.type", "internal.termination.signal", "log.connection.close",
@@ -40,14 +40,21 @@ LIBRDKAFKA: Final = (
     "queue.buffering.backpressure.threshold", "queue.buffering.max.messages", "queued.max.messages.kbytes",
     "queued.min.messages", "queuing.strategy", "receive.message.max.bytes", "retry.backoff.jitter.ms",
     "sasl.kerberos.keytab", "sasl.kerberos.principal", "socket.blocking.max.ms", "socket.keepalive.enable",
-    "socket.max.fails", "socket.nagle.disable", "ssl.certificate.verify_cb", 
+    "socket.max.fails", "socket.nagle.disable", "ssl.certificate.verify_cb",
     "ssl.curves.list", "ssl.engine.id", "ssl.engine.location", "ssl.providers", "ssl.sigalgs.list",
     "statistics.interval.ms", "sticky.partitioning.linger.ms", "topic.blacklist", "topic.metadata.propagation.max.ms",
     "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.sparse",
 )  # fmt: skip
 """Configs of librdkafka and confluent-kafka: its queues, threads, sockets and version negotiation."""
 
-PREFIXES: Final = ("schema.registry.", "basic.auth.", "confluent.", "sasl.oauthbearer.", "metrics.context.", "bearer.auth.")
+PREFIXES: Final = (
+    "schema.registry.",
+    "basic.auth.",
+    "confluent.",
+    "sasl.oauthbearer.",
+    "metrics.context.",
+    "bearer.auth.",
+)
 """Names that begin so belong to other programs that share the mapping (serializers, monitoring)."""
 
 INSTEAD: Final = {

@@ -11,11 +11,15 @@ default, and the table in docs/SPARK.md is written from the rows (tests/golden/p
 
 from __future__ import annotations
 
+import difflib
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from barnabas.client.config import check_names
+from barnabas.core.config import ConfigError
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.errors import OptionError
 from barnabas.spark.positions import (
@@ -29,6 +33,8 @@ from barnabas.spark.positions import (
     SourceSubscription,
 )
 from barnabas.spark.schema import DEFAULT_COLUMNS, check_columns
+
+log = logging.getLogger("barnabas.spark")
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 MAX_BYTES_PER_PARTITION = 64 * 1024 * 1024
@@ -223,6 +229,18 @@ _REFUSED: Mapping[str, str] = {
     "kafka.interceptor.classes": "the source works on whole columns and calls no interceptor",
 }
 
+_OF_SPARK = frozenset(
+    {
+        "path", "paths", "checkpointlocation", "queryname", "mode", "header", "timezone", "mergeschema",
+        "serialization.format", "samplingratio", "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms", "asyncprogresstrackingoverridesinksupportcheck",
+        "fastpathenabled", "withwatermark", "outputmode", "owner", "provider", "external", "location", "comment",
+        "collation", "is_managed_location", "transient_lastddltime",
+    }
+)  # fmt: skip
+"""Options of Spark itself that it passes to every data source, in lower case; and properties of tables."""
+_OF_SPARK_PREFIXES = ("spark.", "__", "option.")
+
 
 class GivenOptions:
     """The options of one query, parsed by their rows when they are read."""
@@ -243,9 +261,25 @@ class GivenOptions:
         """The names among `names` that the query's options contain."""
         return [name for name in names if name in self]
 
+    def check_names(self, use: str) -> None:
+        """Raise OptionError for an option that neither the table, Spark nor a Kafka client has, with the nearest name.
+        An option of the table that has no effect in a query of this use (read, stream, batch, write) is logged.
+        """
+        rows = {row.name.lower(): row for row in OPTIONS}
+        for name in self._texts:
+            row = rows.get(name)
+            if row is not None:
+                uses = {"stream": {"read", "stream"}, "batch": {"read", "batch"}, "write": {"write"}}[use]
+                if not uses & set(row.use.split(",")):
+                    log.warning("the option %s has no effect here: it is for %s", row.name, row.use)
+            elif not (name.startswith(("kafka.", *_OF_SPARK_PREFIXES)) or name in _OF_SPARK):
+                near = difflib.get_close_matches(name, sorted(rows), n=1)
+                hint = f"did you mean {rows[near[0]].name}?" if near else "docs/SPARK.md has a list of all options"
+                raise OptionError(f"there is no option {name}: {hint}")
+
     def client_settings(self) -> dict[str, str]:
-        """The options that start with `kafka.`, without the prefix. Raises OptionError for settings that would have no
-        effect, and if `kafka.bootstrap.servers` is missing.
+        """The options that start with `kafka.`, without the prefix. Raises OptionError for settings that no client has
+        or that would have no effect, and if `kafka.bootstrap.servers` is missing.
         """
         for name, reason in _REFUSED.items():
             if name in self:
@@ -253,6 +287,10 @@ class GivenOptions:
         client = {n.removeprefix("kafka."): value for n, value in self._texts.items() if n.startswith("kafka.")}
         if not client.get("bootstrap.servers", "").strip():
             raise OptionError("kafka.bootstrap.servers must be given: host:port, or several separated by commas")
+        try:
+            check_names(client, prefix="kafka.")
+        except ConfigError as error:
+            raise OptionError(str(error)) from None
         return client
 
 
@@ -262,6 +300,7 @@ class GivenOptions:
 def parse_source_options(options: Mapping[str, str], mode: ReadMode) -> SourceOptions:
     """Parse the options of a reader. Raises OptionError, which names the option, what is wrong, and a valid value."""
     given = GivenOptions(options)
+    given.check_names("batch" if mode is ReadMode.BATCH else "stream")
     client = given.client_settings()
     if mode is ReadMode.STREAM:
         for name in given.only(row.name for row in OPTIONS if row.use == "batch"):
@@ -289,6 +328,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     ignored.
     """
     given = GivenOptions(options)
+    given.check_names("write")
     client = given.client_settings()
     return SinkOptions(
         client=client, topic=given.get("topic"), include_headers=given.get("includeHeaders") is not False

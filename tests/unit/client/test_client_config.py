@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.client.config import ADMIN_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS, resolve_config
 from barnabas.client.consumer.subscription import ResetPolicy, parse_duration_ms
-from barnabas.client.membership.subscriptions import build_assignors
 from barnabas.client.foreign_configs import INSTEAD, JAVA, LIBRDKAFKA
+from barnabas.client.membership.subscriptions import build_assignors
 from barnabas.client.options import ClusterConfig, parse_servers
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST
@@ -40,7 +40,13 @@ def test_a_name_that_no_client_has_is_an_error_with_the_nearest_name() -> None:
 
 
 def test_configs_of_other_clients_are_accepted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    shared = {**SERVERS, "group.id": "g", "value.serializer": "x.Y", "statistics.interval.ms": 5, "schema.registry.url": "u"}
+    shared = {
+        **SERVERS,
+        "group.id": "g",
+        "value.serializer": "x.Y",
+        "statistics.interval.ms": 5,
+        "schema.registry.url": "u",
+    }
     for _ in range(2):
         resolve_config(PRODUCER_CONFIGS, shared, {})
     assert [record.getMessage() for record in caplog.records] == [
@@ -58,7 +64,13 @@ def test_no_config_is_ours_and_foreign_at_the_same_time() -> None:
     ours = {*PRODUCER_CONFIGS.keys, *CONSUMER_CONFIGS.keys, *ADMIN_CONFIGS.keys}
     assert not ours & {*JAVA, *LIBRDKAFKA, *INSTEAD}
     assert not set(INSTEAD) & {*JAVA, *LIBRDKAFKA}
-    named = {name.rstrip(".,;") for text in INSTEAD.values() if text.startswith("set ") for name in text.split() if "." in name[1:-1]}
+    named = {
+        name.rstrip(".,;")
+        for text in INSTEAD.values()
+        if text.startswith("set ")
+        for name in text.split()
+        if "." in name[1:-1]
+    }
     assert {name.partition("=")[0] for name in named} <= ours
 
 

@@ -215,3 +215,43 @@ def test_each_row_gives_its_options_parser_and_default() -> None:
     assert all(given.get(row.name) == row.default for row in OPTIONS if row.name != "minPartitions")
     with pytest.raises(KeyError):
         given.get("an.option.without.a.row")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("startingOffset", "did you mean startingOffsets?"),
+        ("maxoffsetpertrigger", "did you mean maxOffsetsPerTrigger?"),
+        ("bootstrap.servers", "did you mean kafka.bootstrap.servers?"),
+        ("zzz", "docs/SPARK.md has a list"),
+    ],
+)
+def test_a_misspelt_option_is_rejected_with_the_nearest_name(name: str, hint: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(ReadMode.STREAM, **{name: "earliest"})
+    assert f"there is no option {name.lower() if name == 'zzz' else ''}" in str(caught.value)
+    assert hint in str(caught.value)
+    with pytest.raises(OptionError):
+        parse_sink_options({**SERVERS, name: "x"})
+
+
+def test_a_misspelt_client_setting_is_rejected_with_the_nearest_name() -> None:
+    with pytest.raises(OptionError, match=r"'kafka\.fetch\.max\.byte'.* Did you mean 'kafka\.fetch\.max\.bytes'\?"):
+        parse(ReadMode.BATCH, **{"kafka.fetch.max.byte": "1"})
+    with pytest.raises(OptionError, match=r"kafka\.queue\.buffering\.max\.ms is .* Here: set linger\.ms"):
+        parse_sink_options({**SERVERS, "kafka.queue.buffering.max.ms": "1"})
+
+
+def test_options_of_spark_and_of_other_clients_are_accepted() -> None:
+    of_spark = {"path": "p", "checkpointLocation": "c", "queryName": "q", "serialization.format": "1"}
+    parse(ReadMode.STREAM, **of_spark)
+    parse(ReadMode.BATCH, **of_spark)
+    parse_sink_options({**SERVERS, **of_spark})
+    parse(ReadMode.BATCH, **{"kafka.metric.reporters": "x.Y"})
+
+
+def test_an_option_of_another_kind_of_query_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    parse(ReadMode.BATCH, maxOffsetsPerTrigger="7")
+    assert [r.getMessage() for r in caplog.records] == [
+        "the option maxOffsetsPerTrigger has no effect here: it is for stream"
+    ]
