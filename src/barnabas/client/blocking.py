@@ -15,17 +15,27 @@ thread and must not call their client.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
+import logging
+import os
 import threading
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.consumer.consumer import AsyncConsumer
-from barnabas.client.errors import ClientClosedError
+from barnabas.client.errors import ClientClosedError, DeliveryFailedError, ForkedError
 from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.client.values import ConsumerRecord
+
+log = logging.getLogger("barnabas.client")
+
+UNCLOSED_TIMEOUT_MS: Final = 5_000
+"""How long a client that was dropped without `close` may go on, to send what it has."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,7 +43,7 @@ C = TypeVar("C", bound="_Closeable")
 
 
 class _Closeable(Protocol):
-    async def close(self) -> None: ...
+    async def close(self, timeout_ms: float | None = None) -> None: ...
 
 
 class LoopThread:
@@ -41,11 +51,18 @@ class LoopThread:
 
     def __init__(self, name: str = "barnabas-client") -> None:
         self.loop = _new_loop()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run `work` on the loop and wait for it. An interrupt while waiting cancels it."""
+        """Run `work` on the loop and wait for it. An interrupt while waiting cancels it.
+
+        Raises ForkedError in a process that was forked, where the thread does not exist.
+        """
+        if self._process != os.getpid():
+            work.close()
+            raise ForkedError("This client")
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
@@ -59,8 +76,25 @@ class LoopThread:
             future.cancel()
             raise
 
+    def end_after(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run `work` on the loop, and end the thread afterwards. Does not wait."""
+
+        def start() -> None:
+            task = self.loop.create_task(work)
+            task.add_done_callback(lambda done: self.loop.stop())
+
+        self.loop.call_soon_threadsafe(start)
+
+    def stop(self) -> None:
+        """Stop the loop and wait for its thread; nothing is closed."""
+        if self._process == os.getpid():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(1.0)
+
     def close(self) -> None:
         """Stop the loop and end the thread."""
+        if self._process != os.getpid():
+            return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
@@ -77,6 +111,8 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 class Blocking(Generic[C]):
     """An asyncio client and the loop on which it runs."""
 
+    _closed = True  # until __init__ has succeeded
+
     def __init__(self, make: Callable[[], C]) -> None:
         self._thread = LoopThread()
         try:
@@ -85,6 +121,8 @@ class Blocking(Generic[C]):
             self._thread.close()
             raise
         self._closed = False
+        self._forked = False
+        _open_clients.add(self)
 
     def __repr__(self) -> str:
         return f"<blocking {self._client!r}>"
@@ -95,31 +133,85 @@ class Blocking(Generic[C]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except DeliveryFailedError as lost:
+            if error is None:
+                raise
+            log.error("closing a producer after %r: %s", error, lost)
 
-    def close(self) -> None:
-        """Close the client and its loop. May be called twice."""
+    def __del__(self) -> None:
+        if not self._closed:
+            self._warn_unclosed()
+            self._closed = True
+            self._thread.end_after(self._client.close(UNCLOSED_TIMEOUT_MS))
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Close the client and its loop. May be called twice. What is not finished within `timeout_ms` is given up."""
+        self._close(lambda: self._closed_client(timeout_ms))
+
+    def _close(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._closed:
             return
         self._closed = True
+        _open_clients.discard(self)
         try:
-            self._thread.run(self._client.close())
+            self._thread.run(closing())
         finally:
             self._thread.close()
 
-    def _run(self, work: Coroutine[Any, Any, R]) -> R:
+    async def _closed_client(self, timeout_ms: float | None) -> None:
+        await self._client.close(timeout_ms)
+
+    def _warn_unclosed(self) -> None:
+        left = self._left_behind()
+        warnings.warn(f"{self!r} was not closed; call close().{left}", ResourceWarning, stacklevel=3, source=self)
+        if left:
+            log.error("%r was not closed.%s Call flush() or close() before the program ends.", self, left)
+
+    def _left_behind(self) -> str:
+        """What is lost because the client was not closed, as a sentence that begins with a space; empty if nothing."""
+        return ""
+
+    def _check_open(self) -> None:
         if self._closed:
+            what = f"This {type(self).__name__.lower()}"
+            raise ForkedError(what) if self._forked else ClientClosedError(what)
+
+    def _run(self, work: Coroutine[Any, Any, R]) -> R:
+        try:
+            self._check_open()
+        except ClientClosedError:
             work.close()
-            raise ClientClosedError(f"This {type(self).__name__.lower()}")
+            raise
         return self._thread.run(work)
+
+
+_open_clients: weakref.WeakSet[Blocking[Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Close all clients of the parent in the child, which has neither their threads nor their connections."""
+    for client in list(_open_clients):
+        client._closed = client._forked = True
+    _open_clients.clear()
+
+
+def _at_exit() -> None:
+    """Warn of clients that were not closed, and stop their threads before the interpreter removes what these need."""
+    for client in list(_open_clients):
+        if not client._closed:
+            client._warn_unclosed()
+            client._closed = True
+            client._thread.stop()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)
 
 
 async def _called(function: Callable[[], R]) -> R:
     return function()
-
-
-async def _awaited(work: Awaitable[R]) -> R:
-    return await work
 
 
 def wait(method: Callable[Concatenate[Any, P], Awaitable[R]]) -> Callable[Concatenate[Blocking[Any], P], R]:
@@ -127,7 +219,10 @@ def wait(method: Callable[Concatenate[Any, P], Awaitable[R]]) -> Callable[Concat
 
     @functools.wraps(method)
     def blocking(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._run(_awaited(method(self._client, *args, **kwargs)))
+        async def work() -> R:
+            return await method(self._client, *args, **kwargs)
+
+        return self._run(work())
 
     return blocking
 

@@ -1,25 +1,30 @@
 """Shell: the blocking producer, which passes records to the thread of its event loop.
 
 `send` must be fast. Unlike the other blocking methods, `send` does not wake the event loop for every record, and waits
-for the loop only when more than `HANDED_OVER_MAX` records have not reached the loop yet.
+for the loop only when the topic's metadata is not known yet, or when more than `HANDED_OVER_MAX` records have not
+reached the loop. Interceptors, serializers and checks run in the caller's thread, so that `send` raises their errors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
 from barnabas.client.blocking import Blocking, call, wait
-from barnabas.client.errors import ClientClosedError
+from barnabas.client.errors import RequestTimeoutError
 from barnabas.client.interceptors import DeliveryCallback, notify
 from barnabas.client.producer.delivery import RecordPlace, unplaced
 from barnabas.client.producer.producer import AsyncProducer
+from barnabas.client.serialization import NotReadyError
 from barnabas.client.values import Headers, PreparedTransaction, RecordMetadata
-from barnabas.core.errors import BarnabasError, KafkaError
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX
 
 HANDED_OVER_MAX: Final = 2_000
 """The largest number of records between the callers' threads and the loop; beyond it `send` waits. With more
@@ -43,12 +48,25 @@ class SentRecord(RecordPlace):
         self.index = 0
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """The metadata of the acknowledged record. Raises the record's error, or TimeoutError after `timeout_s`."""
+        """The metadata of the acknowledged record. Raises the record's error, or RequestTimeoutError (a TimeoutError)
+        after `timeout_s`."""
         return self._producer.wait_for(self, timeout_s)
 
+    def exception(self, timeout_s: float | None = None) -> BarnabasError | None:
+        """The record's error; None if it was acknowledged. Raises RequestTimeoutError after `timeout_s`."""
+        try:
+            self.result(timeout_s)
+        except BarnabasError as error:
+            if not self.done():
+                raise
+            return error
+        return None
 
-_HandedOver = tuple[SentRecord, str, Any, Any, int | None, int | None, Headers, DeliveryCallback | None]
-"""The arguments of `send`, in the order of the parameters of `try_place`."""
+
+_HandedOver = tuple[
+    float, SentRecord, str, Buffer | None, Buffer | None, int | None, int | None, Headers, DeliveryCallback | None
+]
+"""The time until which the record may wait, and the parameters of `try_place` in their order."""
 
 
 class Producer(Blocking[AsyncProducer]):
@@ -56,13 +74,17 @@ class Producer(Blocking[AsyncProducer]):
     loop unless more than `HANDED_OVER_MAX` records are waiting."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
-        self._handed_over: deque[_HandedOver] = deque()
+        self._handed_over: deque[_HandedOver | asyncio.Future[None]] = deque()
+        """Records, and futures that are set when all records before them have left the queue."""
         self._arrivals: dict[SentRecord, asyncio.Future[None]] = {}
         """Futures of callers that wait for the result of a record which has not reached the loop yet."""
         self._draining = False
         self._lock = threading.Lock()
-        self._drained = asyncio.Event()
         super().__init__(lambda: AsyncProducer(config, **settings))
+        self._plain = settings.get("key_serializer") is None and settings.get("value_serializer") is None
+        self._metadata = self._client.cluster.metadata
+        self._small = self._client.intake.record_bytes_max - RECORD_OVERHEAD_MAX
+        self._max_block_s = self._client.intake.max_block_ms / 1000.0
 
     send_and_wait = wait(AsyncProducer.send_and_wait)
     send_arrow = wait(AsyncProducer.send_arrow)
@@ -129,50 +151,125 @@ class Producer(Blocking[AsyncProducer]):
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> SentRecord:
-        """Queue a record. Errors, also of a serializer, are raised by `result()` of the returned object.
+        """Queue a record. `timestamp` is ms since the epoch, now by default; `headers` are (name, bytes) pairs.
 
-        `on_delivery` gets the errors that are BarnabasErrors.
+        Raises at once what is known at once: SerializationError, MESSAGE_TOO_LARGE, a partition that does not exist,
+        the error of a closed, fenced or failed producer, and KafkaError when the topic's metadata cannot be fetched
+        within `max.block.ms`. Every other error is in the result, is passed to `on_delivery`, and is raised by `flush`
+        and `close` unless it was retrieved before.
         """
-        if self._closed:
-            raise ClientClosedError("This producer")
+        client = self._client
+        intake = client.intake
+        self._check_open()
+        client.check_usable()
+        if intake.intercepts:
+            topic, value, key, partition, timestamp, headers = intake.intercept(
+                topic, value, key, partition, timestamp, headers
+            )
+        try:
+            if not (self._plain and type(value) is bytes and (key is None or type(key) is bytes)):
+                key, value = self._encode(topic, headers, key, value)
+            view = self._metadata.topics.get(topic)
+            if view is None or not view.partitions:
+                self._run(client.learn(topic))
+            if (
+                headers
+                or value is None
+                or partition is not None
+                or timestamp is not None
+                or len(value) + (0 if key is None else len(key)) > self._small
+            ):
+                headers = tuple(headers)
+                intake.check_record(topic, key, value, partition, timestamp, headers)
+        except KafkaError as error:
+            intake.note_refused(error)
+            raise
         sent = SentRecord(self)
         handed_over = self._handed_over
-        handed_over.append((sent, topic, value, key, partition, timestamp, headers, on_delivery))
+        until = time.monotonic() + self._max_block_s
+        handed_over.append((until, sent, topic, value, key, partition, timestamp, headers, on_delivery))
         if not self._draining:
             self._start_draining()
         if len(handed_over) > HANDED_OVER_MAX:
             self._run(self._until_drained())
         return sent
 
+    def _encode(self, topic: str, headers: Headers, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+        """Serialize in the caller's thread; only a serializer that lacks data waits for the loop. The record may be
+        placed after this call, so that a buffer that the caller can change is copied."""
+        intake = self._client.intake
+        try:
+            key_data, value_data = intake.encode_now(topic, headers, key, value)
+        except NotReadyError:
+            key_data, value_data = self._run(intake.encode(topic, headers, key, value))
+        return None if key_data is None else bytes(key_data), None if value_data is None else bytes(value_data)
+
     def flush(self, timeout_ms: float | None = None) -> None:
-        """Wait until everything sent so far is acknowledged or has failed."""
+        """Wait until everything sent so far is acknowledged or has failed.
+
+        Raises DeliveryFailedError if records have failed since the last flush whose errors nobody has retrieved (by
+        `result()` or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A transactional
+        producer raises the errors of its records in `commit_transaction` instead.
+        """
         self._run(self._flush(timeout_ms))
 
-    def close(self) -> None:
-        """Flush, then close."""
-        if not self._closed:
-            self._run(self._until_drained())
-        super().close()
+    async def _closed_client(self, timeout_ms: float | None) -> None:
+        """Close the asyncio producer: records that are still on their way to it afterwards fail."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout_ms is None else loop.time() + timeout_ms / 1000.0
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._until_drained()
+        await self._client.shut(None if until is None else max(until - loop.time(), 0.0) * 1000.0)
+        await self._until_drained()
+        self._client.raise_failures()
+
+    def _left_behind(self) -> str:
+        count = len(self._handed_over) + self._client.unacknowledged
+        return f" {count} records were not acknowledged." if count else ""
 
     def wait_for(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
         return self._run(self._result(sent, timeout_s))
 
     async def _result(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
-        async with asyncio.timeout(timeout_s):
-            if sent.batch is _ON_ITS_WAY:
-                arrival = self._arrivals.get(sent)
-                if arrival is None:
-                    arrival = self._arrivals[sent] = self._thread.loop.create_future()
-                await asyncio.shield(arrival)
-            return await sent
+        try:
+            async with asyncio.timeout(timeout_s):
+                if sent.batch is _ON_ITS_WAY:
+                    arrival = self._arrivals.get(sent)
+                    if arrival is None:
+                        arrival = self._arrivals[sent] = self._thread.loop.create_future()
+                    await asyncio.shield(arrival)
+                return await sent
+        except TimeoutError as error:
+            if isinstance(error, BarnabasError):
+                raise
+            where = f" for {sent.batch.partition}" if sent.batch is not _ON_ITS_WAY else ""
+            raise RequestTimeoutError(
+                f"A record{where} was not acknowledged within {timeout_s:g} s. The producer goes on sending it until"
+                f" delivery.timeout.ms; call result() again.{self._client.cluster.problems.hint()}"
+            ) from None
 
     async def _flush(self, timeout_ms: float | None) -> None:
-        await self._until_drained()
-        await self._client.flush(timeout_ms)
+        loop = asyncio.get_running_loop()
+        until = None if timeout_ms is None else loop.time() + timeout_ms / 1000.0
+        try:
+            async with asyncio.timeout_at(until):
+                await self._until_drained()
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"Flushing did not finish within {timeout_ms:.0f} ms: {len(self._handed_over)} records wait for"
+                f" metadata or for buffer.memory. Flush again, or close.{self._client.cluster.problems.hint()}"
+            ) from None
+        await self._client.flush(None if until is None else max(until - loop.time(), 0.0) * 1000.0)
 
     async def _until_drained(self) -> None:
+        """Wait until the records that were handed over before this call are placed or refused."""
         if self._handed_over or self._draining:
-            await self._drained.wait()
+            mark: asyncio.Future[None] = self._thread.loop.create_future()
+            self._handed_over.append(mark)
+            if not self._draining:
+                self._start_draining()
+            await mark
 
     def _start_draining(self) -> None:
         with self._lock:
@@ -189,7 +286,6 @@ class Producer(Blocking[AsyncProducer]):
         """
         self._draining = False
         if not self._handed_over:
-            self._drained.set()
             return True
         with self._lock:
             taken_over, self._draining = self._draining, True
@@ -198,27 +294,45 @@ class Producer(Blocking[AsyncProducer]):
     async def _drain(self) -> None:
         """Pass the records to the asyncio producer, in the order of the calls of `send`; runs on the loop."""
         handed_over, arrivals = self._handed_over, self._arrivals
-        try_place = self._client.try_place
-        self._drained.clear()
+        client = self._client
+        try_place = client.try_place
         while handed_over or not self._is_drained():
             for _ in range(min(len(handed_over), DRAINED_AT_ONCE_MAX)):
-                sent, topic, value, key, partition, timestamp, headers, on_delivery = record = handed_over.popleft()
+                record = handed_over.popleft()
+                if record.__class__ is not tuple:
+                    if not record.done():  # type: ignore[union-attr]  # a future of `_until_drained`
+                        record.set_result(None)  # type: ignore[union-attr]
+                    continue
+                until, sent, topic, value, key, partition, timestamp, headers, on_delivery = record
                 try:
                     if not try_place(sent, topic, value, key, partition, timestamp, headers, on_delivery):
-                        await self._client.place(*record)
+                        await client.place(
+                            sent, topic, value, key, partition, timestamp, headers, on_delivery, deadline=until
+                        )
                 except Exception as error:  # noqa: BLE001 - the caller is in another thread and gets it as a result
-                    _refuse(record, error)
+                    self._refuse(sent, topic, partition, on_delivery, error)
                 if arrivals and sent in arrivals:
                     arrivals.pop(sent).set_result(None)
             await asyncio.sleep(0)
 
-
-def _refuse(record: _HandedOver, error: Exception) -> None:
-    """Fail a record that was not added to a batch. Only a BarnabasError is passed to `on_delivery`."""
-    sent, *_, on_delivery = record
-    if not isinstance(error, BarnabasError):
-        sent.batch = unplaced(KafkaError(-1, f"The record could not be sent: {error!r}"))
-        return
-    sent.batch = unplaced(error)
-    if on_delivery is not None:
-        notify(on_delivery, None, error)
+    def _refuse(
+        self,
+        sent: SentRecord,
+        topic: str,
+        partition: int | None,
+        on_delivery: DeliveryCallback | None,
+        error: Exception,
+    ) -> None:
+        """Fail a record that was not added to a batch: the result, `on_delivery` and the next flush get the error."""
+        if not isinstance(error, BarnabasError):
+            cause = error
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The record could not be sent: {cause!r}")
+            error.__cause__ = cause
+        intake = self._client.intake
+        intake.refuse(sent, topic, partition, error)
+        if on_delivery is not None:
+            sent.error()
+            notify(on_delivery, None, error)
+        if sent in self._arrivals:
+            sent.error()  # a thread waits for the result
+        intake.keep_failure(sent)

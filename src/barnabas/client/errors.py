@@ -5,12 +5,14 @@ KafkaError                        a response of a broker with an error code (bar
    ├─ BrokerUnreachableError      one broker cannot be reached, or its connection broke
    │  └─ BootstrapError           none of bootstrap.servers can be reached
    ├─ TlsError                    the TLS handshake failed because of a certificate
-   ├─ RequestTimeoutError         the deadline of a call or of a request passed
+   ├─ RequestTimeoutError         the deadline of a call or of a request passed; also a TimeoutError
    ├─ UnsupportedApiError         the broker does not support the API in any version of the client
    ├─ ClientClosedError           the client was closed before or during the call
+   │  └─ ForkedError              the client was created before this process was forked
    ├─ SerializationError          a (de)serializer failed for a key or a value
    ├─ BufferFullError             buffer.memory stayed full for max.block.ms
    ├─ DeliveryTimeoutError        a record was not acknowledged within delivery.timeout.ms
+   ├─ DeliveryFailedError         flush and close: records have failed, and nobody has retrieved their errors
    ├─ TransactionStateError       the call does not fit the state of the transaction
    ├─ TransactionAbortedError     the transaction failed or was aborted; its records will not be seen
    ├─ OffsetOutOfRangeError       the requested offset is no longer, or not yet, in the log
@@ -22,7 +24,7 @@ KafkaError                        a response of a broker with an error code (bar
 
 from __future__ import annotations
 
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
 
@@ -52,8 +54,11 @@ class TlsError(ClientError):
         return False
 
 
-class RequestTimeoutError(ClientError):
-    """A deadline passed. The message names the call and the last error that was being retried."""
+class RequestTimeoutError(ClientError, TimeoutError):
+    """A deadline passed. The message names the call, the time, and the last error that was being retried.
+
+    It is a TimeoutError of Python, too.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -69,12 +74,23 @@ class UnsupportedApiError(ClientError):
 class ClientClosedError(ClientError):
     """The client was closed."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{what} is closed; create a new one.")
+    def __init__(self, what: str, message: str | None = None) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message or f"{what} is closed; create a new one.")
 
     @property
     def retriable(self) -> bool:
         return False
+
+
+class ForkedError(ClientClosedError):
+    """The client was created by the parent of this process, which was forked."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            what,
+            f"{what} belongs to the process that created it. Its thread and its connections do not exist in this"
+            " process, which was forked: create a client in each process.",
+        )
 
 
 class SerializationError(ClientError):
@@ -96,6 +112,30 @@ class DeliveryTimeoutError(ClientError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class DeliveryFailedError(ClientError):
+    """Records that were sent since the last flush have failed, and nobody has retrieved their errors.
+
+    `count` is the number of the records, `partition` the partition of the first one (its number is -1 if the record
+    was given none yet), and `first` the first error, whose code is `code`.
+    """
+
+    def __init__(self, count: int, partition: TopicPartition, first: BarnabasError) -> None:
+        self.count = count
+        self.partition = partition
+        self.first = first
+        where = str(partition) if partition.partition >= 0 else partition.topic
+        records = "1 record was" if count == 1 else f"{count} records were"
+        super().__init__(
+            first.code if isinstance(first, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{records} not delivered; the first, for {where}, failed with: {first} Send what is missing again. To"
+            " handle each record by itself, await what send returned (or call its result()), or pass on_delivery.",
+        )
+
+    @property
+    def retriable(self) -> bool:
+        return False
 
 
 class TransactionStateError(ClientError):

@@ -78,11 +78,17 @@ def as_encode(serializer: AnySerializer | None, part: str) -> Encode:
 
     def encode(topic: str, headers: Headers, value: Any) -> Buffer | None:
         try:
-            return inner(topic, headers, value)
+            data = inner(topic, headers, value)
         except SerializationError:
             raise
         except Exception as error:
             raise SerializationError(f"The {part} serializer failed for topic {topic!r}: {error!r}") from error
+        if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
+            raise SerializationError(
+                f"The {part} serializer returned a {type(data).__name__} for topic {topic!r}; it must return bytes or"
+                " None."
+            )
+        return data
 
     return encode
 

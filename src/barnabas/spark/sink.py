@@ -111,7 +111,7 @@ class LogWriter(BlockingClient):
         return AsyncProducer(settings)
 
     async def disconnect(self) -> None:
-        await self.producer.close(timeout_ms=0)
+        await self.producer.shut(timeout_ms=0)
 
     def send(self, topic: str, table: pa.Table, layout: RowLayout) -> Future[Any]:
         """Start writing the rows. The future completes when all of them are acknowledged."""

@@ -13,7 +13,7 @@ from barnabas.client.share.consumer import AsyncShareConsumer
 
 ITERATED = {"records"}
 """What `for record in consumer` is for."""
-OF_THE_LOOP = {"place", "try_place", "try_send"}
+OF_THE_LOOP = {"check_usable", "learn", "place", "raise_failures", "shut", "try_place", "try_send", "unacknowledged"}
 """What the hand-over to the loop is made of."""
 
 

@@ -85,7 +85,8 @@ class AsyncAdmin:
     ) -> None:
         await self.close()
 
-    async def close(self) -> None:
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Close the connections. Requests without a response fail. Nothing is waited for, whatever `timeout_ms` is."""
         if self._owns_cluster:
             await self.cluster.close()
 

@@ -27,6 +27,7 @@ from barnabas.client.errors import (
     RequestTimeoutError,
 )
 from barnabas.client.options import ClusterConfig
+from barnabas.client.problems import Problems
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng, system_rng
@@ -39,6 +40,8 @@ from barnabas.protocol.wire.schema import schema_of
 T = TypeVar("T")
 
 TOPICS_PER_REQUEST_MAX = 10_000
+CLUSTER = "the cluster"
+"""The subject of a problem with all brokers."""
 
 
 class Cluster:
@@ -52,6 +55,9 @@ class Cluster:
         self.metadata = MetadataCache()
         self.coordinators = Coordinators(self)
         self._pool = open_pool(options, self.rng, opener)
+        self.problems = Problems()
+        """What fails and is tried again; logged seldom."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._metadata_lock = asyncio.Lock()
         self._metadata_at = float("-inf")
         self._closed = False
@@ -100,7 +106,7 @@ class Cluster:
         Other calls retry until their own deadlines, because the cluster may be starting. Call this first to fail early.
         """
         if not self.metadata.brokers:
-            await self.refresh(deadline=self.deadline(self.options.connect_timeout_ms))
+            await self.refresh(deadline=self.deadline(self.options.connect_timeout_ms), quiet=True)
 
     async def connection(
         self, broker_id: int, deadline: float | None = None, *, purpose: str = ""
@@ -221,8 +227,12 @@ class Cluster:
         *,
         deadline: float | None = None,
         allow_auto_create: bool = False,
+        quiet: bool = False,
     ) -> None:
-        """Request metadata now: of `topics`, of all topics (None), or of the brokers only (empty)."""
+        """Request metadata now: of `topics`, of all topics (None), or of the brokers only (empty).
+
+        Failed attempts are noted in `problems`, unless `quiet` is true.
+        """
         names = None if topics is None else list(topics)
         if deadline is None:
             deadline = self.deadline()
@@ -243,10 +253,13 @@ class Cluster:
                 except KafkaError as error:
                     if not error.retriable or self.now() >= deadline:
                         raise
+                    if not quiet:
+                        self.problems.note(CLUSTER, error, self.now())
                     await self.backoff(attempt, deadline)
                     if self.now() >= deadline:
                         raise
                     attempt += 1
+            self.problems.solved(CLUSTER)
             self.metadata.apply(response, now=self.now(), all_topics=names is None)
             self._metadata_at = began
 
@@ -273,15 +286,25 @@ class Cluster:
         if deadline is None:
             deadline = self.deadline()
         attempt = 0
+        last: KafkaError | None = None
         while True:
-            views = await self.topics([name], deadline=deadline, allow_auto_create=allow_auto_create)
+            try:
+                views = await self.topics([name], deadline=deadline, allow_auto_create=allow_auto_create)
+            except RequestTimeoutError:
+                if last is not None:
+                    raise last from None  # the deadline passed during a request; the topic's error says more
+                raise
             view = views[name]
             if view.error is ErrorCode.NONE and view.partitions:
+                self.problems.solved(f"topic {name!r}")
                 return view
             self.metadata.mark_stale([name])
             gone = view.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not allow_auto_create and attempt >= 3
             if gone or not (view.error.retriable or view.error is ErrorCode.NONE) or self.now() >= deadline:
-                raise KafkaError(view.error, _topic_problem(name, view.error))
+                self.problems.forget(f"topic {name!r}")
+                raise topic_error(view)
+            last = topic_error(view)
+            self.problems.note(f"topic {name!r}", last, self.now())
             await self.backoff(attempt, deadline)
             attempt += 1
 
@@ -332,27 +355,39 @@ class Cluster:
     async def retrying(self, what: str, attempt: Callable[[], Any], *, deadline: float) -> Any:
         """`await attempt()` until it succeeds, fails for good, or the deadline passes (RequestTimeoutError)."""
         tries = 0
+        began = self.now()
         while True:
             try:
-                return await attempt()
+                result = await attempt()
+                self.problems.solved(what)
+                return result
             except KafkaError as error:
+                if error.retriable:
+                    self.problems.note(what, error, self.now())
+                    await self.backoff(tries, deadline)
+                    tries += 1
+                    if self.now() < deadline:
+                        continue
+                self.problems.forget(what)
                 if not error.retriable:
                     raise
-                await self.backoff(tries, deadline)
-                tries += 1
-                if self.now() >= deadline:
-                    raise RequestTimeoutError(
-                        f"{what} did not succeed in time; after {tries} attempts the last error was: {error}"
-                    ) from error
+                raise RequestTimeoutError(
+                    f"{what} did not succeed within {self.now() - began:.1f} s; after {tries} attempts the last error"
+                    f" was: {error}"
+                ) from error
 
 
 def _destination(broker: BrokerAddress, purpose: str = "") -> Destination:
     return Destination(broker.host, broker.port, purpose, broker.broker_id)
 
 
-def _topic_problem(name: str, code: ErrorCode) -> str:
-    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return f"There is no topic {name!r}. Create it, or check the spelling."
-    if code is ErrorCode.NONE:
-        return f"Topic {name!r} has no partitions yet; it is still being created."
-    return f"Topic {name!r}: {code.message}"
+def topic_error(view: TopicDescription) -> KafkaError:
+    """The error of a topic that cannot be used, with the advice for it."""
+    match view.error:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            text = f"There is no topic {view.name!r}. Create it, or check the spelling."
+        case ErrorCode.NONE:
+            text = f"Topic {view.name!r} has no partitions yet; it is still being created."
+        case code:
+            text = f"Topic {view.name!r}: {code.message}"
+    return KafkaError(view.error, text)

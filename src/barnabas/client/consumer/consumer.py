@@ -17,7 +17,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, is_given, resolve_config
@@ -46,7 +46,7 @@ from barnabas.client.values import (
 )
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.member import Assignor
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.client")
 
 Record = ConsumerRecord[Any, Any]
+CLOSE_TIMEOUT_MS: Final = 30_000
 
 
 class AsyncConsumer:
@@ -466,20 +467,27 @@ class AsyncConsumer:
             return self._coordinator.metadata
         return GroupMetadata(self._commits.require_group())
 
-    async def close(self, *, leave: bool | None = None) -> None:
+    async def close(self, timeout_ms: float | None = None, *, leave: bool | None = None) -> None:
         """Commit (with auto-commit), leave the group, close the connections.
 
         A static member stays in the group, so that it gets its partitions back after a restart. `leave` overrides this
-        (KIP-1092).
+        (KIP-1092). What is not finished within `timeout_ms` (30 seconds, as in the Java consumer) is given up with a
+        warning.
         """
         if self._closed:
             return
+        limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
         try:
-            if self._coordinator is not None:
-                await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
-                await self._coordinator.close(leave=leave)
-            else:
-                await self._before_revoke()
+            async with asyncio.timeout(limit_ms / 1000.0):
+                if self._coordinator is not None:
+                    await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
+                    await self._coordinator.close(leave=leave)
+                else:
+                    await self._before_revoke()
+        except TimeoutError as error:
+            if isinstance(error, BarnabasError):
+                raise
+            log.warning("%r was closed without a response of its group within %.0f ms", self, limit_ms)
         finally:
             self._closed = True
             await self._jobs.close()

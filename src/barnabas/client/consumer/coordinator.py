@@ -182,11 +182,14 @@ class ConsumerCoordinator(ABC):
         group_id = self.options.group_id
         deadline = self._cluster.deadline(timeout_ms)
         try:
-            broker_id = await self._cluster.coordinators.find(CoordinatorType.GROUP, group_id)
-            return await self._send_to(broker_id, request, deadline)
+            broker_id = await self._cluster.coordinators.find(CoordinatorType.GROUP, group_id, deadline=deadline)
+            response = await self._send_to(broker_id, request, deadline)
+            self._cluster.problems.solved(f"group {group_id!r}")
+            return response
         except KafkaError as error:
             if not error.retriable:
                 raise
+            self._cluster.problems.note(f"group {group_id!r}", error, self._cluster.now())
             self._cluster.coordinators.forget(CoordinatorType.GROUP, group_id)
             return None
 

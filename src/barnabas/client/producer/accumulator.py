@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.producer.delivery import ProducerBatch, RecordPlace
+from barnabas.client.producer.failures import DeliveryFailures
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
@@ -184,7 +185,9 @@ class Accumulator:
         delivery_timeout_s: float,
         codec: CompressionType,
         level: int | None = None,
+        keep_failures: bool = True,
     ) -> None:
+        self.failures = DeliveryFailures() if keep_failures else None
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
         self.linger_s = linger_s
@@ -284,6 +287,13 @@ class Accumulator:
         self.unfinished -= 1
         batch.charged = 0
 
+    def fail(self, batch: ProducerBatch, error: BarnabasError) -> None:
+        """Fail a batch that is in no queue any more, and keep it for `flush` and `close` to raise its error."""
+        self.release(batch)
+        batch.fail(error)
+        if self.failures is not None:
+            self.failures.add(batch)
+
     def note_ratio(self, topic: str, ratio: float) -> None:
         """Record the compression ratio of a batch, to estimate the next ones (CompressionRatioEstimator)."""
         known = self._ratios.get(topic, 1.0)
@@ -298,11 +308,15 @@ class Accumulator:
                 else:
                     break
 
+    def count_records(self) -> int:
+        """The number of records in all batches."""
+        batches = (b for q in list(self.queues.values()) for b in (*q.in_flight, *q.queue))
+        return sum(b.record_count if b.builder is None else b.builder.record_count for b in batches)
+
     def abandon(self, error: BarnabasError) -> None:
         """Fail all batches that are not acknowledged."""
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.queue]:
-                self.release(batch)
-                batch.fail(error)
+                self.fail(batch, error)
             queue.in_flight.clear()
             queue.queue.clear()

@@ -34,6 +34,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_log_append_time",
+        "_seen",
         "_watchers",
         "attempts",
         "base_offset",
@@ -45,6 +46,7 @@ class ProducerBatch:
         "encoded",
         "error",
         "identity",
+        "is_awaited",
         "is_closed",
         "ordinal",
         "partition",
@@ -80,6 +82,9 @@ class ProducerBatch:
         self._log_append_time = -1
         self._watchers: list[Watcher] = []
         self.parts: list[tuple[int, ProducerBatch]] = []
+        self.is_awaited = False
+        """Whether a call (`send_arrow`) waits for the whole batch, and raises its error."""
+        self._seen: set[int] | None = None
 
     # -- bytes -----------------------------------------------------------------------------------------------------
 
@@ -130,6 +135,7 @@ class ProducerBatch:
             child.adopt_encoded(build_batch(part, codec=header.codec), len(part))
             child.charged = self.charged * len(part) // len(records)
             child.attempts = self.attempts
+            child.is_awaited = self.is_awaited
             self.parts.append((index, child))
         (_, first), (_, second) = self.parts
         second.charged = self.charged - first.charged
@@ -160,8 +166,23 @@ class ProducerBatch:
         self._settle()
 
     def fail(self, error: BarnabasError) -> None:
+        if self.builder is not None:
+            self.seal_count()
         self.error = error
         self._settle()
+
+    def note_seen(self, index: int) -> None:
+        """Note that the error of the record at `index` was retrieved."""
+        if self._seen is None:
+            self._seen = set()
+        self._seen.add(index)
+
+    @property
+    def unseen(self) -> int:
+        """The number of failed records whose errors were not retrieved."""
+        if self.error is None or self.is_awaited:
+            return 0
+        return self.record_count - len(self._seen or ())
 
     def _settle(self) -> None:
         self.done = True
@@ -233,15 +254,28 @@ class RecordPlace:
         """The metadata of an acknowledged record. Raises the record's error."""
         batch, index = self.home()
         if batch.error is not None:
+            batch.note_seen(index)
             raise batch.error
         return batch.metadata(index, self.timestamp, self.key_size, self.value_size)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.home()[0].done:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.batch.watch(lambda: None if waiter.done() else waiter.set_result(None))
+            self.batch.watch(lambda: self._wake(waiter))
             yield from waiter
         return self.metadata()
+
+    def _wake(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            self.error()  # a task waits for the record, and gets the error when it runs next
+            waiter.set_result(None)
+
+    def error(self) -> BarnabasError | None:
+        """The error of a settled record, which counts as retrieved; None if the record was acknowledged."""
+        batch, index = self.home()
+        if batch.error is not None:
+            batch.note_seen(index)
+        return batch.error
 
 
 class RecordFuture(RecordPlace):
@@ -251,7 +285,7 @@ class RecordFuture(RecordPlace):
 
     def exception(self) -> BarnabasError | None:
         """The record's error; None if it was acknowledged. Valid only when `done()` is true."""
-        return self.home()[0].error
+        return self.error()
 
     def result(self) -> RecordMetadata:
         """The record's metadata. Raises the record's error, or asyncio.InvalidStateError while it is not done."""
@@ -264,9 +298,10 @@ class RecordFuture(RecordPlace):
         self.batch.watch(lambda: callback(self))
 
 
-def unplaced(error: BarnabasError | None = None) -> ProducerBatch:
-    """A batch without a partition, for records that are not in a batch yet, or never will be because of `error`."""
-    batch = ProducerBatch(TopicPartition("", -1), None, (), 0.0, 0.0)
+def unplaced(topic: str = "", partition: int | None = None, error: BarnabasError | None = None) -> ProducerBatch:
+    """The batch of one record that is not in a real batch yet, or never will be because of `error`."""
+    batch = ProducerBatch(TopicPartition(topic, -1 if partition is None else partition), None, (), 0.0, 0.0)
+    batch.record_count = 1
     if error is not None:
         batch.fail(error)
     return batch

@@ -12,20 +12,29 @@ broker. Records of one partition keep the order of the calls, through retries an
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
-from barnabas.client.errors import BufferFullError, ClientClosedError
+from barnabas.client.errors import (
+    BufferFullError,
+    ClientClosedError,
+    DeliveryFailedError,
+    RequestTimeoutError,
+)
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
 from barnabas.client.interceptors import notify
 from barnabas.client.options import ClusterConfig, Settings
 from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
+from barnabas.client.producer.checks import check_topic, no_such_partition, too_large
 from barnabas.client.producer.delivery import ProducerBatch, RecordFuture, RecordPlace
+from barnabas.client.producer.intake import RecordIntake
 from barnabas.client.producer.partitioner import KeyHasher, Partitioner
 from barnabas.client.producer.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD, sender_config
 from barnabas.client.producer.sender import Sender
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from barnabas.client.columns.formats import ColumnEncoder
+
+log = logging.getLogger("barnabas.client")
 
 
 class AsyncProducer(TransactionCalls):
@@ -69,8 +80,6 @@ class AsyncProducer(TransactionCalls):
         self._owns_cluster = cluster is None
         self.cluster = cluster or Cluster(ClusterConfig.from_settings(resolved))
         self._now_ms = (clock or SystemClock()).now_ms
-        self._encode_key = as_encode(key_serializer, "key")
-        self._encode_value = as_encode(value_serializer, "value")
         self._plain = key_serializer is None and value_serializer is None
         self._partitioner = partitioner
         self._ignore_keys: bool = resolved["partitioner.ignore.keys"]
@@ -86,6 +95,7 @@ class AsyncProducer(TransactionCalls):
             delivery_timeout_s=resolved["delivery.timeout.ms"] / 1000.0,
             codec=codec,
             level=resolved.get(f"compression.{codec.config_name}.level"),
+            keep_failures=options.transactional_id is None,
         )
         self._sender = Sender(self.cluster, self._accumulator, options)
         self._topics = ProducerTopics(
@@ -105,13 +115,22 @@ class AsyncProducer(TransactionCalls):
                 two_phase=options.two_phase,
             )
             self._sender.transactions = self._transactions
+        self.intake = RecordIntake(
+            self.cluster,
+            self._accumulator,
+            self._transactions,
+            key=as_encode(key_serializer, "key"),
+            value=as_encode(value_serializer, "value"),
+            interceptors=self._interceptors,
+            record_bytes_max=self._record_bytes_max,
+            max_block_ms=self._max_block_ms,
+        )
         self._hasher = KeyHasher()
-        self._missing: NotReadyError | None = None
-        """The data that the last `try_send` lacked; `send` waits for it."""
         self._waiting_for_progress: list[asyncio.Future[None]] = []
         self._runner: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._ensure_running()
@@ -120,7 +139,12 @@ class AsyncProducer(TransactionCalls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except DeliveryFailedError as lost:
+            if error is None:
+                raise
+            log.error("closing a producer after %r: %s", error, lost)
 
     def __repr__(self) -> str:
         name = type(self).__name__
@@ -149,24 +173,46 @@ class AsyncProducer(TransactionCalls):
         Raises SerializationError, MESSAGE_TOO_LARGE, BufferFullError when `buffer.memory` stays full for
         `max.block.ms`, and KafkaError when the topic's metadata cannot be fetched in that time.
         """
+        if self._interceptors:
+            topic, value, key, partition, timestamp, headers = self.intake.intercept(
+                topic, value, key, partition, timestamp, headers
+            )
         future = RecordFuture()
-        if not self.try_place(future, topic, value, key, partition, timestamp, headers, on_delivery):
-            await self.place(future, topic, value, key, partition, timestamp, headers, on_delivery)
+        try:
+            if not (self._plain and type(value) is bytes and (key is None or type(key) is bytes)):
+                key, value = await self.intake.encode(topic, headers, key, value)
+            if not self.try_place(future, topic, value, key, partition, timestamp, headers, on_delivery):
+                await self.place(future, topic, value, key, partition, timestamp, headers, on_delivery)
+        except KafkaError as error:
+            self.intake.note_refused(error)
+            raise
         return future
 
-    async def place(self, place: RecordPlace, topic: str, *arguments: Any) -> None:
-        """Call `try_place` until it succeeds, and wait in between for what is missing: metadata, a schema or memory."""
-        deadline = self.cluster.deadline(self._max_block_ms)
+    async def place(self, place: RecordPlace, topic: str, *arguments: Any, deadline: float | None = None) -> None:
+        """Call `try_place` until it succeeds, and wait in between for what is missing: metadata or memory."""
+        limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
         placed = False
         while not placed:
-            missing, self._missing = self._missing, None
-            if missing is not None:
-                await missing.learn()
-            elif not self._topics.knows(topic):
-                await self._topics.learn(topic, deadline)
+            check_topic(topic)
+            if not self._topics.knows(topic):
+                await self._topics.learn(topic, limit)
             else:
-                await self._wait_for_room(deadline)
+                await self._wait_for_room(limit)
             placed = self.try_place(place, topic, *arguments)
+
+    async def learn(self, topic: str) -> None:
+        """Fetch the metadata of a topic. Raises KafkaError when that fails for `max.block.ms`."""
+        check_topic(topic)
+        deadline = self.cluster.deadline(self._max_block_ms)
+        while not self._topics.knows(topic):
+            if self._closed:
+                raise ClientClosedError("This producer")
+            await self._topics.learn(topic, deadline)
+
+    @property
+    def unacknowledged(self) -> int:
+        """The number of records that are queued or in flight."""
+        return self._accumulator.count_records()
 
     async def send_and_wait(
         self,
@@ -193,6 +239,14 @@ class AsyncProducer(TransactionCalls):
     ) -> RecordFuture | None:
         """`send` without waiting. Returns None when metadata, a schema or memory is missing. Call this on the event
         loop only."""
+        if self._interceptors:
+            topic, value, key, partition, timestamp, headers = self.intake.intercept(
+                topic, value, key, partition, timestamp, headers
+            )
+        try:
+            key, value = self.intake.encode_now(topic, headers, key, value)
+        except NotReadyError:
+            return None
         future = RecordFuture()
         placed = self.try_place(future, topic, value, key, partition, timestamp, headers, on_delivery)
         return future if placed else None
@@ -201,25 +255,17 @@ class AsyncProducer(TransactionCalls):
         self,
         place: RecordPlace,
         topic: str,
-        value: Any,
-        key: Any,
+        value: Buffer | None,
+        key: Buffer | None,
         partition: int | None,
         timestamp: int | None,
         headers: Headers,
         on_delivery: DeliveryCallback | None,
     ) -> bool:
-        """Like `try_send`, for a caller that already has the record's place. Returns False when metadata, a schema or
-        memory is missing."""
-        if self._closed:
-            raise ClientClosedError("This producer")
-        if self._sender.fatal is not None:
-            raise self._sender.fatal
-        if self._transactions is not None:
-            self._transactions.check_can_send()
-        if self._interceptors:
-            topic, value, key, partition, timestamp, headers = self._intercept(
-                ProducerRecord(topic, value, key, partition, timestamp, headers)
-            )
+        """Like `try_send`, for a serialized record whose place the caller has. Returns False when metadata or memory is
+        missing."""
+        if self._closed or self._sender.fatal is not None or self._transactions is not None:
+            self.check_usable()
         loop = self._loop or self._ensure_running()
         now = loop.time()
         state = self._topics.states.get(topic)
@@ -231,23 +277,13 @@ class AsyncProducer(TransactionCalls):
             state = self._topics.refresh(topic)
             if state is None:
                 return False
-        plain = self._plain  # bytes need no serializer, which saves calls in the common case
-        try:
-            key_bytes = key if key is None or (plain and type(key) is bytes) else self._encode_key(topic, headers, key)
-            value_bytes = value if plain and type(value) is bytes else self._encode_value(topic, headers, value)
-        except NotReadyError as missing:
-            self._missing = missing
-            return False
         accumulator = self._accumulator
-        if headers or value_bytes is None:
-            size = accumulator.size_upper_bound(key_bytes, value_bytes, headers)
+        if headers or value is None or timestamp is not None:
+            size = self.intake.check_parts(topic, key, value, timestamp, headers)
         else:
-            size = RECORD_OVERHEAD_MAX + len(value_bytes) + (len(key_bytes) if key_bytes is not None else 0)
+            size = RECORD_OVERHEAD_MAX + len(value) + (len(key) if key is not None else 0)
         if size > self._record_bytes_max:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"A record of {size} bytes for {topic!r} is larger than max.request.size ({self._record_bytes_max}).",
-            )
+            raise too_large(topic, size, self._record_bytes_max)
         if accumulator.used_bytes + size > accumulator.buffer_memory and accumulator.unfinished:
             self._sender.wake()
             return False
@@ -255,22 +291,22 @@ class AsyncProducer(TransactionCalls):
         sticky = False
         if partition is None:
             if self._partitioner is not None:
-                partition = self._partitioner(topic, key_bytes, value_bytes, count)
-            elif key_bytes is not None and not self._ignore_keys:
-                partition = self._hasher.partition(key_bytes, count)
+                partition = self._partitioner(topic, key, value, count)
+            elif key is not None and not self._ignore_keys:
+                partition = self._hasher.partition(key, count)
             else:
                 sticky = True
                 partition = state.sticky.choose(count)
-        if not 0 <= partition < count:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no partition {partition} of {topic!r}; it has {count} partitions.",
-            )
-        queue = state.queues[partition]
+        try:
+            queue = state.queues[partition] if partition >= 0 else None
+        except (TypeError, IndexError):
+            queue = None
+        if queue is None:
+            raise no_such_partition(topic, partition, count)
         was_empty = not queue.queue
         when = self._now_ms() if timestamp is None else timestamp
         state.used_at = now
-        full = accumulator.append(place, queue, key_bytes, value_bytes, when, headers, now)
+        full = accumulator.append(place, queue, key, value, when, headers, now)
         if sticky:
             state.sticky.on_appended(size, count, batch_closed=full)
         if full or was_empty:
@@ -281,6 +317,15 @@ class AsyncProducer(TransactionCalls):
         if on_delivery is not None or self._interceptors:
             self._watch(place, on_delivery)
         return True
+
+    def check_usable(self) -> None:
+        """Raise the error with which `send` fails whatever the record is."""
+        if self._closed:
+            raise ClientClosedError("This producer")
+        if self._sender.fatal is not None:
+            raise self._sender.fatal
+        if self._transactions is not None:
+            self._transactions.check_can_send()
 
     async def send_arrow(
         self,
@@ -305,8 +350,7 @@ class AsyncProducer(TransactionCalls):
         from barnabas.client.columns.arrow import ColumnNames, Placement, encode_columns
         from barnabas.client.columns.formats import encode_formats
 
-        if self._transactions is not None:
-            self._transactions.check_can_send()
+        self.check_usable()
         limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
         if key_format is not None or value_format is not None:
             table, key, value = encode_formats(table, topic, (key, key_format), (value, value_format))
@@ -345,7 +389,9 @@ class AsyncProducer(TransactionCalls):
             if transactions is not None:
                 transactions.check_can_send()
             queue, now = queues[index], self.cluster.now()
-            batches.append(accumulator.append_encoded(queue, data, count, now))
+            batch = accumulator.append_encoded(queue, data, count, now)
+            batch.is_awaited = True
+            batches.append(batch)
             self._sender.send_now(now)
             if queue.queue:
                 self._sender.wake()
@@ -354,14 +400,45 @@ class AsyncProducer(TransactionCalls):
         return batches
 
     async def flush(self, timeout_ms: float | None = None) -> None:
-        """Send all queued records without lingering, and wait until all are acknowledged or have failed."""
+        """Send all queued records without lingering, and wait until all are acknowledged or have failed.
+
+        Raises DeliveryFailedError if records have failed since the last flush whose errors nobody has retrieved (by
+        their futures or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A
+        transactional producer raises the errors of its records in `commit_transaction` instead.
+        """
+        if self._closed:
+            raise ClientClosedError("This producer")
+        await self._flush(timeout_ms)
+        self.raise_failures()
+
+    def raise_failures(self) -> None:
+        """Raise DeliveryFailedError if records have failed whose errors nobody has retrieved."""
+        failures = self._accumulator.failures
+        lost = failures.take() if failures is not None else None
+        if lost is not None:
+            raise lost
+
+    async def _flush(self, timeout_ms: float | None) -> None:
         self._ensure_running()
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
-            for state in list(self._topics.states.values()):
-                if state.columns_turn.locked():
-                    async with state.columns_turn:  # wait until the whole table is queued
-                        pass
-            await self._flush_queued()
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+                for state in list(self._topics.states.values()):
+                    if state.columns_turn.locked():
+                        async with state.columns_turn:  # wait until the whole table is queued
+                            pass
+                await self._flush_queued()
+        except TimeoutError:
+            raise RequestTimeoutError(self._unflushed(timeout_ms)) from None
+
+    def _unflushed(self, timeout_ms: float | None) -> str:
+        """The text of the error of a flush that has not finished within `timeout_ms`."""
+        batch = next((b for q in self._accumulator.queues.values() for b in (*q.in_flight, *q.queue)), None)
+        where = f", the first for {batch.partition}" if batch is not None else ""
+        return (
+            f"Flushing did not finish within {timeout_ms:.0f} ms: {self.unacknowledged} records are not acknowledged"
+            f" yet{where}. The producer goes on sending them until delivery.timeout.ms; flush again, or close."
+            f"{self.cluster.problems.hint()}"
+        )
 
     async def _flush_queued(self) -> None:
         open_batches = [b for q in self._accumulator.queues.values() for b in (*q.in_flight, *q.queue)]
@@ -391,23 +468,59 @@ class AsyncProducer(TransactionCalls):
         return [partition.topic_partition for partition in view.partitions]
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Flush, then close. Records that are not acknowledged within `timeout_ms` fail."""
-        if self._closed:
+        """Flush, then close. Records that are not acknowledged within `timeout_ms` fail. An open transaction is
+        aborted.
+
+        Raises DeliveryFailedError, after everything is closed, if records have failed whose errors nobody has
+        retrieved.
+        """
+        await self.shut(timeout_ms)
+        self.raise_failures()
+
+    async def shut(self, timeout_ms: float | None = None) -> None:
+        """Close without raising the errors of records. A second call waits for the first."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
             return
+        self._closed = True
+        self._closing = asyncio.get_running_loop().create_future()
         try:
-            if self._runner is not None and not self._runner.done():
-                await self.flush(timeout_ms)
-        except TimeoutError:
-            pass  # the time of the caller is over; the remaining records fail below
+            await self._wind_down(timeout_ms)
         finally:
-            self._closed = True
-            self._accumulator.abandon(ClientClosedError("This producer"))
+            waited = "" if timeout_ms is None else f", for which close waited {timeout_ms:.0f} ms"
+            self._accumulator.abandon(
+                ClientClosedError(
+                    "This producer", f"The producer was closed before the record was acknowledged{waited}."
+                )
+            )
             self._on_progress()
-            if self._runner is not None:
-                self._sender.stop()
-                await self._runner
-            if self._owns_cluster:
-                await self.cluster.close()
+            try:
+                if self._runner is not None:
+                    self._sender.stop()
+                    await asyncio.wait((self._runner,))
+            finally:
+                if self._owns_cluster:
+                    await self.cluster.close()
+                self._closing.set_result(None)
+
+    async def _wind_down(self, timeout_ms: float | None) -> None:
+        """Finish what can be finished within `timeout_ms`. Time-outs and errors are not raised: records that are open
+        afterwards fail."""
+        self._on_progress()  # callers that wait for memory learn that the producer is closed
+        if self._runner is None or self._runner.done():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+                if timeout_ms != 0 and self._transactions is not None and self.in_transaction and self.can_go_on:
+                    log.warning("a producer is closed with an open transaction, which is aborted: %r", self)
+                    await self._abort_quietly()
+                await self._flush(None)
+
+    async def _abort_quietly(self) -> None:
+        try:
+            await self.abort_transaction()
+        except KafkaError as error:
+            log.warning("the open transaction was not aborted (its transaction.timeout.ms will end it): %s", error)
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 
@@ -416,8 +529,21 @@ class AsyncProducer(TransactionCalls):
             self._loop = asyncio.get_running_loop()
             # the producer owns this task: close() stops the task, awaits it, and raises its error
             self._runner = self._loop.create_task(self._sender.run(), name="barnabas-producer-sender")
+            self._runner.add_done_callback(self._on_sender_done)
         assert self._loop is not None
         return self._loop
+
+    def _on_sender_done(self, runner: asyncio.Task[None]) -> None:
+        """Fail all records if the sender has ended by itself, so that no caller waits for them for ever."""
+        if self._closed and (runner.cancelled() or runner.exception() is None):
+            return
+        cause = "it was cancelled" if runner.cancelled() else repr(runner.exception())
+        error = KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The task that sends this producer's records has ended: {cause}"
+        )
+        self._sender.fatal = self._sender.fatal or error
+        self._accumulator.abandon(error)
+        self._on_progress()
 
     async def _wait_for_room(self, deadline: float) -> None:
         self._ensure_running()
@@ -444,14 +570,9 @@ class AsyncProducer(TransactionCalls):
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _intercept(self, record: ProducerRecord) -> tuple[str, Any, Any, int | None, int | None, Headers]:
-        for interceptor in self._interceptors:
-            record = interceptor.on_send(record)
-        return record.topic, record.value, record.key, record.partition, record.timestamp, record.headers
-
     def _watch(self, place: RecordPlace, on_delivery: DeliveryCallback | None) -> None:
         def settled() -> None:
-            error = place.home()[0].error
+            error = place.home()[0].error if on_delivery is None else place.error()
             metadata = None if error is not None else place.metadata()
             for interceptor in self._interceptors:
                 notify(interceptor.on_acknowledgement, metadata, error)

@@ -351,8 +351,7 @@ class Sender:
         queue.on_failed(batch, in_doubt=in_doubt)
         if self.transactions is not None:
             self.transactions.on_failure(error, in_doubt=in_doubt or batch.attempts > 0)
-        self._accumulator.release(batch)
-        batch.fail(error)
+        self._accumulator.fail(batch, error)
 
     def _expire(self, now: float) -> None:
         """Fail the batches that are still queued after the delivery time-out, for example because there was no

@@ -18,6 +18,7 @@ only.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -38,6 +39,9 @@ from barnabas.core.ids import TopicIdPartition, TopicPartition, uuid_to_text
 from barnabas.core.rng import random_uuid
 
 Record = ConsumerRecord[Any, Any]
+log = logging.getLogger("barnabas.client")
+
+CLOSE_TIMEOUT_MS: Final = 30_000
 ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
 
 
@@ -205,14 +209,22 @@ class AsyncShareConsumer:
         """The duration of the acquisition lock of a record; None before the first fetch."""
         return self._fetcher.lock_timeout_ms
 
-    async def close(self) -> None:
-        """Send the acknowledgements, release all other records, leave the group and close the connections."""
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Send the acknowledgements, release all other records, leave the group and close the connections.
+
+        What is not finished within `timeout_ms` (30 seconds) is given up with a warning; the brokers release the
+        records when their locks expire.
+        """
         if self._closed:
             return
+        self._closed = True
+        limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
         try:
-            await self._let_go()
+            async with asyncio.timeout(limit_ms / 1000.0):
+                await self._let_go()
+        except TimeoutError:
+            log.warning("%r left its group without a response within %.0f ms", self, limit_ms)
         finally:
-            self._closed = True
             if self._owns_cluster:
                 await self.cluster.close()
 
