@@ -82,6 +82,7 @@ class Producer(Blocking[AsyncProducer]):
         self._lock = threading.Lock()
         super().__init__(lambda: AsyncProducer(config, **settings))
         self._plain = settings.get("key_serializer") is None and settings.get("value_serializer") is None
+        self._intercepts = self._client.intake.intercepts
         self._metadata = self._client.cluster.metadata
         self._small = self._client.intake.record_bytes_max - RECORD_OVERHEAD_MAX
         self._max_block_s = self._client.intake.max_block_ms / 1000.0
@@ -158,11 +159,13 @@ class Producer(Blocking[AsyncProducer]):
         within `max.block.ms`. Every other error is in the result, is passed to `on_delivery`, and is raised by `flush`
         and `close` unless it was retrieved before.
         """
+        if self._closed:
+            self._check_open()
         client = self._client
         intake = client.intake
-        self._check_open()
-        client.check_usable()
-        if intake.intercepts:
+        if client.needs_check:
+            client.check_usable()
+        if self._intercepts:
             topic, value, key, partition, timestamp, headers = intake.intercept(
                 topic, value, key, partition, timestamp, headers
             )

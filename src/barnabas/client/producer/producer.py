@@ -105,6 +105,7 @@ class AsyncProducer(TransactionCalls):
             adaptive=resolved["partitioner.adaptive.partitioning.enable"],
         )
         self._sender.on_progress = self._on_progress
+        self._sender.on_fatal = self._on_fatal
         self._sender.on_availability = self._topics.on_availability
         if options.transactional_id is not None:
             self._transactions = Transactions(
@@ -130,6 +131,8 @@ class AsyncProducer(TransactionCalls):
         self._runner: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self.needs_check = self._transactions is not None
+        """Whether `check_usable` may raise. False for a producer that is open and has not failed."""
         self._closing: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -264,7 +267,7 @@ class AsyncProducer(TransactionCalls):
     ) -> bool:
         """Like `try_send`, for a serialized record whose place the caller has. Returns False when metadata or memory is
         missing."""
-        if self._closed or self._sender.fatal is not None or self._transactions is not None:
+        if self.needs_check:
             self.check_usable()
         loop = self._loop or self._ensure_running()
         now = loop.time()
@@ -482,7 +485,7 @@ class AsyncProducer(TransactionCalls):
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
-        self._closed = True
+        self._closed = self.needs_check = True
         self._closing = asyncio.get_running_loop().create_future()
         try:
             await self._wind_down(timeout_ms)
@@ -533,6 +536,9 @@ class AsyncProducer(TransactionCalls):
         assert self._loop is not None
         return self._loop
 
+    def _on_fatal(self) -> None:
+        self.needs_check = True
+
     def _on_sender_done(self, runner: asyncio.Task[None]) -> None:
         """Fail all records if the sender has ended by itself, so that no caller waits for them for ever."""
         if self._closed and (runner.cancelled() or runner.exception() is None):
@@ -542,6 +548,7 @@ class AsyncProducer(TransactionCalls):
             ErrorCode.UNKNOWN_SERVER_ERROR, f"The task that sends this producer's records has ended: {cause}"
         )
         self._sender.fatal = self._sender.fatal or error
+        self.needs_check = True
         self._accumulator.abandon(error)
         self._on_progress()
 

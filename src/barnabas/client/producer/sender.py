@@ -61,6 +61,8 @@ class Sender:
         self.fatal: BarnabasError | None = None
         self.on_progress: Callable[[], None] = lambda: None
         """Called when batches were settled, so that memory may be free again."""
+        self.on_fatal: Callable[[], None] = lambda: None
+        """Called when `fatal` was set."""
         self.on_availability: Callable[[], None] = lambda: None
         """Called when the set of available brokers has changed."""
         self._cluster = cluster
@@ -473,6 +475,7 @@ class Sender:
     def _give_up(self, error: BarnabasError) -> None:
         """Fail all batches after a fatal error, such as a failed authentication."""
         self.fatal = error
+        self.on_fatal()
         self._accumulator.abandon(error)
         self.on_progress()
 
