@@ -18,7 +18,7 @@ from barnabas.server.node.adapters import ReplicatedWriter
 from barnabas.server.node.channels.coordination import Markers
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.roles import leader as leader_module
-from barnabas.server.storage import appending, recovery
+from barnabas.server.storage import appending, recovery, scanning
 from barnabas.server.storage import log as log_module
 from barnabas.server.storage import state as log_state
 from barnabas.server.storage.directory import state as directory_state
@@ -96,7 +96,7 @@ def _ack_before_append(patch: Patch) -> None:
 
 def _torn_tail_kept(patch: Patch) -> None:
     """Recovery checks the length of a batch, but not its CRC."""
-    patch.setattr(recovery, "check_crc", lambda buf, at, header: None)
+    patch.setattr(scanning, "check_crc", lambda buf, at, header: None)
 
 
 def _no_recovery(patch: Patch) -> None:
@@ -233,9 +233,21 @@ def _file_closed_under_its_readers(patch: Patch) -> None:
 
 
 PLANTED = [
-    Planted("no fsync where flush is promised", _no_fsync, NodeFaultMenu.POWER, 10, (CorrectnessError, LivenessError)),
+    Planted(
+        "no fsync where flush is promised",
+        _no_fsync,
+        NodeFaultMenu.POWER,
+        10,
+        (CorrectnessError, LivenessError, CrashError),
+    ),
     Planted("acknowledged before the fsync", _ack_before_fsync, NodeFaultMenu.POWER, 10),
-    Planted("names of files not synced", _names_not_synced, NodeFaultMenu.POWER, 10, (CorrectnessError, LivenessError)),
+    Planted(
+        "names of files not synced",
+        _names_not_synced,
+        NodeFaultMenu.POWER,
+        10,
+        (CorrectnessError, LivenessError, CrashError),
+    ),
     Planted(
         "acknowledged before the append",
         _ack_before_append,

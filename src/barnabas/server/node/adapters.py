@@ -10,10 +10,11 @@ from concurrent.futures import Executor
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
-from barnabas.protocol.records.batch import iter_batches
+from barnabas.protocol.records.batch import check_crc, iter_batches
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.protocol.records.validate import Origin
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.ports import CatalogTopic, LogRecord, Marker, ProducerIdAndEpoch
@@ -23,7 +24,12 @@ from barnabas.server.metadata.image.cluster import ClusterImage, TopicImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
+from barnabas.server.storage.errors import DamagedLogError
 
+DAMAGED = (
+    "This broker does not coordinate the groups or transactions of this partition. What to do: docs/OPERATIONS.md, "
+    "section Damaged files."
+)
 _LOAD_BYTES = 4 * 1024 * 1024
 _NEVER = 1e12
 """Seconds until a deadline that never comes: the wait for a commit ends only if this broker loses the leadership."""
@@ -81,11 +87,16 @@ class ReplicatedWriter:
             if result is None:
                 result = await asyncio.get_running_loop().run_in_executor(self._disk, plan.run)
             whole = 0
-            for position, header in iter_batches(result.data):
-                whole = position + header.size
-                offset = header.next_offset
+            try:
+                for position, header in iter_batches(result.data):
+                    check_crc(result.data, position, header)
+                    whole = position + header.size
+                    offset = header.next_offset
+            except CorruptBatchError as error:
+                # Records before the damage must not be served either: later records may have replaced them.
+                raise DamagedLogError(f"{log.path} is damaged behind offset {offset}: {error}. {DAMAGED}") from error
             if not whole:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be read beyond offset {offset}.")
+                raise DamagedLogError(f"{log.path} cannot be read beyond offset {offset}. {DAMAGED}")
             yield memoryview(result.data)[:whole]
 
     def _leader(self, tp: TopicPartition) -> Partition:

@@ -9,7 +9,8 @@
        ├─ DiskIoError                 an I/O error: the log directory goes offline
        ├─ CorruptFileError            a file violates its format
        │  ├─ CorruptIndexError        an index, which is then rebuilt from the log
-       │  └─ CorruptSnapshotError     a producer snapshot, which is then deleted; an older one is used
+       │  ├─ CorruptSnapshotError     a producer snapshot, which is then deleted; an older one is used
+       │  └─ DamagedLogError          bit rot in a log: this log alone goes offline, and its files stay as they are
        ├─ LogFailedError              the log is offline because of an earlier failure
        └─ LogDirError                 a data directory that must not be used
           ├─ LogDirLockedError        another process, or this one, has locked the directory
@@ -65,6 +66,10 @@ class CorruptIndexError(CorruptFileError):
 class CorruptSnapshotError(CorruptFileError):
     """A producer snapshot has a wrong CRC or violates its schema. Recovery uses an older snapshot and replays more
     records."""
+
+
+class DamagedLogError(CorruptFileError):
+    """A log has damage that no crash explains. The log stays offline, its data directory stays online."""
 
 
 class LogFailedError(StorageError):

@@ -13,7 +13,12 @@ from __future__ import annotations
 import contextlib
 
 from barnabas.server.storage import names
-from barnabas.server.storage.errors import DescriptorsExhaustedError, FileMissingError, StorageError
+from barnabas.server.storage.errors import (
+    DescriptorsExhaustedError,
+    DiskFullError,
+    FileMissingError,
+    StorageError,
+)
 from barnabas.server.storage.fs import Access, File
 from barnabas.server.storage.state import LogState
 
@@ -141,6 +146,9 @@ class LogFlusher:
             if self.job is not None or (up_to <= state.recovery_point and not covers_truncation):
                 return None
             state.save_epochs()
+            if state.epochs.changed:
+                # After a crash, nobody would look for epochs below the recovery point that the file does not have.
+                raise DiskFullError(f"the leader epochs of {state.path} could not be written: no space is left")
             files = []
             paths = [f"{state.path}/{names.LEADER_EPOCH_CHECKPOINT}"]
             for segment in state.segments.starting_from(state.recovery_point):

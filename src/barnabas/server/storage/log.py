@@ -99,6 +99,9 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         cleaned_offset: int = 0,
+        verify_bytes: int = 0,
+        synced_offset: int = 0,
+        contiguous: bool = False,
         topic_id: UUID | None = None,
         producer_id_expiration_ms: int = 86_400_000,
         listeners: Sequence[LogListener] = (),
@@ -106,8 +109,9 @@ class Log:
     ) -> Log:
         """Open the directory `path`, which must exist.
 
-        Unless `clean_shutdown` is true, the records from `recovery_point` on are checked. Damaged files are repaired;
-        the attribute `recovery` of the log reports the repairs. Raises StorageError only if the disk fails.
+        Unless `clean_shutdown` is true, the records from `recovery_point` on are checked. A torn end is cut off; the
+        attribute `recovery` of the log reports the repairs. Raises DamagedLogError for bit rot (`damage.py`), and
+        StorageError if the disk fails. See `LoadRequest` for the other arguments.
         """
         request = LoadRequest(
             fs,
@@ -120,6 +124,9 @@ class Log:
             log_start_offset=log_start_offset,
             producer_id_expiration_ms=producer_id_expiration_ms,
             cleaned_offset=cleaned_offset,
+            verify_bytes=verify_bytes,
+            synced_offset=synced_offset,
+            contiguous=contiguous,
         )
         return cls(request, topic_partition, topic_id, listeners, open_segments)
 

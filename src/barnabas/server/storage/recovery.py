@@ -4,40 +4,39 @@ After a clean shutdown no segment is scanned: the directory is listed, and the e
 kilobytes. Exceptions are segments without a usable index, and logs with a corrupt leader epoch checkpoint.
 
 After a crash, every segment from the recovery point on is read batch by batch, the CRCs are checked, and the
-indexes are rebuilt. The log is truncated at the first corrupt batch, and also at the first batch whose leader epoch is
-below the one that the leader epoch checkpoint has for its offset: such a batch has reappeared after a truncation. The
-removed records were not durable on this node, so other replicas have them if they were committed.
+indexes are rebuilt. At the first damage `damage.py` decides. A torn end is cut off with everything behind it, and each
+cut is logged: the removed records were not durable on this node, so other replicas have them if they were committed.
+Bit rot raises DamagedLogError, and nothing is cut off. A batch whose leader epoch is below the one that the leader
+epoch checkpoint has for its offset has reappeared after a truncation, and is cut off too.
 
-Files of interrupted operations are recognized by their second suffix. `.deleted` and `.cleaned` files are deleted.
-`.swap` files belong to a completed compaction: the old segments are deleted, and the `.swap` files take their place.
+Logs whose records decide on other data (the metadata log, the coordinators' logs) are also checked where no recovery is
+needed: `LoadRequest.verify_bytes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
-
 from msgspec import Struct
 from msgspec.structs import replace
 
-from barnabas.core.buffers import Buffer
-from barnabas.protocol.records.batch import BatchHeader, check_crc, iter_batches
-from barnabas.protocol.records.control import EndTxn
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.damage import Damage
 from barnabas.server.storage.epochs import LeaderEpochs
-from barnabas.server.storage.errors import CorruptFileError, CorruptIndexError, FileMissingError
+from barnabas.server.storage.errors import CorruptFileError, CorruptIndexError, DamagedLogError, FileMissingError
 from barnabas.server.storage.fs import Access, FileSystem, read_file
-from barnabas.server.storage.producers.markers import read_marker
+from barnabas.server.storage.leftovers import remove_leftovers
 from barnabas.server.storage.producers.snapshots import SnapshotFiles
 from barnabas.server.storage.producers.state import ProducerState
-from barnabas.server.storage.segments.batches import walk_headers
+from barnabas.server.storage.replaying import apply_batch, replay_producers
+from barnabas.server.storage.scanning import examine, scan_batches
 from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.segments.segments import Segments
-from barnabas.server.storage.values import AbortedTxn, RecoveryReport
+from barnabas.server.storage.values import RecoveryReport
 
-_CHUNK: Final = 4 << 20
+log = get_logger("barnabas.server.storage")
 
 
 class LoadRequest(Struct, frozen=True):
@@ -54,6 +53,12 @@ class LoadRequest(Struct, frozen=True):
     producer_id_expiration_ms: int
     cleaned_offset: int = 0
     """Below this offset the log may have gaps from compaction, also if cleanup.policy has changed since."""
+    verify_bytes: int = 0
+    """In segments that need no recovery, the CRCs of so many bytes are checked, the newest segments first."""
+    synced_offset: int = 0
+    """Everything below this offset was synced, also if the recovery point is lower."""
+    contiguous: bool = False
+    """Whether the log has neither gaps nor compaction, so that each batch must follow its predecessor exactly."""
 
 
 class LoadedLog(Struct):
@@ -70,7 +75,7 @@ class LoadedLog(Struct):
 
 
 def load(request: LoadRequest) -> LoadedLog:
-    """Load the log. Corrupt data are repaired. Raises StorageError if the disk fails."""
+    """Load the log. Torn ends are cut off. Raises DamagedLogError for bit rot, and StorageError if the disk fails."""
     return _LogLoader(request).load()
 
 
@@ -82,6 +87,10 @@ class _LogLoader:
         self._fs = request.fs
         self._path = request.path
         self._clean = request.clean
+        self._synced_offset = max(request.recovery_point, request.synced_offset)
+        """Everything below this offset was synced."""
+        self._sound: set[int] = set()
+        """The base offsets of the segments that recovery has read."""
         self._checked = self._bytes = self._truncated = self._dropped = self._rebuilt = 0
         self._producers = ProducerState(request.partition, request.producer_id_expiration_ms)
         self._producers_valid = False
@@ -100,7 +109,9 @@ class _LogLoader:
         indexed = {o for o, kind, _ in found.values() if kind == names.OFFSET_INDEX}
         with_txns = {o for o, kind, _ in found.values() if kind == names.TXN_INDEX}
         self._repair(indexed, with_txns)
+        self._verify()
         end = self._find_end()
+        self._check_end(end)
         start = max(request.log_start_offset, self._segments.first.base_offset)
         self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
@@ -128,8 +139,9 @@ class _LogLoader:
         path = f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT}"
         try:
             return LeaderEpochs.decode(read_file(self._fs, path), path) if exists else LeaderEpochs()
-        except (CorruptFileError, FileMissingError):
+        except (CorruptFileError, FileMissingError) as error:
             # Each batch contains its epoch, so a scan of the whole log restores the list.
+            log.warning("leader epochs are rebuilt from the log", path=path, reason=str(error))
             self._clean = False
             self._request = _from_start(self._request)
             epochs = LeaderEpochs()
@@ -156,14 +168,18 @@ class _LogLoader:
 
     def _ends_early(self, segment: Segment) -> bool:
         """Whether the segment lacks its last batches, while the next segment reached the disk before the crash. Without
-        compaction a log has no gaps; a follower that kept the later segments would never fetch the missing batches."""
+        compaction a log has no gaps; a follower that kept the later segments would never fetch the missing batches.
+
+        Raises DamagedLogError if the missing batches had been synced."""
         following = self._segments.after(segment)
-        return (
-            not self._clean
-            and not self._request.config.compact
-            and following is not None
-            and max(self._recovered_end, self._request.cleaned_offset) < following.base_offset
-        )
+        if self._clean or self._request.config.compact or following is None:
+            return False
+        end = max(self._recovered_end, self._request.cleaned_offset)
+        if end >= following.base_offset:
+            return False
+        if end < self._synced_offset:
+            raise DamagedLogError(_missing(segment, end, following.base_offset))
+        return True
 
     def _sane(self, segment: Segment, indexed: set[int], with_txns: set[int]) -> bool:
         """Whether the files of a cleanly closed segment can be used without recovery. Kafka makes the same checks."""
@@ -185,15 +201,20 @@ class _LogLoader:
         self._producers_valid = True
 
     def _recover(self, segment: Segment) -> int:
-        """Scan one segment, rebuild its indexes, and truncate it at the first bad batch. Returns the bytes removed."""
+        """Scan one segment, rebuild its indexes, and cut off a torn end. Returns the bytes removed.
+
+        Raises DamagedLogError.
+        """
         segment.reset_indexes()
         size = segment.size
         valid = 0
         end = segment.base_offset
+        reason, torn = "", False
         for position, buf, at, header in scan_batches(segment):
-            if header.base_offset < end or header.last_offset_delta < 0 or not segment.takes_offset(header.last_offset):
-                break
-            if self._is_from_before_truncation(header):
+            reason = self._out_of_order(segment, header, end)
+            torn = not reason and self._is_from_before_truncation(header)
+            if reason or torn:
+                reason = reason or f"leader epoch {header.partition_leader_epoch} is older than that of offset {end}"
                 break
             end = header.next_offset
             segment.index_batch(header, position)
@@ -204,14 +225,81 @@ class _LogLoader:
             for txn in apply_batch(self._producers, buf, at, header):
                 segment.txn_index.append(txn)
         if valid < size:
-            segment.file(Access.WRITE).truncate(valid)
-            segment.size = valid
+            self._cut(segment, examine(segment, valid, end, self._later(segment), reason=reason, torn=torn))
         segment.seal()
+        self._sound.add(segment.base_offset)
         self._recovered_end = end
         self._checked += 1
         self._bytes += size
         self._rebuilt += 1
         return size - valid
+
+    def _out_of_order(self, segment: Segment, header: BatchHeader, end: int) -> str:
+        """Why the batch cannot follow offset `end`, or an empty string."""
+        first = header.base_offset
+        if first < end or (self._request.contiguous and first != end):
+            return f"the batch of offset {first} is found where offset {end} is expected"
+        if header.last_offset_delta < 0 or not segment.takes_offset(header.last_offset):
+            return f"the batch of offset {first} ends at {header.last_offset}"
+        if self._request.contiguous and (self._clean or first < self._synced_offset):
+            known = self._epochs.epoch_for_offset(first)
+            if known not in (None, header.partition_leader_epoch):
+                return f"the batch has leader epoch {header.partition_leader_epoch} instead of {known}"
+        return ""
+
+    def _later(self, segment: Segment) -> list[Segment]:
+        return [s for s in self._segments if s.base_offset > segment.base_offset and s.size]
+
+    def _cut(self, segment: Segment, damage: Damage) -> None:
+        """Cut off a torn end. Raises DamagedLogError, and changes nothing, if the damage is bit rot."""
+        self._raise_if_rot(damage)
+        log.warning(
+            "the torn end of a log was cut off",
+            file=damage.path, position=damage.position, bytes=damage.size, from_offset=damage.offset,
+            reason=damage.reason, behind=damage.describe_behind(),
+        )  # fmt: skip
+        segment.file(Access.WRITE).truncate(damage.position)
+        segment.size = damage.position
+
+    def _raise_if_rot(self, damage: Damage) -> None:
+        if damage.is_rot(self._synced_offset):
+            synced = f" Everything below offset {self._synced_offset} was on the disk." if self._synced_offset else ""
+            raise DamagedLogError(f"{damage.describe()}{synced} Nothing was cut off.")
+
+    def _verify(self) -> None:
+        """Check the CRCs of the segments that recovery has not read. Raises DamagedLogError."""
+        left = self._request.verify_bytes
+        following: Segment | None = None
+        for segment in reversed(list(self._segments)):
+            if left > 0 and segment.base_offset not in self._sound:
+                left -= segment.size
+                self._verify_segment(segment, following)
+                segment.cool()
+            following = segment
+
+    def _verify_segment(self, segment: Segment, following: Segment | None) -> None:
+        valid, end = 0, segment.base_offset
+        reason = ""
+        for position, _, _, header in scan_batches(segment):
+            reason = self._out_of_order(segment, header, end)
+            if reason:
+                break
+            valid, end = position + header.size, header.next_offset
+        if valid < segment.size:
+            damage = examine(segment, valid, end, self._later(segment), reason=reason)
+            raise DamagedLogError(f"{damage.describe()} All of this file was on the disk. Nothing was cut off.")
+        if self._request.contiguous and following is not None and end != following.base_offset:
+            raise DamagedLogError(_missing(segment, end, following.base_offset))
+
+    def _check_end(self, end: int) -> None:
+        """Raises DamagedLogError if a contiguous log ends before records that were synced.
+
+        Other logs may end there: a truncation removes the whole batch that contains its offset."""
+        if self._request.contiguous and end < self._synced_offset:
+            raise DamagedLogError(
+                f"{self._path} ends at offset {end}, but everything below offset {self._synced_offset} was on the "
+                f"disk: a segment was deleted or shortened, or {names.RECOVERY_POINT_CHECKPOINT} is damaged."
+            )
 
     def _is_from_before_truncation(self, header: BatchHeader) -> bool:
         """Whether the leader epochs have a later epoch at the batch's offset: the log was truncated and written again,
@@ -222,6 +310,7 @@ class _LogLoader:
 
     def _drop_after(self, segment: Segment) -> None:
         for later in [s for s in self._segments if s.base_offset > segment.base_offset]:
+            log.warning("a segment behind a torn end was deleted", file=later.file_path(names.LOG), bytes=later.size)
             self._segments.remove(later)
             later.unlink()
             self._dropped += 1
@@ -241,13 +330,23 @@ class _LogLoader:
             active.cool()  # thousands of idle partitions should hold no descriptors
             if end >= start:
                 return end
+            if self._request.clean and start > self._request.recovery_point:  # both end at the log's end
+                raise DamagedLogError(
+                    f"{self._path} ends at offset {end}, below its log start offset {start}: a segment was deleted or "
+                    f"shortened, or {names.LOG_START_CHECKPOINT} of the data directory is damaged."
+                )
             for segment in list(self._segments):
+                log.warning(
+                    "a segment below the log start offset was deleted",
+                    file=segment.file_path(names.LOG), bytes=segment.size, log_start_offset=start,
+                )  # fmt: skip
                 self._segments.remove(segment)
                 segment.unlink()
                 self._dropped += 1
             self._epochs.clear()
             self._producers_valid = False
         request = self._request
+        self._check_end(start)
         self._segments.add(
             Segment.create(
                 self._fs,
@@ -276,114 +375,8 @@ def _from_start(request: LoadRequest) -> LoadRequest:
     return replace(request, clean=False, recovery_point=0)
 
 
-def scan_batches(segment: Segment) -> Iterator[tuple[int, Buffer, int, BatchHeader]]:
-    """(position in the file, buffer, position in the buffer, header) of each batch, up to the first corrupt one."""
-    file = segment.file()
-    size = segment.size
-    position = 0
-    length = _CHUNK
-    while position < size:
-        buf = memoryview(file.read_at(position, min(length, size - position)))
-        at = 0
-        try:
-            for at, header in iter_batches(buf):
-                check_crc(buf, at, header)
-                yield position + at, buf, at, header
-                at += header.size
-        except CorruptBatchError:
-            return
-        if at:
-            position, length = position + at, _CHUNK
-            continue
-        # The buffer contains no whole batch: the batch is larger than the chunk, or incomplete.
-        needed = 12 + int.from_bytes(buf[8:12], "big", signed=True) if len(buf) >= 12 else 0
-        if not len(buf) < needed <= size - position:
-            return
-        length = needed
-
-
-def apply_batch(state: ProducerState, buf: Buffer, at: int, header: BatchHeader) -> list[AbortedTxn]:
-    """Apply one batch to the producer state. Returns the aborted transactions that the batch completes."""
-    markers: dict[int, EndTxn] = {}
-    if header.producer_id >= 0 and header.is_control:
-        marker = read_marker(buf, at, header)
-        if marker is not None:
-            markers[header.base_offset] = marker
-    return state.commit(state.prepare((header,), markers, None), header.next_offset)
-
-
-def replay_producers(
-    state: ProducerState,
-    snapshots: SnapshotFiles,
-    segments: list[Segment],
-    log_start_offset: int,
-    up_to: int,
-    now_ms: int,
-) -> None:
-    """Rebuild the producer state as of the offset `up_to`, from the newest snapshot and the batch headers after it."""
-    snapshots.load_newest(state, log_start_offset, up_to, now_ms)
-    start = state.end_offset
-    if start < up_to:
-        for segment in segments:
-            _replay_segment(state, segment, start, up_to)
-    state.end_offset = up_to
-
-
-def _replay_segment(state: ProducerState, segment: Segment, start: int, up_to: int) -> None:
-    if segment.base_offset >= up_to:
-        return
-    was_open = segment.open_file is not None
-    file = segment.file()
-    if not was_open:
-        segment.release()  # `file` stays open until this function returns; a log may have thousands of segments
-    for position, header in walk_headers(file, segment.lookup(start), segment.size, 1 << 16):
-        if header.last_offset >= up_to:
-            return
-        if header.last_offset < start or header.producer_id < 0:
-            continue
-        data = segment.read_batch(file, position, header) if header.is_control else b""
-        apply_batch(state, data, 0, header)
-
-
-def remove_leftovers(fs: FileSystem, path: str) -> list[str]:
-    """Finish or undo interrupted operations. Returns the names of the remaining files."""
-    listing = fs.listdir(path)
-    if not any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, names.TEMPORARY)) for name in listing):
-        return listing
-    cleaned = [p[0] for name in listing if (p := names.parse_offset_file(name)) and p[2] == names.CLEANED]
-    # Compaction renames its segments to .swap from the last to the first. If a .cleaned segment is left, the .swap
-    # files at or above its offset are an incomplete set (KAFKA-6264).
-    incomplete_from = min(cleaned, default=None)
-    for name in listing:
-        parsed = names.parse_offset_file(name)
-        second = parsed[2] if parsed else ""
-        torn_swap = (
-            parsed is not None and second == names.SWAP and incomplete_from is not None and parsed[0] >= incomplete_from
-        )
-        if second in (names.DELETED, names.CLEANED) or torn_swap or name.endswith(names.TEMPORARY):
-            fs.unlink(f"{path}/{name}")
-    _finish_swaps(fs, path, fs.listdir(path))
-    fs.sync_dir(path)
-    return fs.listdir(path)
-
-
-def _finish_swaps(fs: FileSystem, path: str, listing: list[str]) -> None:
-    swaps = [(name, p[0], p[1]) for name in listing if (p := names.parse_offset_file(name)) and p[2] == names.SWAP]
-    bases = [base for _, base, kind in swaps if kind == names.LOG]
-    if bases:
-        low, high = min(bases), max(bases)
-        for base in bases:
-            swap = Segment(fs, path, base, index_interval_bytes=4096, created_ms=0, suffix=names.SWAP)
-            for _, header in walk_headers(swap.file(), 0, swap.size):
-                high = max(high, header.next_offset)
-        for name in listing:
-            parsed = names.parse_offset_file(name)
-            if parsed and not parsed[2] and parsed[1] != names.SNAPSHOT and low <= parsed[0] < high:
-                fs.unlink(f"{path}/{name}")
-        fs.sync_dir(path)
-    for name, _, kind in swaps:
-        if kind != names.LOG:
-            fs.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")
-    for name, _, kind in swaps:  # the log files last, because their suffix shows that the operation is unfinished
-        if kind == names.LOG:
-            fs.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")
+def _missing(segment: Segment, end: int, following: int) -> str:
+    return (
+        f"{segment.file_path(names.LOG)} ends at offset {end}, and the next segment begins at offset {following}: the "
+        "records between them were on the disk, and a file was deleted or shortened. Nothing was cut off."
+    )

@@ -10,7 +10,7 @@ from barnabas.server.storage import names
 from barnabas.server.storage.deleting import SegmentDeleter
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.flushing import LogFlusher
-from barnabas.server.storage.recovery import replay_producers
+from barnabas.server.storage.replaying import replay_producers
 from barnabas.server.storage.rolling import create_segment
 from barnabas.server.storage.state import LogState
 

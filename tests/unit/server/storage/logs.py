@@ -58,7 +58,13 @@ class LogHarness:
         self.log = self.open(clean=True)
 
     def open(
-        self, *, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, cleaned_offset: int = 0
+        self,
+        *,
+        clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        cleaned_offset: int = 0,
+        verify_bytes: int = 0,
     ) -> Log:
         self.log = Log.open(
             self.disk,
@@ -70,6 +76,7 @@ class LogHarness:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             cleaned_offset=cleaned_offset,
+            verify_bytes=verify_bytes,
             listeners=(self.events,),
         )
         return self.log

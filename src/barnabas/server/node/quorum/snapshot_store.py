@@ -53,6 +53,8 @@ class SnapshotStore:
         self._part: tuple[OffsetAndEpoch, File] | None = None
         self._fetched: tuple[OffsetAndEpoch, SnapshotContents] | None = None
         self._loaded: tuple[OffsetAndEpoch, SnapshotContents] | None = None
+        self.damaged: list[tuple[OffsetAndEpoch, str]] = []
+        """The damaged snapshots that `complete_snapshots` has found last, each with the reason."""
         for name in fs.listdir(path):
             if name.endswith((f".checkpoint{FETCHED}", f".checkpoint{TAKEN}")):
                 fs.unlink(f"{path}/{name}")
@@ -60,12 +62,18 @@ class SnapshotStore:
     # ---- snapshots on the disk
 
     def complete_snapshots(self) -> Iterator[tuple[OffsetAndEpoch, SnapshotContents]]:
-        """All complete snapshots, newest first. Damaged snapshots are skipped with a warning."""
+        """All complete snapshots, newest first. Damaged snapshots are logged and added to `damaged`."""
+        self.damaged = []
         for snapshot_id in reversed(list_snapshots(self._fs, self._path)):
             try:
                 contents = load_snapshot(self._fs, self._path, name_of(snapshot_id))
             except SnapshotDamagedError as error:
-                log.warning("skipping a damaged metadata snapshot", reason=str(error))
+                log.error(
+                    "a metadata snapshot is damaged; an older snapshot and the log are used if they have all records. "
+                    "Check the disk, and delete the file",
+                    file=f"{self._path}/{name_of(snapshot_id)}", reason=str(error),
+                )  # fmt: skip
+                self.damaged.append((snapshot_id, str(error)))
                 continue
             self._loaded = self._loaded or (snapshot_id, contents)
             yield snapshot_id, contents

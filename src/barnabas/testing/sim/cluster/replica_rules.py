@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.ids import TopicPartition
 from barnabas.server.replication.rules.leader import effective_min_insync
-from barnabas.server.storage.recovery import scan_batches
+from barnabas.server.storage.scanning import scan_batches
 from barnabas.testing.sim.cluster.observation import ClusterObservation, Key, Replica, replicas_of
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
 from barnabas.testing.sim.cluster.view import broker_epoch_of

@@ -1,0 +1,128 @@
+"""Torn ends are cut off; bit rot takes the log offline, and nothing is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.server.storage.damage import SECTOR, BatchesBehind, Damage, has_lost_page
+from barnabas.server.storage.errors import DamagedLogError
+from tests.configs import log_config
+from tests.unit.server.storage.logs import PATH, LogHarness, batch
+from tests.unit.server.storage.memory_disk import MemoryDisk
+
+SIZE = len(batch())
+SMALL = log_config(internal_segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
+BEHIND = BatchesBehind(900, 11, 12, 2)
+
+
+def damage(*, torn: bool, behind: BatchesBehind | None = None, later: int = 0) -> Damage:
+    return Damage("/x.log", 100, 10, 800, "the CRC is wrong", torn, behind, later)
+
+
+@pytest.mark.parametrize(
+    ("found", "synced_offset", "rot"),
+    [
+        (damage(torn=True), 10, False),
+        (damage(torn=False), 10, False),
+        (damage(torn=True), 11, True),
+        (damage(torn=True, behind=BEHIND), 11, True),
+        (damage(torn=True, behind=BEHIND), 10, False),
+        (damage(torn=False, behind=BEHIND), 10, True),
+        (damage(torn=False, later=1), 0, True),
+        (damage(torn=True, later=1), 0, False),
+    ],
+)
+def test_synced_offset_and_whole_batches_behind_decide(found: Damage, synced_offset: int, *, rot: bool) -> None:
+    assert found.is_rot(synced_offset) is rot
+
+
+@pytest.mark.parametrize(
+    ("region", "position", "ends_file", "lost"),
+    [
+        (b"\0" * 112 + b"x" * 300, 400, False, True),  # from the batch to the end of its sector
+        (b"\0" * 100 + b"x" * 312, 400, False, False),
+        (b"x" * 112 + b"\0" * SECTOR + b"x", 400, False, True),
+        (b"x" * 112 + b"\0" * (SECTOR - 1) + b"x", 400, False, False),
+        (b"x" * 112 + b"\0" * 40, 400, True, True),
+        (b"x" * 112 + b"\0" * 40, 400, False, False),
+        (b"x" * 2000, 400, True, False),
+        (b"\0" * 3 + b"x" * 2000, 509, True, False),  # any base offset begins with zeros
+    ],
+)
+def test_lost_page_is_zero_up_to_the_end_of_a_sector(
+    region: bytes, position: int, *, ends_file: bool, lost: bool
+) -> None:
+    assert has_lost_page(region, position, ends_file=ends_file) is lost
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+@pytest.fixture
+def logs(disk: MemoryDisk) -> LogHarness:
+    harness = LogHarness(disk=disk, config=SMALL)
+    harness.fill(14)
+    return harness
+
+
+def log_file(base: int) -> str:
+    return f"{PATH}/{base:020d}.log"
+
+
+def test_flipped_bit_with_whole_batches_behind_takes_the_log_offline(logs: LogHarness, disk: MemoryDisk) -> None:
+    disk.flip_bit(log_file(4), 2 * SIZE + 70)
+    before = {path: bytes(disk.data(path)) for path in disk.paths() if path.endswith(".log")}
+    with pytest.raises(DamagedLogError) as raised:
+        logs.kill()
+    text = str(raised.value)
+    assert (
+        f"{log_file(4)} is damaged at byte {2 * SIZE}, where offset 6 begins: the batch does not match its CRC" in text
+    )
+    assert f"1 whole batches in the same file (from byte {3 * SIZE}, offsets 7 to 7) and 2 later segments" in text
+    assert {path: bytes(disk.data(path)) for path in disk.paths() if path.endswith(".log")} == before
+
+
+@pytest.mark.parametrize("byte", [0, 9, 10, 13, 20, 30, 70])
+def test_flipped_bit_anywhere_in_a_batch_is_found(disk: MemoryDisk, byte: int) -> None:
+    """Base offset, length and leader epoch lie outside the CRC."""
+    logs = LogHarness(disk=disk)
+    logs.fill(10)
+    disk.flip_bit(log_file(0), 4 * SIZE + byte, 4)
+    if byte == 13:  # a later epoch than that of the next batch: the log seems to have been truncated there
+        logs.log.assign_epoch(0, 0)
+    with pytest.raises(DamagedLogError, match="is damaged at byte"):
+        logs.kill(recovery_point=10)
+
+
+def test_damage_of_the_last_batch_below_the_recovery_point_is_rot(logs: LogHarness, disk: MemoryDisk) -> None:
+    disk.flip_bit(log_file(12), SIZE + 70)
+    with pytest.raises(DamagedLogError, match="Everything below offset 14 was on the disk"):
+        logs.kill(recovery_point=14)
+    assert logs.kill(recovery_point=13).log_end_offset == 13
+
+
+def test_cut_is_logged(logs: LogHarness, disk: MemoryDisk, caplog: pytest.LogCaptureFixture) -> None:
+    del disk.data(log_file(12))[SIZE + 40 :]
+    logs.kill()
+    assert logs.log.log_end_offset == 13
+    [record] = [r for r in caplog.records if "torn end" in r.getMessage()]
+    assert record.levelname == "WARNING"
+
+
+def test_verified_log_is_checked_after_a_clean_shutdown(logs: LogHarness, disk: MemoryDisk) -> None:
+    logs.log.close()
+    disk.flip_bit(log_file(8), 70)
+    logs.open(clean=True, recovery_point=14)
+    logs.log.close()
+    with pytest.raises(DamagedLogError, match="All of this file was on the disk"):
+        logs.open(clean=True, recovery_point=14, verify_bytes=1 << 20)
+
+
+def test_verification_is_bounded_and_starts_with_the_newest_segment(logs: LogHarness, disk: MemoryDisk) -> None:
+    logs.log.close()
+    disk.flip_bit(log_file(0), 70)
+    logs.open(clean=True, recovery_point=14, verify_bytes=3 * SIZE)
+    with pytest.raises(DamagedLogError):
+        logs.open(clean=True, recovery_point=14, verify_bytes=13 * SIZE)
