@@ -87,6 +87,6 @@ def _fails() -> None:
 
 def test_a_process_pool_shows_the_error_of_its_worker() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        error = pool.submit(_fails).exception(timeout=60)
+        error = pool.submit(_fails).exception()
     assert isinstance(error, BarnabasError)
     assert repr(error) == "KafkaError(NOT_ENOUGH_REPLICAS, 'Writing to orders-0 failed.')"
