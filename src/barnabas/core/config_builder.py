@@ -69,6 +69,11 @@ class ConfigBuilder(Generic[C]):
             raise TypeError(f"{where}: remove the default; the default of {name} is in the config table.")
         self._plan[info.name] = name, _converter(where, info.type, key)
 
+    @property
+    def config_names(self) -> frozenset[str]:
+        """The configs that the class has fields for."""
+        return frozenset(name for name, _ in self._plan.values())
+
     def build(self, value_of: Callable[[str], Any], **computed: Any) -> C:
         """An instance with the values that `value_of` returns for the names of the configs.
 

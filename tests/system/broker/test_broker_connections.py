@@ -10,6 +10,11 @@ import pytest
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.testing import EmbeddedBroker
 from tests.progress import wait_until
@@ -159,6 +164,30 @@ def test_connections_over_the_limit_are_closed(barnabas_broker_factory: Callable
     clients[0].socket.close()
     wait_until(lambda: _accepts(broker), "the closed connection does not count towards the limit any more")
     clients[1].socket.close()
+
+
+def test_limit_of_connections_changes_while_the_broker_runs(
+    barnabas_broker_factory: Callable[..., EmbeddedBroker],
+) -> None:
+    broker = barnabas_broker_factory()
+    with WireClient(broker.bootstrap_servers) as client:
+        assert _set(client, "max.connections", "1") == (0, None)
+        wait_until(lambda: not _accepts(broker), "the limit is in effect")
+        assert client.call(HELLO, 3).error_code == 0, "a connection above a lower limit stays open"
+        assert _set(client, "max.connections", "100") == (0, None)
+        wait_until(lambda: _accepts(broker), "the new limit is in effect")
+        code, message = _set(client, "listeners", "foo")
+        assert code == ErrorCode.INVALID_REQUEST
+        assert message is not None
+        assert "Cannot update these configs dynamically: [listeners]" in message
+
+
+def _set(client: WireClient, name: str, value: str) -> tuple[int, str | None]:
+    """Change a config of the only broker. Returns the error code and the message."""
+    change = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+    answer = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+    return answer.error_code, answer.error_message
 
 
 def _accepts(broker: EmbeddedBroker) -> bool:

@@ -81,7 +81,8 @@ class ConnectionQuota:
     """Counts open connections, in total and by address."""
 
     def __init__(self, limits: TransportConfig, descriptors: DescriptorLimits | None = None) -> None:
-        self._limits = limits
+        self.limits = limits
+        """May be replaced; connections above a lower limit stay open."""
         self._descriptors = descriptors or DescriptorLimits()
         self._by_host: Counter[str] = Counter()
         self._room_made_at = float("-inf")
@@ -114,7 +115,7 @@ class ConnectionQuota:
 
     def try_admit(self, host: str) -> str | None:
         """Count a new connection and return None; or, at a limit, return which limit was reached."""
-        limits = self._limits
+        limits = self.limits
         if self.open >= limits.max_connections:
             return f"max.connections={limits.max_connections} reached"
         allowed = limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip)

@@ -13,10 +13,12 @@ from typing import Final
 from barnabas.core.config import ConfigDef, ConfigError, ConfigValue, UpdateMode
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.configs.not_applied import NOT_APPLIED
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?P<config>.+)")
 _SECURITY: Final = re.compile(r"ssl\.(key|keystore|truststore)\..*")
+_OVERRIDES: Final = "max.connections.per.ip.overrides"
 _MATCH_SELECTORS: Final = frozenset(
     {
         "client_instance_id",
@@ -37,6 +39,17 @@ _MECHANISM_CONFIGS: Final = frozenset(
         "sasl.jaas.config",
     }
 )
+
+
+def parse_connection_overrides(text: str) -> dict[str, int]:
+    """Parse `host:count,host:count`, the value of max.connections.per.ip.overrides. Raises ConfigError."""
+    overrides: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = part.rpartition(":")
+        if not colon or not count.isdigit():
+            raise ConfigError(f"{_OVERRIDES}: {part!r} does not have the form host:count.")
+        overrides[host] = int(count)
+    return overrides
 
 
 def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:
@@ -78,8 +91,25 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
         if key is not None:
             try:
                 key.parse(text)
+                if key.name == _OVERRIDES:
+                    parse_connection_overrides(text)
             except ConfigError as error:
                 raise _invalid_request(str(error)) from error
+
+
+def check_applied(changes: Mapping[str, str | None], present: Mapping[str, str]) -> None:
+    """Raises KafkaError INVALID_REQUEST for a new value of a broker config that brokers of Barnabas do not apply while
+    they run, also for one listener (`listener.name.<listener>.<config>`). A removal is always possible."""
+    names = sorted(
+        name
+        for name, value in changes.items()
+        if value is not None and value != present.get(name) and _is_not_applied(name)
+    )
+    if names:
+        raise _invalid_request(
+            f"Cannot update these configs dynamically: {_set(names)}. A broker of Barnabas reads them only when it "
+            "starts, or does not use them; where it does, set them in its configuration and restart it."
+        )
 
 
 def check_group_configs(configs: Mapping[str, str], view: ConfigView) -> None:
@@ -192,6 +222,12 @@ def _is_fixed(name: str) -> bool:
     if plain != name and plain in _MECHANISM_CONFIGS:
         return False
     return key is not None and not key.is_dynamic
+
+
+def _is_not_applied(name: str) -> bool:
+    plain = _plain(name)
+    own_limit = plain != name and plain.startswith("max.connections")  # the limits count all listeners together
+    return plain in NOT_APPLIED or own_limit
 
 
 def _mode(name: str) -> UpdateMode | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from barnabas.core.config import ConfigError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.transport.limits import ConnectionQuota, DescriptorLimits, RequestBudget
@@ -112,6 +113,7 @@ class BrokerRole:
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._services = self._build_services(controller)
+        self._quota: ConnectionQuota | None = None
         self._channels.connect(self._services)
         self._lifecycle = BrokerLifecycle(
             controller,
@@ -154,7 +156,7 @@ class BrokerRole:
             )
             for listener in role_listeners:
                 self.partitions.add_listener(listener)
-            config_updater = _BrokerConfigUpdater(parts, services)
+            config_updater = _BrokerConfigUpdater(parts, services, lambda: self._quota)
             # Partitions take their roles from an image with this registration. An older image has the roles of the
             # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
             await unless(parts.stopping, self._lifecycle.register())
@@ -301,9 +303,9 @@ class BrokerRole:
         parts, services = self._parts, self._services
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch)
         dispatcher.warm_up(*_WARM_UP_APIS)
-        limits = build_transport_config(parts.config)
+        limits = build_transport_config(parts.config_view(parts.image))
         shares = parts.descriptors
-        quota = ConnectionQuota(limits, DescriptorLimits(shares.connections, shares.highest))
+        quota = self._quota = ConnectionQuota(limits, DescriptorLimits(shares.connections, shares.highest))
         budget = RequestBudget(limits)
         services.unsent_bytes = lambda: budget.unsent
         return [
@@ -338,10 +340,19 @@ class _OffsetWaiter:
 class _BrokerConfigUpdater:
     """An image subscriber that updates the handlers' config after a change of dynamic configs."""
 
-    def __init__(self, parts: Parts, services: Services) -> None:
+    def __init__(self, parts: Parts, services: Services, quota: Callable[[], ConnectionQuota | None]) -> None:
+        """`quota` returns None until the listeners exist."""
         self._parts = parts
         self._services = services
+        self._quota = quota
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        if delta.configs:
-            self._services.config = build_broker_config(self._parts.config_view(image))
+        if not delta.configs:
+            return
+        view, quota = self._parts.config_view(image), self._quota()
+        self._services.config = build_broker_config(view)
+        if quota is not None:
+            try:
+                quota.limits = build_transport_config(view)
+            except ConfigError as error:  # our controllers reject such a value
+                log.error("invalid limits of connections: the previous limits stay in effect", reason=str(error))

@@ -26,7 +26,7 @@ from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.quorum.raft_log import METADATA_PARTITION
 from barnabas.server.node.quorum.snapshot_files import bootstrap_records
 from barnabas.server.node.setup.ports_taken import TakenPort
-from barnabas.server.node.typed_configs import build_controller_config, build_transport_config
+from barnabas.server.node.typed_configs import build_controller_config, build_controller_transport_config
 
 
 class ControllerRole:
@@ -77,7 +77,7 @@ class ControllerListeners:
             NewcomerHandler,  # imported only by a controller with listeners
         )
 
-        limits = build_transport_config(config)
+        limits = build_controller_transport_config(config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
         self._listeners = [
             Listener(port.endpoint, NewcomerHandler(), limits, metrics, quota=quota, budget=budget, sock=port.sock)

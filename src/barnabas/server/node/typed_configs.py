@@ -19,6 +19,7 @@ from barnabas.server.broker.services import BrokerConfig
 from barnabas.server.coordination.group.config import GroupCoordinatorConfig
 from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.transaction.config import TransactionConfig
+from barnabas.server.metadata.config_rules import parse_connection_overrides
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.controller.settings import ControllerConfig
@@ -75,6 +76,17 @@ def build_cleaner_config(view: ConfigView) -> CleanerConfig:
     return CLEANER.build(_broker_value(view))
 
 
+def build_transport_config(view: ConfigView) -> TransportConfig:
+    """The limits of a broker's connections. Raises ConfigError if `max.connections.per.ip.overrides` cannot be
+    parsed."""
+    return _build_transport_config(_broker_value(view))
+
+
+def _build_transport_config(value_of: Callable[[str], Any]) -> TransportConfig:
+    overrides = parse_connection_overrides(value_of("max.connections.per.ip.overrides") or "")
+    return TRANSPORT.build(value_of, max_connections_per_ip_overrides=overrides)
+
+
 def build_log_config(view: ConfigView, topic: str) -> LogConfig:
     """The config of each log of `topic`."""
     return LOG.build(lambda name: view.topic_value(topic, name).value)
@@ -91,6 +103,11 @@ def build_controller_config(config: NodeConfig, node_id: int) -> ControllerConfi
     return CONTROLLER.build(config.__getitem__, node_id=BrokerId(node_id), static_config=config.given)
 
 
+def build_controller_transport_config(config: NodeConfig) -> TransportConfig:
+    """The limits of a controller's connections. Raises as `build_transport_config` does."""
+    return _build_transport_config(config.__getitem__)
+
+
 def build_quorum_config(config: NodeConfig, identity: Identity, own: Sequence[ListenerEndpoint]) -> QuorumConfig:
     """`own` are the advertised listeners of this controller; empty for a broker."""
     topology = config.topology
@@ -105,20 +122,3 @@ def build_quorum_config(config: NodeConfig, identity: Identity, own: Sequence[Li
         raft=RAFT.build(config.__getitem__, can_vote=topology.is_controller),
         fsync=config.metadata_fsync,
     )
-
-
-def build_transport_config(config: NodeConfig) -> TransportConfig:
-    """Raises ConfigError if `max.connections.per.ip.overrides` cannot be parsed."""
-    overrides = _parse_overrides(config["max.connections.per.ip.overrides"] or "")
-    return TRANSPORT.build(config.__getitem__, max_connections_per_ip_overrides=overrides)
-
-
-def _parse_overrides(text: str) -> dict[str, int]:
-    """Parse `host:count,host:count` into a mapping from host to count. Raises ConfigError."""
-    overrides: dict[str, int] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, count = part.rpartition(":")
-        if not colon or not count.isdigit():
-            raise ConfigError(f"max.connections.per.ip.overrides: {part!r} does not have the form host:count.")
-        overrides[host] = int(count)
-    return overrides

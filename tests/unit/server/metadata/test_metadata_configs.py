@@ -8,6 +8,7 @@ from barnabas.core.config import REQUIRED, ConfigError, ConfigType, UpdateMode
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsResourceResult
 from barnabas.server.metadata.config_rules import (
+    check_applied,
     check_broker_configs,
     check_client_metrics_configs,
     check_group_configs,
@@ -326,6 +327,24 @@ def test_valid_broker_configs_pass_and_a_static_config_is_rejected(configs: dict
     assert check_broker_configs(configs, per_broker=per_broker) is None
     with pytest.raises(KafkaError, match=r"Cannot update these configs dynamically.*node\.id"):
         check_broker_configs({**configs, "node.id": "7"}, per_broker=per_broker)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["listeners", "num.io.threads", "listener.name.tls.ssl.keystore.location", "listener.name.x.max.connections"],
+)
+def test_configs_that_are_not_applied_are_rejected(name: str) -> None:
+    with pytest.raises(KafkaError, match="Cannot update these configs dynamically") as refusal:
+        check_applied({name: "7", "log.cleaner.threads": "2"}, {})
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+    check_applied({name: "7"}, {name: "7"})  # as another implementation left it
+    check_applied({name: None}, {name: "7"})
+
+
+@pytest.mark.parametrize("text", ["h", "h:", "h:x", "h:1,:"])
+def test_limits_of_connections_by_host_are_checked(text: str) -> None:
+    with pytest.raises(KafkaError, match="does not have the form host:count"):
+        check_broker_configs({"max.connections.per.ip.overrides": text}, per_broker=False)
 
 
 def test_groups_and_metrics_have_bounds() -> None:

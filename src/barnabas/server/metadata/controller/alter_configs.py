@@ -16,6 +16,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages import alter_configs as legacy
 from barnabas.protocol.wire.messages import incremental_alter_configs as incremental
 from barnabas.server.metadata.config_rules import (
+    check_applied,
     check_broker_configs,
     check_client_metrics_configs,
     check_group_configs,
@@ -159,6 +160,8 @@ def _changed(
     merged = {**present, **changes}
     check_min_isr(image, resource, changes)
     _check(image, resource, {name: value for name, value in merged.items() if value is not None}, ctx)
+    if resource.type == ResourceType.BROKER:
+        check_applied(changes, present)
     _check_exists(image, resource)
     records: list[MetadataRecord] = [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
