@@ -15,7 +15,9 @@ Authentication by SASL is not implemented yet either. Its places are:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -51,6 +53,14 @@ _CARRIERS = frozenset(
     }
 )
 
+_HOT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH})
+"""The responses of these APIs are always encoded on the event loop: they are short, or most of their bytes are records,
+which are not copied."""
+_LARGE_REQUEST_BYTES = 32 * 1024
+_LARGE_RESPONSE_ENTRIES = 500
+"""The response to a request of so many bytes, or with a list of so many entries, is encoded in a thread. The event loop
+gets the interpreter at least every 5 ms (`sys.getswitchinterval`) while the thread works."""
+
 
 class HasApis(Protocol):
     """The part of the services of a broker or of a controller that the dispatcher uses itself."""
@@ -70,7 +80,7 @@ Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None
 class _LoadedRoute:
     """A route, its imported handler and its metrics."""
 
-    __slots__ = ("handle", "hold", "latency", "max_version", "min_version", "requests")
+    __slots__ = ("handle", "hold", "large_fields", "latency", "max_version", "min_version", "requests")
 
     def __init__(self, route: Route, metrics: Metrics, watch: LoopWatch) -> None:
         module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
@@ -83,6 +93,9 @@ class _LoadedRoute:
             "barnabas_request_latency_ms", "From the arrival of a request to its answer, waiting included.", api=api
         )
         self.hold: LoopHold = watch.hold(api)
+        fields = APIS[route.key].response.__schema__.fields
+        self.large_fields = () if route.key in _HOT else tuple(field.name for field in fields if field.kind == "array")
+        """The fields of the response that may be long lists."""
 
 
 class Dispatcher(Generic[ServicesT]):
@@ -93,12 +106,20 @@ class Dispatcher(Generic[ServicesT]):
     stands still while a step runs on uvloop; the clock of `watch` does not.
     """
 
-    def __init__(self, services: ServicesT, metrics: Metrics, loop_time: Callable[[], float], watch: LoopWatch) -> None:
+    def __init__(
+        self,
+        services: ServicesT,
+        metrics: Metrics,
+        loop_time: Callable[[], float],
+        watch: LoopWatch,
+        codecs: Executor,
+    ) -> None:
         self._services = services
         self._metrics = metrics
         self._loop_time = loop_time
         self._watch = watch
         self._clock = watch.clock
+        self._codecs = codecs
         self._loaded: dict[int, _LoadedRoute] = {}
         self._newest: RequestContext | None = None
         """The context of the request whose handler was started last."""
@@ -150,7 +171,14 @@ class Dispatcher(Generic[ServicesT]):
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
-        answer = None if response is None else request.answer(response)
+        answer: list[Buffer] | None = None
+        if response is not None:
+            if loaded.large_fields and _is_large(request, response, loaded):
+                hold.add(clock() - step.began)
+                answer = await asyncio.get_running_loop().run_in_executor(self._codecs, request.answer, response)
+                step.began = clock()
+            else:
+                answer = request.answer(response)
         loaded.requests.value += 1
         ended = clock()
         hold.add(ended - step.began)
@@ -175,6 +203,17 @@ class Dispatcher(Generic[ServicesT]):
         from barnabas.server.broker.handlers.cluster.api_versions import unsupported_version
 
         return request.answer(unsupported_version(self._services.apis), version=0)
+
+
+def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedRoute) -> bool:
+    """Whether encoding the response may take milliseconds."""
+    if len(request.frame) >= _LARGE_REQUEST_BYTES:
+        return True
+    for name in loaded.large_fields:
+        entries = getattr(response, name)
+        if entries is not None and len(entries) >= _LARGE_RESPONSE_ENTRIES:
+            return True
+    return False
 
 
 def _error_response(ctx: RequestContext, error: Exception) -> Message:

@@ -34,14 +34,28 @@ class BrokerMetadataCache:
 
     def __init__(self) -> None:
         self.image = ClusterImage()
+        self._addresses: dict[tuple[int, str], NodeAddress | None] = {}
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.image = image
+        if delta.brokers:
+            self._addresses = {}
+
+    def frozen(self) -> BrokerMetadataCache:
+        """A cache that keeps the image of now, for a response that is built in several steps."""
+        frozen = BrokerMetadataCache()
+        frozen.image = self.image
+        return frozen
 
     def address(self, broker_id: int, listener: str) -> NodeAddress | None:
         """The address of a broker; None if the broker is unknown, fenced, or does not have the listener."""
-        broker = self.image.brokers.get(broker_id)
-        return None if broker is None or broker.fenced else _address(broker, listener)
+        key = (broker_id, listener)
+        try:
+            return self._addresses[key]
+        except KeyError:
+            broker = self.image.brokers.get(broker_id)
+            found = self._addresses[key] = None if broker is None or broker.fenced else _address(broker, listener)
+            return found
 
     def addresses(self, listener: str) -> list[NodeAddress]:
         """The addresses of all live brokers that have the listener, by ascending broker id."""

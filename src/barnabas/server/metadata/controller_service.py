@@ -26,6 +26,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -48,6 +49,7 @@ from barnabas.server.metadata.failure_detector import FailureDetector
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.image.small import KRAFT_VERSION
+from barnabas.server.metadata.large_requests import TOPICS_PER_DECISION, create_topics
 from barnabas.server.metadata.ports import (
     BrokerProber,
     CommittedBatch,
@@ -195,6 +197,8 @@ class ControllerService:
             await self._move_away(request.broker_id)
         if isinstance(request, UpdateFeaturesRequest):
             return await self._update_features(request, version)
+        if isinstance(request, CreateTopicsRequest) and len(request.topics) > TOPICS_PER_DECISION:
+            return await create_topics(self._driver, self._settings, request, version)
         response = await self._driver.handle(request, version)
         if isinstance(request, BrokerRegistrationRequest):
             assert isinstance(response, BrokerRegistrationResponse)

@@ -43,6 +43,7 @@ from barnabas.server.node.channels.controller import HEARTBEAT
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.node.channels.peers import Peers
 from barnabas.server.node.channels.replication import ReplicationChannel
+from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.patience import ShutdownPatience
@@ -87,6 +88,7 @@ class BrokerRole:
         self._parts = parts
         self._ports = ports
         config = parts.config
+        self._images: ImageSlices | None = None
         self._flusher = Flusher(parts.disk)
         peers = Peers(parts.outgoing, lambda: parts.image, config.inter_broker_listener)
         self._channels = CoordinationChannels(peers)
@@ -121,7 +123,7 @@ class BrokerRole:
             [port.advertised for port in ports],
             config["broker.rack"],
             parts.dirs,
-            lambda: parts.image.offset,
+            lambda: -1 if self._images is None else self._images.applied_offset,
             parts.rng,
             LIFECYCLE.build(config.__getitem__),
             on_epoch=self._on_epoch,
@@ -131,6 +133,11 @@ class BrokerRole:
 
     def _replication_config(self) -> ReplicationConfig:
         return build_replication_config(self._parts.config_view(self._parts.image))
+
+    async def images_applied(self) -> None:
+        """Return when this broker has applied all images that are published."""
+        if self._images is not None:
+            await self._images.settled()
 
     @property
     def broker_epoch(self) -> int:
@@ -161,13 +168,19 @@ class BrokerRole:
             # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
-            for subscriber in (
-                self.partitions, self._directory_reporter, self._replication, self._mover, *role_listeners,
-                services.metadata, config_updater, self._lifecycle,
-            ):  # fmt: skip
-                parts.publisher.subscribe(subscriber)
-            async with running(self._lifecycle.run):
-                await self._serve_clients(on_ready)
+            self._images = ImageSlices(
+                self.partitions,
+                (
+                    self._directory_reporter, self._replication, self._mover, *role_listeners,
+                    services.metadata, config_updater, self._lifecycle,
+                ),
+                lambda: parts.image,
+            )  # fmt: skip
+            async with running(self._images.run):
+                parts.publisher.subscribe(self._images)
+                await unless(parts.stopping, self._images.settled())
+                async with running(self._lifecycle.run):
+                    await self._serve_clients(on_ready)
 
     async def _serve_clients(self, on_ready: Callable[[], None]) -> None:
         """Listen for clients after this broker is unfenced.
@@ -301,7 +314,7 @@ class BrokerRole:
 
     def _build_listeners(self) -> list[Listener]:
         parts, services = self._parts, self._services
-        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch)
+        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs)
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config_view(parts.image))
         shares = parts.descriptors

@@ -94,7 +94,7 @@ class ControllerListeners:
 
     def start_serving(self, parts: Parts, services: ControllerServices) -> None:
         """Serve all APIs of controllers from now on."""
-        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch)
+        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs)
         for listener in self._listeners:
             listener.replace_handler(dispatcher)
 

@@ -40,6 +40,8 @@ class Parts(Struct):
     watch: LoopWatch
     disk: Executor
     """Executes fsync, and reads that miss the page cache."""
+    codecs: Executor
+    """Encodes long responses, one at a time."""
     cleaners: Executor
     dirs: list[LogDir]
     missing_dirs: list[str]

@@ -97,6 +97,7 @@ class Node:
         self._listen_at = listen
         self._stopping = asyncio.Event()
         self._disk = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="barnabas-disk")
+        self._codecs = ThreadPoolExecutor(1, thread_name_prefix="barnabas-codec")
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
         self._dirs: list[LogDir] = []
@@ -146,6 +147,7 @@ class Node:
             self._close(clean=clean)
             self._disk.shutdown(wait=True)
             self._cleaners.shutdown(wait=True)
+            self._codecs.shutdown(wait=True)
 
     # ---- start
 
@@ -195,6 +197,7 @@ class Node:
                 async with running(*registration):
                     if self.config.topology.is_broker:
                         self.broker = BrokerRole(parts, channel, clients)
+                        channel.images_applied = self.broker.images_applied
                         await self.broker.serve(ready)
                     else:
                         ready()
@@ -278,6 +281,7 @@ class Node:
             watch=self._watch,
             disk=self._disk,
             cleaners=self._cleaners,
+            codecs=self._codecs,
             dirs=self._dirs,
             missing_dirs=self._missing_dirs,
             outgoing=outgoing,

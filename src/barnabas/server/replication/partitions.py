@@ -134,6 +134,8 @@ class Partitions:
         self._unopened: dict[tuple[str, int], tuple[TopicId, LogConfig, UUID]] = {}
         """Partitions whose log could not be opened or created, although its directory is online."""
         self._first_image = True
+        self._renamed: list[LogDir] = []
+        """The directories with dropped logs whose new names are not durable yet."""
 
     # ---- lookup
 
@@ -211,7 +213,14 @@ class Partitions:
     # ---- images
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Apply an image to the partitions of this broker."""
+        """Apply an image to the partitions of this broker, all at once."""
+        for _ in self.applying(delta, image):
+            pass
+
+    def applying(self, delta: ClusterDelta, image: ClusterImage) -> Iterator[None]:
+        """Apply an image to the partitions of this broker. Yields after each partition that was created, dropped or
+        changed, and after each topic. The caller may let time pass between two steps, and must apply images in
+        order."""
         self._topics = image.topics
         if delta.brokers:
             self.context.active_brokers = {
@@ -219,23 +228,27 @@ class Partitions:
             }
         for topic_id, gone in delta.topics.deleted.items():
             self._names.pop(topic_id, None)
-            self._drop_topic(gone.name, topic_id)
-        for topic_id in delta.topics.changed:
+            yield from self._drop_topic(gone, topic_id)
+        self._sync_names()
+        for topic_id in list(delta.topics.changed):
             topic = image.topics.get_by_id(topic_id)
             if topic is not None:
                 known = topic_id in self._names
                 self._names[topic_id] = topic.name
-                self._apply_topic(image, topic, known=known)
+                yield from self._apply_topic(image, topic, known=known)
+            yield
+        self._sync_names()
         for resource in delta.configs.changed:
             if resource.type == ResourceType.TOPIC:
                 self._reconfigure(image, resource.name)
+                yield
             elif resource.type == ResourceType.BROKER and resource.name in ("", str(self._node_id)):
-                self._reconfigure_all(image)
+                yield from self._reconfigure_all(image)
         if self._first_image:
             self._first_image = False
             self.replica_directories.set_rest_aside()
 
-    def _apply_topic(self, image: ClusterImage, topic: TopicImage, *, known: bool) -> None:
+    def _apply_topic(self, image: ClusterImage, topic: TopicImage, *, known: bool) -> Iterator[None]:
         """Create, remove and update this broker's replicas of one topic.
 
         `known` means that an earlier image had the topic. A replica that this image adds is then new on this broker.
@@ -247,6 +260,7 @@ class Partitions:
             if self._node_id not in state.replicas:
                 if partition is not None:
                     self._drop(key)
+                    yield
                 continue
             if partition is not None and partition.topic_id != topic.topic_id:
                 self._drop(key)  # the topic was deleted and created again between two images
@@ -259,6 +273,7 @@ class Partitions:
                     name, topic.topic_id, config, state.directory_of(self._node_id), is_new=is_new
                 )
             self._set_role(partition, state)
+            yield
 
     def _set_role(self, partition: Partition, state: PartitionImage) -> None:
         led = partition.is_leader
@@ -319,18 +334,32 @@ class Partitions:
                     partition.log.update_config(config)
                     partition.on_config()
 
-    def _reconfigure_all(self, image: ClusterImage) -> None:
+    def _reconfigure_all(self, image: ClusterImage) -> Iterator[None]:
         """Apply a change of a broker config, which may be the default of a topic config."""
         for topic in sorted({name for name, _ in self._by_name}):
             self._reconfigure(image, topic)
+            yield
 
     # ---- end of a partition
 
-    def _drop_topic(self, name: str, topic_id: TopicId) -> None:
-        for key in [key for key, partition in self._by_name.items() if key[0] == name]:
-            if self._by_name[key].topic_id == topic_id:
-                self._drop(key)
-        self.replica_directories.forget_topic(name)
+    def _drop_topic(self, gone: TopicImage, topic_id: TopicId) -> Iterator[None]:
+        for index in range(len(gone.partitions)):
+            partition = self._by_name.get((gone.name, index))
+            if partition is not None and partition.topic_id == topic_id:
+                self._drop((gone.name, index))
+                yield
+        self.replica_directories.forget_topic(gone.name)
+        yield
+
+    def _sync_names(self) -> None:
+        """Make the new names of all dropped logs durable: one fsync for each directory, not for each log."""
+        renamed, self._renamed = self._renamed, []
+        for directory in renamed:
+            if directory.failure is None:
+                try:
+                    directory.sync_names()
+                except StorageError as error:
+                    directory.fail(error)
 
     def _drop(self, key: tuple[str, int]) -> None:
         partition = self._by_name.pop(key)
@@ -344,7 +373,11 @@ class Partitions:
         if directory is None or directory.failure is not None or partition.log is None:
             return
         try:
-            directory.delete_log(partition.name, unique=random_uuid(self._rng), now_ms=self._clock.now_ms())
+            directory.delete_log(
+                partition.name, unique=random_uuid(self._rng), now_ms=self._clock.now_ms(), durable=False
+            )
+            if directory not in self._renamed:
+                self._renamed.append(directory)
         except StorageError as error:
             log.error("log could not be deleted", partition=str(partition.name), reason=str(error))
 

@@ -1,16 +1,18 @@
 """Machine: CreateTopics. Checks, errors and their order are those of Kafka's `ReplicationControlManager.createTopics`.
 
-Each topic is created or rejected by itself; all records of a request are committed together. In a topic without a
+Each topic is created or rejected by itself. The records of a request are committed together; those of a request with
+many topics are committed in parts (`ControllerService`). In a topic without a
 manual assignment, -1 partitions means the controller's `num.partitions`, and a replication factor of -1
 means the controller's `default.replication.factor`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from msgspec import Struct
 
+from barnabas.core import work
 from barnabas.core.config import value_to_text
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -34,7 +36,7 @@ from barnabas.server.metadata.controller.assignments import (
     new_partition,
     place,
 )
-from barnabas.server.metadata.controller.settings import MAX_PARTITIONS_PER_BATCH, DecideContext
+from barnabas.server.metadata.controller.settings import MAX_PARTITIONS_PER_BATCH, ControllerConfig, DecideContext
 from barnabas.server.metadata.controller.topic_names import (
     collision_key,
     has_collision_characters,
@@ -52,25 +54,39 @@ class _Partition(Struct, frozen=True):
     in_sync: Sequence[int]
 
 
+class WholeRequest(Struct, frozen=True):
+    """What depends on all topics of a request, of which a decision may get a part."""
+
+    duplicates: Set[str]
+    """The names that the request has more than once."""
+    excess: RefusedError | None
+    """The error of a request with too many partitions."""
+
+    @classmethod
+    def of(cls, request: CreateTopicsRequest, settings: ControllerConfig) -> WholeRequest:
+        return cls(duplicates(topic.name for topic in request.topics), _excess(request, settings))
+
+
 def decide_create_topics(
-    image: ClusterImage, request: CreateTopicsRequest, ctx: DecideContext
+    image: ClusterImage, request: CreateTopicsRequest, ctx: DecideContext, whole: WholeRequest | None = None
 ) -> Decision[MetadataRecord, CreateTopicsResponse]:
-    """The records of every valid topic; no records with `validate_only`."""
-    twice = duplicates(topic.name for topic in request.topics)
-    excess = _excess(request, ctx)
-    names = _Names(image)
+    """The records of every valid topic; no records with `validate_only`. If `request` is a part of a client's request,
+    `whole` is about the client's request."""
+    whole = whole or WholeRequest.of(request, ctx.settings)
+    names, configured = _Names(image), _Configs(image, ctx)
+    work.count(len(request.topics))
     records: list[MetadataRecord] = []
     results: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
         if topic.name in results:
             continue
         try:
-            if topic.name in twice:
+            if topic.name in whole.duplicates:
                 raise invalid_request("Duplicate topic name.")
-            if excess is not None:
-                raise excess
+            if whole.excess is not None:
+                raise whole.excess
             names.check(topic.name)
-            made, result = _create(image, topic, ctx)
+            made, result = _create(image, topic, ctx, configured)
         except KafkaError as error:
             results[topic.name] = CreatableTopicResult(
                 name=topic.name, error_code=error.code, error_message=message_of(error)
@@ -84,11 +100,10 @@ def decide_create_topics(
 
 
 def _create(
-    image: ClusterImage, topic: CreatableTopic, ctx: DecideContext
+    image: ClusterImage, topic: CreatableTopic, ctx: DecideContext, configured: _Configs
 ) -> tuple[list[MetadataRecord], CreatableTopicResult]:
     configs = _configs(topic)
-    view = ConfigView(image.configs, node_id=ctx.settings.node_id, static=ctx.settings.static_config)
-    check_topic_configs(configs, view)
+    effective = configured.check(configs)
     partitions = _manual(image, topic) if topic.assignments else _placed(image, topic, ctx)
     topic_id: TopicId = random_uuid(ctx.rng)
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
@@ -106,8 +121,23 @@ def _create(
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=_effective(view, configs),
+        configs=effective,
     )
+
+
+class _Configs:
+    """Validates the configs of new topics. Most topics of a request have the same ones, which are validated once."""
+
+    def __init__(self, image: ClusterImage, ctx: DecideContext) -> None:
+        self._view = ConfigView(image.configs, node_id=ctx.settings.node_id, static=ctx.settings.static_config)
+        self._last: tuple[dict[str, str], list[CreatableTopicConfigs]] | None = None
+
+    def check(self, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
+        """The effective configs. Raises ConfigError, or KafkaError."""
+        if self._last is None or self._last[0] != configs:
+            check_topic_configs(configs, self._view)
+            self._last = configs, _effective(self._view, configs)
+        return self._last[1]
 
 
 class _Names:
@@ -190,7 +220,7 @@ def _placed(image: ClusterImage, topic: CreatableTopic, ctx: DecideContext) -> l
         raise RefusedError(
             ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
-    count = _count(topic, ctx)
+    count = _count(topic, ctx.settings)
     factor = ctx.settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
     try:
         placed = place(image, count, factor, ctx.rng)
@@ -199,15 +229,15 @@ def _placed(image: ClusterImage, topic: CreatableTopic, ctx: DecideContext) -> l
     return [_Partition(replicas, active_replicas(image, replicas)) for replicas in placed]
 
 
-def _count(topic: CreatableTopic, ctx: DecideContext) -> int:
+def _count(topic: CreatableTopic, settings: ControllerConfig) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return ctx.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    return settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _excess(request: CreateTopicsRequest, ctx: DecideContext) -> RefusedError | None:
+def _excess(request: CreateTopicsRequest, settings: ControllerConfig) -> RefusedError | None:
     """The error of a request that creates more partitions than one batch of records may have; None if it does not."""
-    total = sum(max(0, _count(topic, ctx)) for topic in request.topics)
+    total = sum(max(0, _count(topic, settings)) for topic in request.topics)
     if total <= MAX_PARTITIONS_PER_BATCH:
         return None
     return RefusedError(

@@ -12,7 +12,7 @@ A request without a response may have been handled; it is retried only if it is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
@@ -96,6 +96,8 @@ class ActiveController:
         self._rng = rng
         self._local = local
         self._timeout_ms = timeout_ms
+        self.images_applied: Callable[[], Awaitable[None]] = _nothing_to_apply
+        """Returns when this node's broker has applied all images. `Node` sets it on a node with a broker."""
         self._image_waiters: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[None]]] = []
         publisher.subscribe(self, at_once=False)
 
@@ -133,6 +135,7 @@ class ActiveController:
             ) from None
         if isinstance(response, CreateTopicsResponse):
             await self._wait_for_topics(cast("CreateTopicsRequest", request), response)
+            await self.images_applied()
         return response
 
     async def _try(self, request: Message, version: int, ctx: RequestContext | None, deadline: float) -> Message:
@@ -200,6 +203,10 @@ class ActiveController:
             pass  # the topics exist; this node's image will have them soon
         finally:
             self._image_waiters.remove(entry)
+
+
+async def _nothing_to_apply() -> None:
+    """A node without a broker applies no images to partitions."""
 
 
 def _is_retriable(request: Message, error: KafkaError) -> bool:

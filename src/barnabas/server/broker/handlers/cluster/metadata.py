@@ -24,10 +24,9 @@ Not implemented: the top-level error of version 13 (REBOOTSTRAP_REQUIRED) is nev
 
 from __future__ import annotations
 
-import asyncio
-
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
+from barnabas.core.work import Pauses
 from barnabas.protocol.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.protocol.wire.messages.metadata import (
     MetadataRequest,
@@ -38,13 +37,14 @@ from barnabas.protocol.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from barnabas.server.broker.auto_create import create_missing
+from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.metadata.controller.topic_names import name_problem
 from barnabas.server.metadata.image.cluster import PartitionImage, TopicImage
 
-_TOPICS_PER_TURN = 1000
-"""Topics that are described before other tasks of the event loop may run."""
+_PARTITIONS_PER_TURN = 1000
+"""Topics and partitions that are described before other tasks of the event loop may run."""
 _NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
 """Topics with these errors have no authorized operations, because their name is unknown."""
 
@@ -52,8 +52,11 @@ _NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
 async def handle(services: Services, ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (ctx.api_version == 0 and not wanted):
-        image = services.metadata.image
-        topics = [_found(services, ctx, topic) for topic in sorted(image.topics, key=lambda topic: topic.name)]
+        cache, pauses = services.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
+        topics = []
+        for found in sorted(cache.image.topics, key=lambda topic: topic.name):
+            topics.append(_found(cache, ctx, found))
+            await pauses.after(1 + len(found.partitions))
     else:
         topics = await _named(services, ctx, wanted, create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
@@ -85,18 +88,19 @@ async def _named(
     errors: dict[str, ErrorCode] = {}
     if missing and create and services.config.auto_create_topics_enable:
         errors = await create_missing(services, ctx, missing)
+    cache, pauses = services.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
     answers: list[MetadataResponseTopic] = []
     for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
-        answers.append(_answer(services, ctx, name, topic_id, errors))
-        if len(answers) % _TOPICS_PER_TURN == 0:
-            await asyncio.sleep(0)
+        answer = _answer(cache, ctx, name, topic_id, errors)
+        answers.append(answer)
+        await pauses.after(1 + len(answer.partitions))
     return answers
 
 
 def _answer(
-    services: Services, ctx: RequestContext, name: str | None, topic_id: TopicId, errors: dict[str, ErrorCode]
+    cache: BrokerMetadataCache, ctx: RequestContext, name: str | None, topic_id: TopicId, errors: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
-    topics = services.metadata.image.topics
+    topics = cache.image.topics
     if topic_id != NO_TOPIC_ID:
         # Versions 10 and 11 have topic ids in the request, but brokers reject them (KAFKA-13078).
         if ctx.api_version < 12:
@@ -104,7 +108,7 @@ def _answer(
         topic = topics.get_by_id(topic_id)
         if topic is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        return _found(services, ctx, topic)
+        return _found(cache, ctx, topic)
     if name is None:
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=None if ctx.api_version >= 12 else "")
     topic = topics.get(name)
@@ -113,22 +117,21 @@ def _answer(
         if name_problem(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
-    return _found(services, ctx, topic)
+    return _found(cache, ctx, topic)
 
 
-def _found(services: Services, ctx: RequestContext, topic: TopicImage) -> MetadataResponseTopic:
+def _found(cache: BrokerMetadataCache, ctx: RequestContext, topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(services, ctx, index, partition) for index, partition in enumerate(topic.partitions)],
+        partitions=[_partition(cache, ctx, index, partition) for index, partition in enumerate(topic.partitions)],
     )
 
 
 def _partition(
-    services: Services, ctx: RequestContext, index: int, partition: PartitionImage
+    cache: BrokerMetadataCache, ctx: RequestContext, index: int, partition: PartitionImage
 ) -> MetadataResponsePartition:
-    cache = services.metadata
     listener = ctx.client.listener
     return MetadataResponsePartition(
         error_code=cache.leader_problem(partition, listener),

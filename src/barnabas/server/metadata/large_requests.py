@@ -1,0 +1,47 @@
+"""Shell: decides on a request with many topics in parts, so that the event loop serves others in between.
+
+Each part has records of its own in the metadata log. If the node loses the leadership in the middle, the topics of the
+earlier parts exist, and the client gets NOT_CONTROLLER, as it does when the response to a complete request is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from barnabas.core.decision import Decision
+from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.server.metadata.controller.create_topics import WholeRequest, decide_create_topics
+from barnabas.server.metadata.controller.settings import ControllerConfig, DecideContext
+from barnabas.server.metadata.driver import ControllerDriver
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.records.base import MetadataRecord
+
+TOPICS_PER_DECISION: Final = 50
+"""CreateTopics with more topics is decided in parts of this many."""
+
+
+async def create_topics(
+    driver: ControllerDriver, settings: ControllerConfig, request: CreateTopicsRequest, version: int
+) -> CreateTopicsResponse:
+    """Create the topics, in parts. Raises KafkaError as `ControllerDriver.submit` does."""
+    whole = WholeRequest.of(request, settings)
+    topics = list({topic.name: topic for topic in request.topics}.values())
+    response = CreateTopicsResponse()
+    for start in range(0, len(topics), TOPICS_PER_DECISION):
+        part = CreateTopicsRequest(
+            topics=topics[start : start + TOPICS_PER_DECISION],
+            timeout_ms=request.timeout_ms,
+            validate_only=request.validate_only,
+        )
+        created = await driver.submit(partial(_decide, request=part, whole=whole), version=version)
+        response.topics += created.topics
+        await asyncio.sleep(0)
+    return response
+
+
+def _decide(
+    image: ClusterImage, ctx: DecideContext, *, request: CreateTopicsRequest, whole: WholeRequest
+) -> Decision[MetadataRecord, CreateTopicsResponse]:
+    return decide_create_topics(image, request, ctx, whole)
