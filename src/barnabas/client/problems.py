@@ -68,6 +68,11 @@ class Problems:
         """The error of the problem that has lasted for the longest time; None without problems."""
         return next((problem.error for problem in self._open.values()), None)
 
+    def raise_current(self) -> None:
+        """Raise the error of the problem that has lasted for the longest time, if there is one."""
+        if (error := self.current) is not None:
+            raise error
+
     def hint(self) -> str:
         """A sentence for the message of a time-out; empty without problems."""
         return "" if self.current is None else f" The problem is: {self.current}"

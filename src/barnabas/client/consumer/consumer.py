@@ -29,6 +29,7 @@ from barnabas.client.consumer.handout import Handout
 from barnabas.client.consumer.jobs import Jobs
 from barnabas.client.consumer.positions import Positions
 from barnabas.client.consumer.subscription import ResetPolicy, SubscriptionState
+from barnabas.client.consumer.topic_check import TopicCheck
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.offsets import fetch_group_offsets, list_offsets, offsets_at
@@ -104,6 +105,9 @@ class AsyncConsumer:
         self._fetcher = Fetcher(self.cluster, self._subscription, limits, self._reset_policy, self._clock)
         self._sizes_are_ours = not is_given("max.partition.fetch.bytes", config, settings)
         self._jobs = Jobs(self._fetcher.arrived.set)
+        self._topic_check = TopicCheck(
+            self.cluster, self._subscription.named_topics, auto_create=resolved["allow.auto.create.topics"]
+        )
         self._commits = Commits(
             self.cluster,
             self._subscription,
@@ -187,8 +191,13 @@ class AsyncConsumer:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    async def poll(self, timeout_ms: float = 0, *, max_records: int | None = None) -> list[Record]:
+    async def poll(
+        self, timeout_ms: float = 0, *, max_records: int | None = None, raise_problems: bool = False
+    ) -> list[Record]:
         """Return records as soon as there are any, in order within each partition; none after `timeout_ms`.
+
+        What is retried without success (no broker, no such topic, no coordinator) is logged, seldom. With
+        `raise_problems` a poll that ends without records raises the error of the problem that has lasted longest.
 
         Raises NoOffsetError, OffsetOutOfRangeError and TruncationError (these three only with auto.offset.reset=none),
         authorization errors, and the exceptions of deserializers and listeners. Retriable errors are retried in the
@@ -207,6 +216,8 @@ class AsyncConsumer:
                 self._start_fetches()
                 return records
             if not await self._wait(deadline):
+                if raise_problems:
+                    self.cluster.problems.raise_current()
                 return []
 
     async def poll_arrow(
@@ -217,11 +228,12 @@ class AsyncConsumer:
         include_headers: bool = False,
         key_format: ColumnDecoder | None = None,
         value_format: ColumnDecoder | None = None,
+        raise_problems: bool = False,
     ) -> pa.RecordBatch | None:
         """Return the records of one fetch of one partition as an Arrow RecordBatch; None after `timeout_ms`.
 
         Unless max.partition.fetch.bytes is set, a fetch returns up to 4 MB of each partition. Formats (such as those of
-        `barnabas.registry.columns`) turn keys and values into typed columns.
+        `barnabas.registry.columns`) turn keys and values into typed columns. `raise_problems` is that of `poll`.
         """
         from barnabas.client.columns.arrow import FETCH_BYTES, decode_fetch
         from barnabas.client.columns.formats import decode_columns
@@ -248,6 +260,8 @@ class AsyncConsumer:
                     return decode_columns(whole, topic, key_format=key_format, value_format=value_format)
                 continue
             if not await self._wait(deadline):
+                if raise_problems:
+                    self.cluster.problems.raise_current()
                 return None
 
     def __aiter__(self) -> AsyncIterator[Record]:
@@ -287,6 +301,8 @@ class AsyncConsumer:
             await self._coordinator.poll()
         if self._commits.is_due():
             self.commit_nowait()
+        if self._topic_check.is_due():
+            self._jobs.start("topics", self._topic_check.check)
         if self._positions.has_work():
             self._jobs.start("positions", self._positions.update)
         self._start_fetches()
@@ -310,6 +326,8 @@ class AsyncConsumer:
         )
         if self._commits.next_at is not None:
             wake_at = min(wake_at, self._commits.next_at)
+        if self._topic_check.next_at > now:
+            wake_at = min(wake_at, self._topic_check.next_at)
         timer = asyncio.get_running_loop().call_at(wake_at, fetcher.arrived.set)
         try:
             await fetcher.arrived.wait()

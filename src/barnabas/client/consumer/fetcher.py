@@ -193,6 +193,7 @@ class Fetcher:
             code = error_code(response.error_code)
             if code is ErrorCode.NONE:
                 fetch.session.on_success(response.session_id)
+                self._cluster.problems.solved(f"broker {leader}")
                 for partition, data in partitions_of(response, fetch.names):
                     self._on_partition(fetch, response, partition, data)
                 if response.throttle_time_ms:
@@ -209,6 +210,7 @@ class Fetcher:
         if not isinstance(error, KafkaError) or not error.retriable:
             self.error = error if isinstance(error, BarnabasError) else KafkaError(-1, repr(error))
         elif error.code not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
+            self._cluster.problems.note(f"broker {leader}", error, self._cluster.now())
             delay = self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng)
             self._retry_at[leader] = self._cluster.now() + delay / 1000.0
             self._cluster.metadata.mark_stale({partition.topic for partition in partitions})
@@ -237,6 +239,7 @@ class Fetcher:
         if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
             self._on_diverging(state, data.diverging_epoch.end_offset)
             return
+        self._cluster.problems.solved(f"partition {partition}")
         state.high_watermark = data.high_watermark
         state.last_stable_offset = data.last_stable_offset
         if data.log_start_offset >= 0:
@@ -287,6 +290,8 @@ class Fetcher:
             self.error = KafkaError(code, f"Fetching {state.partition}: {code.message}")
             return
         state.preferred_replica = -1
+        text = f"Fetching {state.partition}: {code.message}"
+        self._cluster.problems.note(f"partition {state.partition}", KafkaError(code, text), self._cluster.now())
         self._cluster.note_error(state.partition, code)
         delay = self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng)
         state.retry_at = self._cluster.now() + delay / 1000.0

@@ -84,7 +84,9 @@ class Positions:
                 continue
             if not isinstance(answer, KafkaError):
                 state.seek(answer.offset, answer.leader_epoch)
+                self._cluster.problems.solved(f"partition {partition}")
             elif answer.retriable:
+                self._cluster.problems.note(f"partition {partition}", answer, self._cluster.now())
                 delay = self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng)
                 state.retry_at = self._cluster.now() + delay / 1000.0
             else:

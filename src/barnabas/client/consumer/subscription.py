@@ -134,10 +134,15 @@ class SubscriptionState:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.version = 0
         """Incremented at every change of the assignment and every seek, so that earlier fetches are stale."""
+        self._assigned_topics: frozenset[str] = frozenset()
 
     def subscribe(self, topics: Iterable[str]) -> None:
+        names = frozenset(topics)
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise ConfigError(f"A topic is a text that is not empty, not {name!r:.100}.")
         self._switch(SubscriptionMode.TOPICS)
-        self.topics = frozenset(topics)
+        self.topics = names
         self.pattern = None
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
@@ -158,8 +163,19 @@ class SubscriptionState:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions manually. Positions of remaining partitions are kept."""
+        wanted = list(partitions)
+        for partition in wanted:
+            if not isinstance(partition, TopicPartition):
+                raise ConfigError(f"assign takes TopicPartition('orders', 0) and the like, not {partition!r:.100}.")
         self._switch(SubscriptionMode.ASSIGNED)
-        self.set_partitions(partitions)
+        self.set_partitions(wanted)
+        self._assigned_topics = frozenset(partition.topic for partition in wanted)
+
+    def named_topics(self) -> frozenset[str]:
+        """The topics that the user has named; empty for a pattern."""
+        if self.mode is SubscriptionMode.ASSIGNED:
+            return self._assigned_topics
+        return self.topics if self.mode is SubscriptionMode.TOPICS else frozenset()
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = dict.fromkeys(partitions)

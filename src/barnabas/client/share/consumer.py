@@ -122,11 +122,14 @@ class AsyncShareConsumer:
         """Acknowledge as `close` does, and leave the group."""
         await self._let_go()
 
-    async def poll(self, timeout_ms: float = 0) -> list[Record]:
+    async def poll(self, timeout_ms: float = 0, *, raise_problems: bool = False) -> list[Record]:
         """Return acquired records, which this consumer may process until their locks expire; none after `timeout_ms`.
 
         In implicit mode this acknowledges the records of the last poll. In explicit mode it raises AcknowledgementError
         if a record of the last poll was not acknowledged. Renewed records are returned again.
+
+        What is retried without success (no broker, no such topic, no coordinator) is logged, seldom. With
+        `raise_problems` a poll that ends without records raises the error of the problem that has lasted longest.
         """
         self._check_open()
         unacknowledged = self._fetcher.unacknowledged()
@@ -145,6 +148,8 @@ class AsyncShareConsumer:
                 return records
             await self._fetcher.send_fetches()
             if not await self._wait(deadline):
+                if raise_problems:
+                    self.cluster.problems.raise_current()
                 return []
 
     def __aiter__(self) -> AsyncIterator[Record]:

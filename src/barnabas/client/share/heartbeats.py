@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
-from barnabas.client.errors import UnsupportedApiError
+from barnabas.client.consumer.topic_check import TopicCheck
+from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError, UnsupportedApiError
 from barnabas.client.membership.classic import MembershipFailed
 from barnabas.client.membership.consumer_protocol import Wait
 from barnabas.client.membership.share_protocol import ShareMember
@@ -31,6 +33,7 @@ class ShareHeartbeats:
         self._wake = wake
         self._kick = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._topic_check = TopicCheck(cluster, lambda: frozenset(member.topics), auto_create=False)
 
     def keep_going(self) -> None:
         """Start the task of the heartbeats if needed, and have a changed subscription sent at once."""
@@ -90,6 +93,9 @@ class ShareHeartbeats:
                 self._cluster.coordinators.forget(CoordinatorType.GROUP, member.group_id)
             return False
         await self._learn_names()
+        if self._topic_check.is_due():
+            with contextlib.suppress(RequestTimeoutError, BrokerUnreachableError):  # noted as problems
+                await self._topic_check.check()
         if member.assigned != before:
             self._wake()
         return True
@@ -121,12 +127,15 @@ class ShareHeartbeats:
         """Send a request to the group's coordinator. Returns None when the coordinator cannot be reached."""
         group_id = self._member.group_id
         try:
-            return await self._cluster.send_coordinator(
+            response = await self._cluster.send_coordinator(
                 CoordinatorType.GROUP, group_id, request, deadline=self._cluster.deadline(timeout_ms), purpose=PURPOSE
             )
+            self._cluster.problems.solved(f"group {group_id!r}")
+            return response
         except KafkaError as error:
             if not error.retriable:
                 raise
+            self._cluster.problems.note(f"group {group_id!r}", error, self._cluster.now())
             self._cluster.coordinators.forget(CoordinatorType.GROUP, group_id)
             return None
 
