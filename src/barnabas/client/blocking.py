@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from barnabas.client.admin import AsyncAdmin
+from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.errors import ClientClosedError, DeliveryFailedError, ForkedError
 from barnabas.client.share.consumer import AsyncShareConsumer
@@ -43,6 +44,8 @@ C = TypeVar("C", bound="_Closeable")
 
 
 class _Closeable(Protocol):
+    cluster: Cluster
+
     async def close(self, timeout_ms: float | None = None) -> None: ...
 
 
@@ -55,12 +58,17 @@ class LoopThread:
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_of_this_process(self) -> bool:
+        """False in a process that was forked after the thread was started."""
+        return self._process == os.getpid()
+
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run `work` on the loop and wait for it. An interrupt while waiting cancels it.
 
         Raises ForkedError in a process that was forked, where the thread does not exist.
         """
-        if self._process != os.getpid():
+        if not self.is_of_this_process:
             work.close()
             raise ForkedError("This client")
         if threading.current_thread() is self._thread:
@@ -79,6 +87,10 @@ class LoopThread:
     def end_after(self, work: Coroutine[Any, Any, object]) -> None:
         """Run `work` on the loop, and end the thread afterwards. Does not wait."""
 
+        if not self.is_of_this_process or self.loop.is_closed():
+            work.close()
+            return
+
         def start() -> None:
             task = self.loop.create_task(work)
             task.add_done_callback(lambda done: self.loop.stop())
@@ -87,13 +99,13 @@ class LoopThread:
 
     def stop(self) -> None:
         """Stop the loop and wait for its thread; nothing is closed."""
-        if self._process == os.getpid():
+        if self.is_of_this_process:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(1.0)
 
     def close(self) -> None:
         """Stop the loop and end the thread."""
-        if self._process != os.getpid():
+        if not self.is_of_this_process:
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
@@ -204,6 +216,7 @@ def _at_exit() -> None:
             client._warn_unclosed()
             client._closed = True
             client._thread.stop()
+            client._client.cluster.abandon()
 
 
 os.register_at_fork(after_in_child=_after_fork)

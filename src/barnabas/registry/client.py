@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+import warnings
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -21,6 +22,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 from barnabas.client.blocking import LoopThread
+from barnabas.client.errors import ClientClosedError
 from barnabas.registry.http_client import HttpClient
 from barnabas.registry.values import Compatibility, Mode, Reference, RegisteredSchema, Schema, SchemaType
 
@@ -211,6 +213,8 @@ def _wait(
         async def call() -> R:
             return await method(self._client, *args, **kwargs)
 
+        if self._closed:
+            raise ClientClosedError("This registry client")
         return self._thread.run(call())
 
     return blocking
@@ -219,17 +223,19 @@ def _wait(
 class RegistryClient:
     """The blocking facade of `AsyncRegistryClient`, with the same arguments, results and errors. Thread-safe."""
 
+    _closed = True  # until __init__ has succeeded
+
     def __init__(self, url: str | Sequence[str], **options: Any) -> None:
         async def make() -> AsyncRegistryClient:
             return AsyncRegistryClient(url, **options)
 
         self._thread = LoopThread("barnabas-registry")
-        self._closed = False
         try:
             self._client = self._thread.run(make())
         except BaseException:
             self._thread.close()
             raise
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -239,12 +245,21 @@ class RegistryClient:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the connection and stop the event loop's thread. May be called twice."""
+    def __del__(self) -> None:
         if not self._closed:
             self._closed = True
-            self._thread.run(self._client.close())
-            self._thread.close()
+            warnings.warn(f"{self!r} was not closed; call close().", ResourceWarning, stacklevel=2, source=self)
+            self._thread.end_after(self._client.close())
+
+    def close(self) -> None:
+        """Close the connection and stop the event loop's thread. May be called twice, and in a forked process."""
+        if not self._closed:
+            self._closed = True
+            try:
+                if self._thread.is_of_this_process:
+                    self._thread.run(self._client.close())
+            finally:
+                self._thread.close()
 
     register = _wait(AsyncRegistryClient.register)
     look_up = _wait(AsyncRegistryClient.look_up)

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import h11
 
+from barnabas.client.errors import ClientClosedError
 from barnabas.core.errors import BarnabasError
 from barnabas.registry.errors import RegistryError
 
@@ -72,10 +73,12 @@ class HttpClient:
         self._credentials = None if basic_auth is None else ":".join(basic_auth)
         self._tls = tls
         self._timeout_s = timeout_ms / 1000
+        self._closed = False
         self._request_lock = asyncio.Lock()
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter, h11.Connection] | None = None
 
     async def close(self) -> None:
+        self._closed = True
         self._drop()
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
@@ -83,6 +86,8 @@ class HttpClient:
 
         Raises RegistryError for an error response, and RegistryUnreachableError if no address answers.
         """
+        if self._closed:
+            raise ClientClosedError("This registry client")
         async with self._request_lock:
             status, data = await self._request_any_address(
                 method, path, None if body is None else json.dumps(body).encode()
@@ -112,7 +117,11 @@ class HttpClient:
                         return await self._exchange(address, method, path, body)
             except (OSError, EOFError, h11.RemoteProtocolError, TimeoutError) as error:
                 self._drop()
-                reason = "no response in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
+                reason = (
+                    f"no response within {self._timeout_s:g} s"
+                    if isinstance(error, TimeoutError)
+                    else str(error) or repr(error)
+                )
                 failures.append(f"{address.host}:{address.port}: {reason}")
                 self._addresses.append(self._addresses.pop(0))
             except BaseException:

@@ -9,6 +9,7 @@ and the client fetches while Spark processes earlier batches.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import threading
@@ -30,12 +31,20 @@ from barnabas.spark.errors import SparkSourceError
 from barnabas.spark.planner import LogOffsets
 from barnabas.spark.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
 
+logger = logging.getLogger("barnabas.spark")
+
 T = TypeVar("T")
 
 TASK_FETCH_BYTES = 8 * 1024 * 1024
 """The maximum number of bytes of one partition in one fetch of a task, unless `kafka.max.partition.fetch.bytes`
 is set.
 """
+
+SAMPLES_AT_ONCE_MAX = 100
+"""The largest number of partitions of which samples are fetched for one micro-batch."""
+SAMPLE_TIMEOUT_MS = 10_000
+ASSUMED_BYTES_PER_OFFSET = 1_024.0
+"""What an offset counts for `maxBytesPerTrigger` if neither the size nor a sample of its partition is known."""
 
 CLIENTS_MAX = 16
 """The maximum number of clients in a process; the least recently used client is closed first."""
@@ -84,6 +93,7 @@ class LogClient(BlockingClient):
         self.settings = resolve_config(CONSUMER_CONFIGS, settings, {})
         self.isolation = IsolationLevel.parse(str(self.settings["isolation.level"]))
         self._fetch_limits = _fetch_config(settings, self.settings, self.isolation)
+        self._samples: dict[TopicPartition, float] = {}
         super().__init__()
         self.cluster: Cluster = self.run(self._open())
 
@@ -168,23 +178,54 @@ class LogClient(BlockingClient):
     def bytes_per_offset(self, log: LogOffsets) -> dict[TopicPartition, float]:
         """The average number of bytes per offset in each partition's log, from the sizes that DescribeLogDirs returns.
 
-        Empty if the request fails, for example because the client is not authorized. Partitions whose size is not known
-        are left out. The planner then counts one byte per offset, so that a micro-batch may have far more bytes than
-        `maxBytesPerTrigger`, and ranges are not split by size.
+        Partitions whose sizes are not known, for example because the client may not describe the cluster, are measured
+        by a sample: one fetch of the first records. A partition without a sample counts ASSUMED_BYTES_PER_OFFSET.
         """
+        problem: object = "the response has no size"
         try:
             brokers = self.run(AsyncAdmin(cluster=self.cluster).describe_log_dirs())
-        except KafkaError:
-            return {}
+        except KafkaError as error:
+            brokers, problem = {}, error
         sizes: dict[TopicPartition, int] = {}
         for directories in brokers.values():
             for directory in directories.values():
                 if isinstance(directory, KafkaError):
+                    problem = directory
                     continue
                 for tp, replica in directory.replicas.items():
                     if tp in log.latest and not replica.is_future:
                         sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
-        return {tp: size / max(1, log.latest[tp] - log.earliest[tp]) for tp, size in sizes.items()}
+        known = {tp: size / max(1, log.latest[tp] - log.earliest[tp]) for tp, size in sizes.items()}
+        unknown = [tp for tp in log.latest if tp not in known and log.latest[tp] > log.earliest[tp]]
+        return known | self._sampled(unknown, log, problem) if unknown else known
+
+    def _sampled(
+        self, partitions: list[TopicPartition], log: LogOffsets, problem: object
+    ) -> dict[TopicPartition, float]:
+        """The bytes per offset of a sample of each partition, taken once and kept. Warns once why it is needed."""
+        if not self._samples:
+            logger.warning(
+                "the sizes of partitions cannot be read with DescribeLogDirs (%s), so that maxBytesPerTrigger and"
+                " maxBytesPerPartition are estimated from samples; allow DESCRIBE on the cluster for exact sizes",
+                problem,
+            )
+        fresh = [tp for tp in partitions if tp not in self._samples][:SAMPLES_AT_ONCE_MAX]
+        for tp in fresh:
+            self._samples[tp] = self._sample(tp, log.earliest[tp], log.latest[tp])
+        return {tp: self._samples.get(tp, ASSUMED_BYTES_PER_OFFSET) for tp in partitions}
+
+    def _sample(self, tp: TopicPartition, start: int, end: int) -> float:
+        """The bytes per offset of the first fetch of a range."""
+        try:
+            batches = self.fetch(OffsetRange(tp, start, end), stall_timeout_ms=SAMPLE_TIMEOUT_MS)
+            first = next(batches, None)
+            batches.close()  # type: ignore[attr-defined]  # a generator
+        except KafkaError as error:
+            logger.info("no sample of %s could be fetched: %s", tp, error)
+            return ASSUMED_BYTES_PER_OFFSET
+        if first is None or first.end <= first.position:
+            return ASSUMED_BYTES_PER_OFFSET
+        return max(1.0, len(first.buffer) / (first.end - first.position))
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -204,7 +204,7 @@ def test_closing_in_time_raises_what_was_not_acknowledged(same: Any) -> None:
     one.result(one.call("send", "t", b"good"))
     fake.scripts[ApiKey.PRODUCE] = lambda *_: SILENCE
     one.call("send", "t", b"lost")
-    with pytest.raises(DeliveryFailedError, match=r"1 record was not delivered.*close waited 10 ms") as caught:
+    with pytest.raises(DeliveryFailedError, match=r"1 record was not delivered.*close waited \d+ ms") as caught:
         one.call("close", 10)
     assert isinstance(caught.value.first, ClientClosedError)
     one.call("close")  # closing twice does nothing

@@ -67,6 +67,8 @@ class AsyncAdmin:
     connects. A `cluster` of the caller is used but not closed.
     """
 
+    _owns_cluster = False  # until __init__ has succeeded
+
     def __init__(
         self, config: Mapping[str, object] | None = None, *, cluster: Cluster | None = None, **settings: object
     ) -> None:
@@ -84,6 +86,13 @@ class AsyncAdmin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        if self._owns_cluster:
+            self.cluster.drop(self)
+
+    def __repr__(self) -> str:
+        return f"<AsyncAdmin of {self.cluster}>"
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Close the connections. Requests without a response fail. Nothing is waited for, whatever `timeout_ms` is."""

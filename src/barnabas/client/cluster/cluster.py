@@ -12,6 +12,9 @@ same connection or metadata share one attempt. All deadlines are in seconds of t
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import warnings
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -38,6 +41,8 @@ from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRe
 from barnabas.protocol.wire.schema import schema_of
 
 T = TypeVar("T")
+
+log = logging.getLogger("barnabas.client")
 
 TOPICS_PER_REQUEST_MAX = 10_000
 CLUSTER = "the cluster"
@@ -79,6 +84,22 @@ class Cluster:
         """Close every connection. Unanswered requests fail."""
         self._closed = True
         await self._pool.close()
+
+    def abandon(self) -> None:
+        """Count as closed without closing anything, because the process ends."""
+        self._closed = True
+
+    def drop(self, owner: object, left: str = "") -> None:
+        """Warn that `owner`, an object that is being deleted, was not closed, if it has opened connections; and close
+        them without waiting. `left` is a sentence about what is lost."""
+        if self._closed or not self._pool.is_used:
+            return
+        self._closed = True
+        warnings.warn(f"{owner!r} was not closed; call close().{left}", ResourceWarning, stacklevel=3, source=owner)
+        if left:
+            log.error("%r was not closed.%s Call flush() or close() before the program ends.", owner, left)
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
+            self._pool.abort()
 
     # -- time ------------------------------------------------------------------------------------------------------
 

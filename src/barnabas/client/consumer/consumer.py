@@ -65,6 +65,8 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 class AsyncConsumer:
     """A consumer. Its configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
+    _closed = True  # until __init__ has succeeded
+
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -132,6 +134,10 @@ class AsyncConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        if not self._closed and self._owns_cluster:
+            self.cluster.drop(self)
 
     def __repr__(self) -> str:
         if self._closed:

@@ -61,6 +61,8 @@ log = logging.getLogger("barnabas.client")
 class AsyncProducer(TransactionCalls):
     """A producer. Its configs are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
+    _closed = True  # until __init__ has succeeded
+
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -148,6 +150,13 @@ class AsyncProducer(TransactionCalls):
             if error is None:
                 raise
             log.error("closing a producer after %r: %s", error, lost)
+
+    def __del__(self) -> None:
+        if not self._closed and self._owns_cluster:
+            lost = self.unacknowledged
+            if (failures := self._accumulator.failures) is not None and (failed := failures.take()) is not None:
+                lost += failed.count
+            self.cluster.drop(self, f" {lost} records were not acknowledged." if lost else "")
 
     def __repr__(self) -> str:
         name = type(self).__name__

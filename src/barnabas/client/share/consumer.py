@@ -53,6 +53,8 @@ class AsyncShareConsumer:
     or the error with which the acknowledgements failed.
     """
 
+    _closed = True  # until __init__ has succeeded
+
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -103,6 +105,10 @@ class AsyncShareConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        if not self._closed and self._owns_cluster:
+            self.cluster.drop(self)
 
     def __repr__(self) -> str:
         mode = "explicit" if self._explicit else "implicit"

@@ -49,6 +49,11 @@ class ConnectionPool:
         self._slots: dict[Destination, _Slot] = {}
         self._tls: ssl.SSLContext | None = None
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a connection was opened, or an attempt to open one was made, since the pool was made or closed."""
+        return bool(self._slots)
+
     def current(self, to: Destination) -> OutgoingConnection | None:
         """The open connection to `to`, if there is one."""
         slot = self._slots.get(to)
