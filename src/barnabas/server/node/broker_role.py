@@ -168,6 +168,8 @@ class BrokerRole:
             # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
+            if not parts.config["barnabas.accept.empty.metadata"]:
+                self.partitions.check_metadata(parts.image)
             self._images = ImageSlices(
                 self.partitions,
                 (

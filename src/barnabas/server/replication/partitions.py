@@ -18,6 +18,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
+from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage, TopicsImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.context import ReplicationContext
@@ -209,6 +210,20 @@ class Partitions:
     def discover(self) -> None:
         """Scan the log directories. Call this once, before the first image."""
         self.replica_directories.discover()
+
+    def check_metadata(self, image: ClusterImage) -> None:
+        """Raises MetadataError if the metadata has no topics, but the log directories have partitions.
+
+        Call this between `discover` and the first image, which would set all these partitions aside."""
+        found = self.replica_directories.found_partitions
+        if found and not len(image.topics):
+            shown = ", ".join(map(str, found[:10]))
+            raise MetadataError(
+                f"The metadata has no topics, but the data directories have {len(found)} partitions ({shown}"
+                f"{', ...' if len(found) > 10 else ''}). The broker does not start, because it would set them aside. "
+                "Restore the metadata, see docs/OPERATIONS.md; if all topics were deleted on purpose while this broker "
+                "was down, start it once with barnabas.accept.empty.metadata=true."
+            )
 
     # ---- images
 

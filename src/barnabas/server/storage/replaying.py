@@ -47,7 +47,10 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, up_to: i
     file = segment.file()
     if not was_open:
         segment.release()  # `file` stays open until this function returns; a log may have thousands of segments
-    for position, header in walk_headers(file, segment.lookup(start), segment.size, 1 << 16):
+    found = segment.find(start, file)
+    for position, header in walk_headers(
+        file, segment.size if found is None else found.position, segment.size, 1 << 16
+    ):
         if header.last_offset >= up_to:
             return
         if header.last_offset < start or header.producer_id < 0:

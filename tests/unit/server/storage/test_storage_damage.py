@@ -126,3 +126,27 @@ def test_verification_is_bounded_and_starts_with_the_newest_segment(logs: LogHar
     logs.open(clean=True, recovery_point=14, verify_bytes=3 * SIZE)
     with pytest.raises(DamagedLogError):
         logs.open(clean=True, recovery_point=14, verify_bytes=13 * SIZE)
+
+
+@pytest.mark.parametrize("byte", range(16, 24))
+def test_offset_index_with_a_flipped_bit_is_deleted_and_rebuilt(disk: MemoryDisk, byte: int) -> None:
+    config = log_config(internal_segment_bytes=20 * SIZE, index_interval_bytes=SIZE)
+    logs = LogHarness(disk=disk, config=config)
+    logs.fill(30)
+    logs.log.close()
+    index = f"{PATH}/{0:020d}.index"
+    before = bytes(disk.data(index))
+    for bit in range(8):
+        disk.data(index)[:] = before
+        disk.flip_bit(index, byte, bit)
+        logs.open(clean=True, recovery_point=30)
+        for offset in range(30):
+            data = logs.log.read(offset, 10).data
+            assert int.from_bytes(data[:8], "big") == offset
+        logs.log.close()
+        logs.open(clean=True, recovery_point=30)
+        logs.log.close()
+        logs.open(clean=True, recovery_point=30)
+        logs.log.close()
+        if not disk.exists(index) or bytes(disk.data(index)) != before:
+            pytest.fail(f"bit {bit} of byte {byte} stayed in the index")

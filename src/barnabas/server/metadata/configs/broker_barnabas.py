@@ -9,6 +9,13 @@ from barnabas.server.metadata.configs.rows import LOW, boolean, int_
 
 BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
     boolean(
+        "barnabas.accept.empty.metadata",
+        False,
+        "Whether the broker starts if the metadata has no topics but its data directories have partitions. If true, "
+        "it renames their directories to -stray, as Apache Kafka does; if false, it refuses to start, because the "
+        "metadata was probably lost.",
+    ),
+    boolean(
         "barnabas.broker.probe.enable",
         True,
         "Whether the controller connects to a broker that has lost its connection to the controller, and fences the "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import Final
 from uuid import UUID
 
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartition
@@ -22,6 +23,7 @@ from barnabas.server.storage.log import Log
 log = get_logger("barnabas.server.replication")
 
 Found = tuple[LogDir, FoundLog]
+_NAMES_SHOWN: Final = 50
 
 
 class FoundLogs:
@@ -99,17 +101,29 @@ class FoundLogs:
 
     def set_rest_aside(self) -> None:
         """Rename the logs that the image does not assign to this broker to `-stray`, and leave them unopened."""
-        for place in (self._whole, self._copies):
-            for _, found in sorted(place.items()):
-                for directory, entry in found:
-                    self._set_aside(directory, entry)
-            place.clear()
+        rest = [one for place in (self._whole, self._copies) for _, found in sorted(place.items()) for one in found]
+        self._whole.clear()
+        self._copies.clear()
+        if rest:
+            log.warning(
+                "partitions on the disk are not in the cluster's metadata: their directories are renamed to -stray, "
+                "and nothing is deleted. If their topics were deleted, or moved away, while this broker was down, "
+                "delete the directories; otherwise the metadata has lost records, see docs/OPERATIONS.md",
+                count=len(rest),
+                partitions=_some_names(rest),
+                directories=", ".join(sorted({directory.path for directory, _ in rest})),
+            )
+        for directory, entry in rest:
+            self._set_aside(directory, entry)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions whose logs were found and have not been taken."""
+        return sorted({*self._whole, *self._copies})
 
     def _set_aside(self, directory: LogDir, entry: FoundLog) -> None:
-        log.warning(
-            "stray log renamed: the cluster does not assign it to this broker", partition=str(entry.topic_partition)
-        )
-        directory.set_aside(entry, unique=self._unique())
+        target = directory.set_aside(entry, unique=self._unique())
+        log.warning("log set aside", partition=str(entry.topic_partition), renamed_to=target)
 
     def _remove_spare(self, other: tuple[LogDir, Log], best: tuple[LogDir, Log], now_ms: int) -> None:
         """Delete the log in `other` if the log in `best` contains all its records; otherwise rename it to `-stray`."""
@@ -131,6 +145,12 @@ class FoundLogs:
                 directory.set_log_aside(name, unique=self._unique())
         except StorageError as error:
             log.error("the other log could not be deleted or renamed", partition=str(name), reason=str(error))
+
+
+def _some_names(found: list[Found]) -> str:
+    names = [str(entry.topic_partition) for _, entry in found]
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def _reach(one: Log) -> tuple[int, int]:

@@ -59,6 +59,11 @@ class ReplicaDirectories:
         """Scan the log directories. Call this once, before the first image."""
         self._found.discover(self.directories)
 
+    @property
+    def found_partitions(self) -> list[TopicPartition]:
+        """The partitions whose logs were on the disk when the broker started, and have not been opened."""
+        return self._found.partitions
+
     def set_rest_aside(self) -> None:
         """Set aside the found logs that the first image did not assign to this broker."""
         self._found.set_rest_aside()

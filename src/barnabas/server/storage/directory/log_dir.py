@@ -215,11 +215,14 @@ class LogDir:
         """
         self.fs.sync_dir(self.path)
 
-    def set_aside(self, found: FoundLog, *, unique: UUID) -> None:
-        """Rename a directory that has not been opened to a stray: the cluster does not place the partition here."""
+    def set_aside(self, found: FoundLog, *, unique: UUID) -> str:
+        """Rename a directory that has not been opened to a stray: the cluster does not place the partition here.
+
+        Returns the new path."""
         target = f"{self.path}/{names.marked_dir(found.topic_partition, unique, names.DIR_STRAY)}"
         self._state.move_log(found.topic_partition, f"{self.path}/{found.name}", target, durable=True)
         self._state.unopened.discard(found.name)
+        return target
 
     def set_log_aside(self, topic_partition: TopicPartition, *, unique: UUID) -> None:
         """Close a log and rename its directory to a stray: the cluster does not place the partition here."""

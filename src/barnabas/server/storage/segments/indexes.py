@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import gt, lt
 from typing import ClassVar, Protocol
 
 from barnabas.server.storage.errors import CorruptIndexError
@@ -38,6 +39,10 @@ class SparseIndex(Protocol):
     def __len__(self) -> int: ...
 
     def encode(self, start: int = 0) -> bytes: ...
+
+
+def _increases(values: array[int]) -> bool:
+    return all(map(lt, values, values[1:]))
 
 
 class OffsetIndex:
@@ -67,7 +72,7 @@ class OffsetIndex:
         # No entry has position 0, so a zero is preallocated space that has not been trimmed.
         if index._positions and not (0 < index._positions[0] <= index._positions[-1] < max(log_size, 1)):
             raise CorruptIndexError(f"offset index of {base_offset} points outside its segment of {log_size} bytes")
-        if len(index) > 1 and index._relative[-1] <= index._relative[0]:
+        if not (_increases(index._relative) and _increases(index._positions)):
             raise CorruptIndexError(f"offset index of {base_offset} does not increase")
         return index
 
@@ -84,8 +89,13 @@ class OffsetIndex:
     def lookup(self, offset: int) -> int:
         """A position at or before the batch that contains `offset`: that of the largest entry not above `offset`, or
         0."""
+        return self.lookup_entry(offset)[1]
+
+    def lookup_entry(self, offset: int) -> tuple[int, int]:
+        """(last offset, position) of the batch of the largest entry not above `offset`; (-1, 0) without such an
+        entry."""
         slot = bisect_right(self._relative, max(offset - self.base_offset, 0)) - 1 if self._relative else -1
-        return self._positions[slot] if slot >= 0 else 0
+        return (self.base_offset + self._relative[slot], self._positions[slot]) if slot >= 0 else (-1, 0)
 
     @property
     def last_position(self) -> int:
@@ -137,9 +147,7 @@ class TimeIndex:
         index._timestamps.frombytes(halves.tobytes())
         index._relative = words[2::3]
         index.written = len(index)
-        if len(index) > 1 and (
-            index._timestamps[-1] <= index._timestamps[0] or index._relative[-1] <= index._relative[0]
-        ):
+        if not _increases(index._timestamps) or any(map(gt, index._relative, index._relative[1:])):
             raise CorruptIndexError(f"time index of {base_offset} does not increase")
         return index
 

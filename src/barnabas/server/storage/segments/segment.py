@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import BatchHeader, check_crc
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage import names
@@ -33,6 +34,8 @@ from barnabas.server.storage.segments.open_segments import OpenSegments
 from barnabas.server.storage.segments.recent_batches import RecentBatches
 from barnabas.server.storage.segments.txn_index import TxnIndex
 from barnabas.server.storage.values import TimestampOffset
+
+log = get_logger("barnabas.server.storage")
 
 _INT32_MAX: Final = (1 << 31) - 1
 UNKNOWN_SIZE: Final = -1
@@ -459,17 +462,46 @@ class Segment:
         if tail.covers(offset):
             known = tail.find(offset, self._size)
             return None if known is None else Found(*known)
-        for position, header in walk_headers(file or self.file(), self.lookup(offset), self.size):
+        source = file or self.file()
+        indexed, start = self._lookup_entry(offset)
+        if start:
+            try:
+                for position, header in walk_headers(source, start, self.size):
+                    if position == start and header.last_offset != indexed:
+                        break
+                    if header.last_offset >= offset:
+                        return Found(position, header.size)
+                else:
+                    return None
+            except CorruptBatchError:
+                pass
+            self._drop_damaged_index(f"its entry for offset {indexed} does not point to the end of a batch")
+        for position, header in walk_headers(source, 0, self.size):
             if header.last_offset >= offset:
                 return Found(position, header.size)
         return None
 
+    def _drop_damaged_index(self, reason: str) -> None:
+        """Without the file, look-ups begin at the start of the segment; the next start, or append, rebuilds the
+        index."""
+        path = self.file_path(names.OFFSET_INDEX)
+        log.warning("a damaged offset index was deleted; it will be rebuilt", file=path, reason=reason)
+        self._offset_index = None
+        self.fs.unlink(path)
+
     def lookup(self, offset: int) -> int:
-        """A position at or before the batch with `offset`, from the offset index; 0 if the index cannot be read."""
+        """The position of the first batch whose last offset is not below `offset`; the segment's size without one."""
+        found = self.find(offset)
+        return self.size if found is None else found.position
+
+    def _lookup_entry(self, offset: int) -> tuple[int, int]:
         try:
-            return self.offset_index.lookup(offset)
-        except (CorruptIndexError, FileMissingError):
-            return 0  # slower but correct; opening the log rebuilds the index
+            return self.offset_index.lookup_entry(offset)
+        except CorruptIndexError as error:
+            self._drop_damaged_index(str(error))
+        except FileMissingError:
+            pass
+        return -1, 0
 
     def next_offset(self) -> int:
         """The offset after the last batch, read from the file. Raises CorruptBatchError if the last batch is
