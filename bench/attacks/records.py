@@ -14,6 +14,7 @@ from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.build import SimpleRecord, build_batch, seal, varint
 from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from bench.attacks.registry import Steps, attack
 
@@ -159,3 +160,27 @@ def append_time(address: str) -> Steps:
         create(client, 1, message_timestamp_type="LogAppendTime", max_message_bytes=str(16 * MB))
         yield
         return send(client, produce([batch]))
+
+
+@attack("list-offsets", "ListOffsets by timestamp in 20 partitions, each with a batch of 980,000 records")
+def list_offsets(address: str) -> Steps:
+    now = int(time.time() * 1000)
+    count = 980_000
+    payload = tiny_records(count, lambda index: index, lambda index: None)
+    batch = raw_batch(compress(CompressionType.ZSTD, payload), count, CompressionType.ZSTD, now, now + count - 1)
+    with WireClient(address, timeout_s=_ANSWER_S) as client:
+        create(client, 20, max_message_bytes=str(16 * MB))
+        for first in range(0, 20, 10):
+            data = [PartitionProduceData(index=first + index, records=batch) for index in range(10)]
+            topic = TopicProduceData(name=TOPIC, partition_data=data)
+            client.call(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]), 9)
+        yield
+        partitions = [
+            ListOffsetsPartition(partition_index=index, timestamp=wanted)
+            for index, wanted in enumerate([-3, now + count - 2] * 10)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)]
+        )
+        answers = client.call(request, 7).topics[0].partitions
+        return ", ".join(sorted({f"offset {answer.offset}" for answer in answers}))

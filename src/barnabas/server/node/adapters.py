@@ -30,7 +30,8 @@ DAMAGED = (
     "This broker does not coordinate the groups or transactions of this partition. What to do: docs/OPERATIONS.md, "
     "section Damaged files."
 )
-_LOAD_BYTES = 4 * 1024 * 1024
+_LOAD_BYTES = 256 * 1024
+"""The records of so many bytes are applied in one turn of the event loop: some tens of milliseconds."""
 _NEVER = 1e12
 """Seconds until a deadline that never comes: the wait for a commit ends only if this broker loses the leadership."""
 
@@ -98,6 +99,7 @@ class ReplicatedWriter:
             if not whole:
                 raise DamagedLogError(f"{log.path} cannot be read beyond offset {offset}. {DAMAGED}")
             yield memoryview(result.data)[:whole]
+            await asyncio.sleep(0)  # bytes from the page cache are read without a suspension
 
     def _leader(self, tp: TopicPartition) -> Partition:
         partition = self._partitions.get(tp.topic, tp.partition)

@@ -295,10 +295,7 @@ class BrokerRole:
 
     def _build_checker(self) -> BatchChecker:
         """Batches of many records are checked in a process of its own; in a simulation, in a thread."""
-        if not isinstance(self._parts.fs, OsFileSystem):
-            return BatchChecker(None)
-        process = CheckProcess()
-        return BatchChecker(process.check, process.stop)
+        return BatchChecker(CheckProcess() if isinstance(self._parts.fs, OsFileSystem) else None)
 
     def _build_compactor(self) -> Compactor:
         """The cleaner runs in processes of its own on a real file system, in threads on a simulated one."""

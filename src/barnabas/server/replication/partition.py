@@ -336,23 +336,25 @@ class Partition(LocalReplica, LogListener):
         """Run a pending read in an executor. Raises KafkaError on a disk error."""
         return await reading.read_from_disk(self.log, read, executor)
 
-    def list_offset(
+    async def list_offset(
         self,
         timestamp: int,
         *,
         isolation: int | None = Isolation.READ_UNCOMMITTED,
         current_leader_epoch: int = -1,
         leader_only: bool = True,
+        find: reading.FindInBatch | None = None,
     ) -> TimestampOffset:
         """The answer to ListOffsets for one timestamp, which may be a `SpecialTimestamp`.
 
         `isolation` is None if the request comes from another replica. With `leader_only` False a follower may answer.
+        A batch of many records is searched by `find`; None stands for a thread of the event loop's own executor.
         Raises KafkaError.
         """
         log = self.require_log(current_leader_epoch, leader_only=leader_only)
         leader = self.leader
         known = leader is None or latest_is_known(leader, self.high_watermark)
-        return reading.list_offset(self, log, timestamp, isolation=isolation, is_latest_known=known)
+        return await reading.list_offset(self, log, timestamp, isolation=isolation, is_latest_known=known, find=find)
 
     def epoch_end_offset(self, epoch: int, current_leader_epoch: int = -1) -> EpochEndOffset:
         """OffsetForLeaderEpoch: the offset at which `epoch` ended in this log."""

@@ -7,6 +7,7 @@ high watermark, or below the last stable offset with read_committed; other repli
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from enum import IntEnum
 
@@ -16,11 +17,16 @@ from msgspec.structs import replace
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.records.batch import BatchHeader
 from barnabas.server.replication.local_replica import LocalReplica
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
+from barnabas.server.storage.lookups import TimestampSearch
 from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.values import AbortedTxn, EpochEndOffset, TimestampOffset
+
+FindInBatch = Callable[[Buffer, BatchHeader, int, int], Awaitable[tuple[int, int] | None]]
+"""`records.scan.find_timestamp`, off the event loop."""
 
 
 class Isolation(IntEnum):
@@ -128,10 +134,18 @@ def _diverging(name: TopicPartition, log: Log, fetch_offset: int, last_fetched_e
     return None
 
 
-def list_offset(
-    replica: LocalReplica, log: Log, timestamp: int, *, isolation: int | None, is_latest_known: bool
+async def list_offset(
+    replica: LocalReplica,
+    log: Log,
+    timestamp: int,
+    *,
+    isolation: int | None,
+    is_latest_known: bool,
+    find: FindInBatch | None,
 ) -> TimestampOffset:
     """The answer to ListOffsets for one timestamp. The offset is -1 if no readable record matches.
+
+    A batch of many records is searched by `find`; None stands for a thread of the event loop's own executor.
 
     `isolation` is None if the request comes from another replica. `is_latest_known` is False on a new leader whose high
     watermark has not reached the start of its leader epoch: a previous leader may have returned a higher offset. If the
@@ -156,14 +170,27 @@ def list_offset(
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
             return TimestampOffset(-1, -1, -1)
         case SpecialTimestamp.MAX_TIMESTAMP:
-            found = log.offset_of_max_timestamp()
+            found = await _find(log.search_timestamp(None), find)
         case _:
-            found = log.offset_for_timestamp(timestamp)
+            found = await _find(log.search_timestamp(timestamp), find)
     if found is None or found.offset >= upper:
         if found is not None and unsure:
             raise _not_available(replica.name)
         return TimestampOffset(-1, -1, -1)
     return found
+
+
+async def _find(search: TimestampSearch, find: FindInBatch | None) -> TimestampOffset | None:
+    while (batch := search.next_batch()) is not None:
+        if batch.is_light:
+            found = batch.find()
+        elif find is None:
+            found = await asyncio.get_running_loop().run_in_executor(None, batch.find)
+        else:
+            found = await find(batch.data, batch.header, batch.timestamp, batch.least_offset)
+        if found is not None:
+            return batch.answer(found)
+    return None
 
 
 def _not_available(name: TopicPartition) -> KafkaError:

@@ -22,7 +22,7 @@ from uuid import UUID
 from barnabas.core.buffers import Buffer
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.validate import Checked, Origin, ValidationRules
-from barnabas.server.storage import lookups, reading, retention
+from barnabas.server.storage import reading, retention
 from barnabas.server.storage.appending import Appender
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.deleting import SegmentDeleter
@@ -32,6 +32,7 @@ from barnabas.server.storage.errors import LogFailedError, StorageError
 from barnabas.server.storage.flushing import FlushJob, LogFlusher
 from barnabas.server.storage.fs import FileSystem
 from barnabas.server.storage.listener import LogListener
+from barnabas.server.storage.lookups import TimestampSearch, find_first
 from barnabas.server.storage.producers.state import ProducerState
 from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.recovery import LoadRequest, load
@@ -283,13 +284,18 @@ class Log:
             self._state.fail(e)
             raise
 
+    def search_timestamp(self, timestamp: int | None) -> TimestampSearch:
+        """The search for the first record whose timestamp is not less than `timestamp`, or, for None, for the first
+        record with the largest timestamp (KIP-734)."""
+        return TimestampSearch(self._state, timestamp)
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The offset and timestamp of the first record whose timestamp is not less than `timestamp`, or None."""
-        return lookups.offset_for_timestamp(self._state, timestamp)
+        return find_first(self.search_timestamp(timestamp))
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp, or None for an empty log (KIP-734)."""
-        return lookups.offset_of_max_timestamp(self._state)
+        return find_first(self.search_timestamp(None))
 
     # --- transactions and producers
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from msgspec.structs import replace
 from record_crafting import MALFORMED, SOME, batch, damaged, record
@@ -20,7 +22,7 @@ from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
 from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
-from barnabas.protocol.records.scan import Scan, scan_records
+from barnabas.protocol.records.scan import Scan, find_timestamp, scan_records
 from barnabas.protocol.records.validate import (
     RECORD_ERRORS_MAX,
     Origin,
@@ -415,3 +417,25 @@ def test_the_full_check_decodes_deltas_of_every_length(delta: int, count: int) -
         repeated = rows + record(count - 1, key=None)
         with pytest.raises(CorruptBatchError, match="offset delta"):
             scan_records(repeated, count + 1, 10)
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])
+@pytest.mark.parametrize("kind", list(TimestampType))
+def test_a_timestamp_is_found_where_a_full_decoding_finds_it(codec: CompressionType, kind: TimestampType) -> None:
+    deltas = [0, 5, -3, 70, 8191, -8192, 1_048_575, -1_048_576, 1 << 28, -(1 << 40), 1 << 40, 63, 64]
+    records = [SimpleRecord(b"k" * index, None, NOW + delta) for index, delta in enumerate(deltas)]
+    data = build_batch(records, base_offset=100, codec=codec, timestamp_type=kind, log_append_time_ms=NOW)
+    header = read_header(data)
+    decoded = list(iter_records(data, 0, header))
+    for delta in [*deltas, (1 << 40) + 1]:
+        for least in (0, 100, 104, 112, 113):
+            wanted = [(r.timestamp, r.offset) for r in decoded if r.timestamp >= NOW + delta and r.offset >= least]
+            assert find_timestamp(data, header, NOW + delta, least) == (wanted[0] if wanted else None)
+
+
+def test_the_search_for_a_timestamp_stays_within_the_batch() -> None:
+    for name, (payload, count) in MALFORMED.items():
+        data = batch(payload, count)
+        with contextlib.suppress(CorruptBatchError):
+            found = find_timestamp(data, read_header(data), NOW * 2, 0)
+            assert found is None, name

@@ -7,18 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.records.batch import BatchHeader
+from barnabas.protocol.records.batch import BatchHeader, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, seal
 from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.records.errors import InflationError, RecordValidationError
+from barnabas.protocol.records.scan import find_timestamp
 from barnabas.protocol.records.validate import Checked, ValidationRules, check
 from barnabas.server.broker.checking import checker
-from barnabas.server.broker.checking.checker import Batch, BatchChecker, Outcome, RequestChecks, is_light
+from barnabas.server.broker.checking.checker import BatchChecker, Outcome, ProducedBatch, RequestChecks, is_light
 from barnabas.server.broker.checking.process import CheckProcess
 
 RULES = ValidationRules("orders")
 COMPACTED = ValidationRules("orders", compact=True)
+LARGE = ValidationRules("orders", max_message_bytes=1 << 30)
+ZSTD = ValidationRules("orders", compression_type=CompressionType.ZSTD)
 NOW = 1_000_000
 
 
@@ -32,7 +36,7 @@ def declaring(count: int) -> bytes:
     return seal(header, bytes(100))
 
 
-def checks(*batches: Batch) -> RequestChecks:
+def checks(*batches: ProducedBatch) -> RequestChecks:
     return RequestChecks(dict(enumerate(batches)), NOW)
 
 
@@ -49,9 +53,15 @@ class Recorded:
     def __init__(self) -> None:
         self.limits: list[int] = []
 
-    def __call__(self, buf: bytes, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
+    def check(self, buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
         self.limits.append(limit_bytes)
         return check(buf, rules, now_ms, limit_bytes)
+
+    def find_timestamp(self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int) -> None:
+        raise AssertionError("not called")
+
+    def stop(self) -> None:
+        pass
 
 
 def test_small_batches_without_compression_are_light() -> None:
@@ -65,20 +75,23 @@ def test_small_batches_without_compression_are_light() -> None:
 @pytest.mark.parametrize(
     ("left", "batches"),
     {
-        "compressed": (0, [Batch(batch(100, CompressionType.GZIP), RULES)] * 3),
-        "large, stored as it is": (0, [Batch(batch(1, value=bytes(2_000_000)), ValidationRules("o", False, 1 << 30))]),
-        "many records": (1, [Batch(batch(10_001), RULES)]),
-        "many records in several batches": (4, [Batch(batch(2_600), RULES)] * 4),
-        "many compressed bytes": (1, [Batch(declaring(1)[:22] + b"\x04" + bytes(300_000), RULES)]),
+        "compressed": (0, [ProducedBatch(batch(100, CompressionType.GZIP), RULES)] * 3),
+        "large, stored as it is": (
+            0,
+            [ProducedBatch(batch(1, value=bytes(2_000_000)), LARGE)],
+        ),
+        "many records": (1, [ProducedBatch(batch(10_001), RULES)]),
+        "many records in several batches": (4, [ProducedBatch(batch(2_600), RULES)] * 4),
+        "many compressed bytes": (1, [ProducedBatch(declaring(1)[:22] + b"\x04" + bytes(300_000), RULES)]),
         "to be compressed": (
             1,
-            [Batch(batch(1, value=bytes(300_000)), ValidationRules("o", compression_type=CompressionType.ZSTD))],
+            [ProducedBatch(batch(1, value=bytes(300_000)), ZSTD)],
         ),
-        "inflates far": (1, [Batch(batch(1, CompressionType.ZSTD, bytes(9_000_000)), RULES)]),
-        "inflates far in sum": (1, [Batch(batch(1, CompressionType.ZSTD, bytes(3_000_000)), RULES)] * 3),
+        "inflates far": (1, [ProducedBatch(batch(1, CompressionType.ZSTD, bytes(9_000_000)), RULES)]),
+        "inflates far in sum": (1, [ProducedBatch(batch(1, CompressionType.ZSTD, bytes(3_000_000)), RULES)] * 3),
     }.values(),
 )
-def test_what_the_loop_leaves_to_the_checker(left: int, batches: list[Batch]) -> None:
+def test_what_the_loop_leaves_to_the_checker(left: int, batches: list[ProducedBatch]) -> None:
     request = checks(*batches)
     request.try_inline()
     assert request.complete is not bool(left)
@@ -86,7 +99,7 @@ def test_what_the_loop_leaves_to_the_checker(left: int, batches: list[Batch]) ->
 
 
 def test_an_error_found_inline_is_an_outcome() -> None:
-    request = checks(Batch(batch(3, CompressionType.LZ4)[:-1] + b"!", RULES))
+    request = checks(ProducedBatch(batch(3, CompressionType.LZ4)[:-1] + b"!", RULES))
     request.try_inline()
     assert request.complete
     assert isinstance(request.outcomes[0], KafkaError)
@@ -95,7 +108,9 @@ def test_an_error_found_inline_is_an_outcome() -> None:
 def test_a_request_has_a_budget_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """The declared number decides, before anything is inflated. Batches that fit are checked."""
     monkeypatch.setattr(checker, "REQUEST_RECORDS_MAX", 30_000)
-    request = checks(Batch(batch(20_000), RULES), Batch(batch(20_000), RULES), Batch(batch(5_000), RULES))
+    request = checks(
+        ProducedBatch(batch(20_000), RULES), ProducedBatch(batch(20_000), RULES), ProducedBatch(batch(5_000), RULES)
+    )
     request.try_inline()
     outcomes = finish(request, 3, BatchChecker(None))
     assert [isinstance(outcome, Checked) for outcome in outcomes] == [True, False, False]
@@ -107,8 +122,8 @@ def test_a_request_has_a_budget_of_inflated_bytes(monkeypatch: pytest.MonkeyPatc
     """The limit of a batch is what the earlier batches have left, so that no more memory is allocated."""
     monkeypatch.setattr(checker, "REQUEST_INFLATED_BYTES_MAX", 25_000_000)
     monkeypatch.setattr(checker, "PROCESS_RECORDS", 0)
-    bomb = Batch(batch(1, CompressionType.ZSTD, bytes(10_000_000)), RULES)
-    plain = Batch(batch(1), RULES)
+    bomb = ProducedBatch(batch(1, CompressionType.ZSTD, bytes(10_000_000)), RULES)
+    plain = ProducedBatch(batch(1), RULES)
     process = Recorded()
     request = checks(bomb, bomb, bomb, plain)
     request.try_inline()
@@ -123,17 +138,17 @@ def test_batches_of_many_records_go_to_the_process_one_at_a_time() -> None:
     running = most = 0
 
     class Slow(Recorded):
-        def __call__(self, buf: bytes, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
+        def check(self, buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
             nonlocal running, most
             running += 1
             most = max(most, running)
-            found = super().__call__(buf, rules, now_ms, limit_bytes)
+            found = super().check(buf, rules, now_ms, limit_bytes)
             running -= 1
             return found
 
     process = Slow()
     off_loop = BatchChecker(process)
-    many, few = Batch(batch(50_001), RULES), Batch(batch(50_000), RULES)
+    many, few = ProducedBatch(batch(50_001), RULES), ProducedBatch(batch(50_000), RULES)
 
     async def all_at_once() -> list[Checked]:
         return await asyncio.gather(*(off_loop.check(each, NOW) for each in (many, few, many, many)))
@@ -165,6 +180,14 @@ def test_the_process_raises_as_the_function_does(process: CheckProcess) -> None:
     assert len(caught.value.record_errors) == 3
     with pytest.raises(InflationError):
         process.check(batch(1, CompressionType.ZSTD, bytes(1_000_000)), RULES, NOW, 100_000)
+
+
+def test_the_process_searches_a_batch(process: CheckProcess) -> None:
+    data = batch(100, CompressionType.GZIP)
+    for timestamp, least in ((NOW + 3, 0), (NOW, 50), (NOW + 6, 99), (NOW + 7, 0)):
+        arguments = (data, read_header(data), timestamp, least)
+        assert process.find_timestamp(*arguments) == find_timestamp(*arguments)
+    assert process.find_timestamp(data, read_header(data), NOW + 3, 50) == (NOW + 3, 52)
 
 
 def test_a_process_that_has_ended_is_started_again(process: CheckProcess) -> None:

@@ -30,6 +30,7 @@ from barnabas.protocol.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from barnabas.protocol.wire.schema import Message, Request, Response
+from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
 from barnabas.server.broker.handlers.data import (
@@ -277,6 +278,7 @@ class Broker:
                 partitions=self.partitions,
                 mover=self.mover,
                 fetch_sessions=FetchSessionCache(100, rng),
+                checker=BatchChecker(None),
                 disk=executor,
                 config=broker_config(replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"),
                 unsent_bytes=lambda: 0,

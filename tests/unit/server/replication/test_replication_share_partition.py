@@ -43,7 +43,7 @@ class Leader:
     def __init__(self) -> None:
         self.consumer_fetches = Purgatory()
 
-    def list_offset(self, timestamp: int, **_: Any) -> TimestampOffset:
+    async def list_offset(self, timestamp: int, **_: Any) -> TimestampOffset:
         return TimestampOffset(-1, 0 if timestamp == SpecialTimestamp.EARLIEST else 10, 3)
 
     def read(self, offset: int, max_bytes: int, **_: Any) -> PartitionRead:

@@ -12,15 +12,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from struct import Struct as Layout
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE
+from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX
 from barnabas.protocol.records.errors import InflationError
+from barnabas.protocol.records.scan import find_timestamp
 from barnabas.protocol.records.validate import Checked, ValidationRules, check
 
 INLINE_RECORDS: Final = 10_000
@@ -40,11 +41,12 @@ _COUNT: Final = Layout(">i")
 _COUNT_AT: Final = 57
 _ATTRIBUTES_AT: Final = 22
 
+T = TypeVar("T")
 Outcome = Checked | KafkaError | None
 """The result of a check; None if the append checks the batch itself."""
 
 
-class Batch(Struct, frozen=True):
+class ProducedBatch(Struct, frozen=True):
     """The batch of one partition in a Produce request, and the rules of its topic."""
 
     records: Buffer
@@ -62,10 +64,22 @@ class Batch(Struct, frozen=True):
         return bool(codec) or (target is not None and target != codec)
 
 
-class BlockingCheck(Protocol):
-    """Checks a batch in the calling thread, or blocks it until a process has checked the batch."""
+class BatchProcess(Protocol):
+    """Runs functions of a batch in a process. The methods block."""
 
-    def __call__(self, buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked: ...
+    def check(self, buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
+        """`validate.check`."""
+        ...
+
+    def find_timestamp(
+        self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int
+    ) -> tuple[int, int] | None:
+        """`scan.find_timestamp`."""
+        ...
+
+    def stop(self) -> None:
+        """End the process. May be called from any thread."""
+        ...
 
 
 def record_count(records: Buffer) -> int:
@@ -90,7 +104,7 @@ def is_light(batches: Sequence[Buffer]) -> bool:
 class RequestChecks:
     """The checks of one Produce request: the budget of the request, and the results by the place of the batch."""
 
-    def __init__(self, batches: dict[int, Batch], now_ms: int) -> None:
+    def __init__(self, batches: dict[int, ProducedBatch], now_ms: int) -> None:
         self.outcomes: dict[int, Outcome] = {}
         self._left = batches
         self._now_ms = now_ms
@@ -169,11 +183,9 @@ class BatchChecker:
     turn in the order of their arrival: requests of several clients take turns batch by batch.
     """
 
-    def __init__(self, in_process: BlockingCheck | None, stop: Callable[[], None] = lambda: None) -> None:
-        """`in_process` checks batches of many records; None stands for a thread, for simulations. `stop` ends what
-        `in_process` has started."""
-        self._in_process = in_process
-        self._stop = stop
+    def __init__(self, process: BatchProcess | None) -> None:
+        """`process` is for batches of many records; None stands for a thread, for simulations."""
+        self._process = process
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="barnabas-checks")
         self._turn = asyncio.Lock()
 
@@ -182,15 +194,27 @@ class BatchChecker:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._stop()
+            if self._process is not None:
+                self._process.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def check(self, batch: Batch, now_ms: int, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Checked:
+    async def check(self, batch: ProducedBatch, now_ms: int, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Checked:
         """The result of `validate.check`. Raises as that does."""
-        loop = asyncio.get_running_loop()
-        if self._in_process is None or batch.record_count <= PROCESS_RECORDS:
-            return await loop.run_in_executor(self._threads, check, batch.records, batch.rules, now_ms, limit_bytes)
+        process = self._process if batch.record_count > PROCESS_RECORDS else None
+        arguments = (batch.records, batch.rules, now_ms, limit_bytes)
+        return await (self._run(check, *arguments) if process is None else self._turn_of(process.check, *arguments))
+
+    async def find(self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int) -> tuple[int, int] | None:
+        """The result of `scan.find_timestamp`. Raises as that does."""
+        process = self._process if header.record_count > PROCESS_RECORDS else None
+        arguments = (buf, header, timestamp, least_offset)
+        if process is None:
+            return await self._run(find_timestamp, *arguments)
+        return await self._turn_of(process.find_timestamp, *arguments)
+
+    async def _turn_of(self, function: Callable[..., T], *arguments: object) -> T:
         async with self._turn:
-            return await loop.run_in_executor(
-                self._threads, self._in_process, batch.records, batch.rules, now_ms, limit_bytes
-            )
+            return await self._run(function, *arguments)
+
+    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.validate import Checked, ValidationRules
 from barnabas.server.broker.checking.worker import receive_answer, send_batch
 
@@ -32,6 +33,18 @@ class CheckProcess:
     def check(self, buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int) -> Checked:
         """`validate.check` in the process. Raises the KafkaError that rejects the batch, or KAFKA_STORAGE_ERROR, which
         producers retry, if the process ends."""
+        found = self._call("check", buf, (rules, now_ms, limit_bytes))
+        assert isinstance(found, Checked)
+        return found
+
+    def find_timestamp(
+        self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int
+    ) -> tuple[int, int] | None:
+        """`scan.find_timestamp` in the process. Raises as `check` does."""
+        found: tuple[int, int] | None = self._call("find_timestamp", buf, (header, timestamp, least_offset))
+        return found
+
+    def _call(self, function: str, buf: Buffer, arguments: tuple[Any, ...]) -> Any:
         with self._lock:
             for attempt in range(1, _ATTEMPTS + 1):
                 if self._stopped:
@@ -40,7 +53,7 @@ class CheckProcess:
                 assert process.stdin is not None
                 assert process.stdout is not None
                 try:
-                    send_batch(process.stdin.fileno(), buf, rules, now_ms, limit_bytes)
+                    send_batch(process.stdin.fileno(), buf, function, arguments)
                     return receive_answer(process.stdout.fileno())
                 except (EOFError, OSError, ValueError) as error:
                     self._end()

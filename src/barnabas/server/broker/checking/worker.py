@@ -5,8 +5,8 @@ would hold the interpreter lock and slow every request down; a batch of a millio
 process starts with the first such batch, and ends after a minute without work or when its broker has ended, which
 closes the pipe. It owns nothing that must be saved.
 
-    request:  time (int64), limit (int64), size of the rules, size of the batch (uint32) | rules, pickled | batch
-    response: size (uint32) | the `Checked`, or the KafkaError that rejects the batch, pickled
+    request:  size of the call, size of the batch (uint32) | the name and arguments of a function, pickled | batch
+    response: size (uint32) | the result of the function, or the KafkaError that it raised, pickled
 """
 
 from __future__ import annotations
@@ -15,33 +15,38 @@ import os
 import pickle
 import select
 import sys
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.records.validate import Checked, ValidationRules, check
+from barnabas.protocol.records.scan import find_timestamp
+from barnabas.protocol.records.validate import check
 
-HEAD: Final = Struct(">qqII")
+HEAD: Final = Struct(">II")
 SIZE: Final = Struct(">I")
 _IDLE_S: Final = 60.0
 _NICENESS: Final = 5
 """The broker process has priority over its checks."""
 
 
-def send_batch(descriptor: int, buf: Buffer, rules: ValidationRules, now_ms: int, limit_bytes: int) -> None:
-    """Write a request for the check of `buf`. Blocks until the other process has read it."""
-    described = pickle.dumps(rules, pickle.HIGHEST_PROTOCOL)
-    write_all(descriptor, HEAD.pack(now_ms, limit_bytes, len(described), len(buf)) + described)
+FUNCTIONS: Final[dict[str, Callable[..., object]]] = {"check": check, "find_timestamp": find_timestamp}
+"""What the process can do. The first argument of each function is the batch."""
+
+
+def send_batch(descriptor: int, buf: Buffer, function: str, arguments: tuple[Any, ...]) -> None:
+    """Write a request to call `function(buf, *arguments)`. Blocks until the other process has read it."""
+    call = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
+    write_all(descriptor, HEAD.pack(len(call), len(buf)) + call)
     write_all(descriptor, buf)
 
 
-def receive_answer(descriptor: int) -> Checked:
-    """The result of a check. Raises the KafkaError that rejects the batch, and EOFError if the process has ended."""
+def receive_answer(descriptor: int) -> Any:
+    """The result of a call. Raises the KafkaError that the function raised, and EOFError if the process has ended."""
     answer = pickle.loads(read_all(descriptor, SIZE.unpack(read_all(descriptor, SIZE.size))[0]))
     if isinstance(answer, KafkaError):
         raise answer
-    assert isinstance(answer, Checked)
     return answer
 
 
@@ -67,12 +72,11 @@ def read_all(descriptor: int, size: int) -> bytearray:
 def work(requests: int, answers: int) -> None:
     """Check batches until the broker closes the pipe, which raises EOFError, or until there was no work for a while."""
     while select.select([requests], [], [], _IDLE_S)[0]:
-        now_ms, limit_bytes, rules_size, size = HEAD.unpack(read_all(requests, HEAD.size))
-        rules = pickle.loads(read_all(requests, rules_size))
+        call_size, size = HEAD.unpack(read_all(requests, HEAD.size))
+        function, arguments = pickle.loads(read_all(requests, call_size))
         batch = read_all(requests, size)
-        answer: Checked | KafkaError
         try:
-            answer = check(batch, rules, now_ms, limit_bytes)
+            answer = FUNCTIONS[function](batch, *arguments)
         except KafkaError as error:
             answer = error
         except (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError) as error:

@@ -130,25 +130,22 @@ class SharePartition:
         )
         self._state_epoch = state_epoch
         if start == _UNSET:
-            start = self._first_offset()
+            start = await self._first_offset()
             # The offset is written at once, because "latest" would be another offset after a restart.
             await self._persist(start, 0, [])
         if self.closed is None:
             self._state = SharePartitionState(start, [StateBatch(*batch) for batch in batches])
 
-    def _first_offset(self) -> int:
+    async def _first_offset(self) -> int:
         """The start offset of a new share partition (`share.auto.offset.reset`)."""
-        config = self._config()
+        config, partition = self._config(), self.partition
+        isolation = config.share_isolation_level
         if config.lookback_ms is None:
-            return self.partition.list_offset(
-                config.share_auto_offset_reset, isolation=config.share_isolation_level
-            ).offset
-        found = self.partition.list_offset(
-            max(self._clock.now_ms() - config.lookback_ms, 0), isolation=config.share_isolation_level
-        )
-        if found.offset >= 0:
-            return found.offset
-        return self.partition.list_offset(SpecialTimestamp.LATEST, isolation=config.share_isolation_level).offset
+            return (await partition.list_offset(config.share_auto_offset_reset, isolation=isolation)).offset
+        found = await partition.list_offset(max(self._clock.now_ms() - config.lookback_ms, 0), isolation=isolation)
+        if found.offset < 0:
+            found = await partition.list_offset(SpecialTimestamp.LATEST, isolation=isolation)
+        return found.offset
 
     # -- members -------------------------------------------------------------------------------------------------
 

@@ -57,23 +57,20 @@ async def handle(services: Services, ctx: RequestContext, request: ListOffsetsRe
         for p in topic.partitions:
             key = (topic.name, p.partition_index)
             (duplicate if key in seen else seen).add(key)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _failed(p.partition_index, ErrorCode.INVALID_REQUEST)
-                    if (topic.name, p.partition_index) in duplicate
-                    else _list(services, ctx.api_version, topic.name, p, isolation, leader_only=leader_only)
-                    for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = ListOffsetsResponse(topics=[])
+    for topic in request.topics:
+        answers = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+        response.topics.append(answers)
+        for p in topic.partitions:
+            if (topic.name, p.partition_index) in duplicate:
+                answer = _failed(p.partition_index, ErrorCode.INVALID_REQUEST)
+            else:
+                answer = await _list(services, ctx.api_version, topic.name, p, isolation, leader_only=leader_only)
+            answers.partitions.append(answer)
+    return response
 
 
-def _list(
+async def _list(
     services: Services,
     version: int,
     topic: str,
@@ -86,11 +83,12 @@ def _list(
     if wanted.timestamp < 0 and version < _SINCE.get(wanted.timestamp, 1 << 15):  # type: ignore[call-overload]
         return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        found = services.partitions.require(topic, index).list_offset(
+        found = await services.partitions.require(topic, index).list_offset(
             wanted.timestamp,
             isolation=isolation,
             current_leader_epoch=wanted.current_leader_epoch,
             leader_only=leader_only,
+            find=services.checker.find,
         )
     except KafkaError as error:
         code = error.code

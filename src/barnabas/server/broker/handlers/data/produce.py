@@ -49,7 +49,7 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.server.broker.checking.checker import Batch, Outcome, RequestChecks, is_light
+from barnabas.server.broker.checking.checker import Outcome, ProducedBatch, RequestChecks, is_light
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
@@ -149,13 +149,13 @@ def _batches(request: ProduceRequest) -> list[Buffer]:
 
 def _inline_checks(services: Services, ctx: RequestContext, request: ProduceRequest) -> RequestChecks:
     """The checks of the batches that this broker will append. Those that are light have been made."""
-    batches: dict[int, Batch] = {}
+    batches: dict[int, ProducedBatch] = {}
     for place, (topic, data) in enumerate(_each(request)):
         name = _name_of(services, ctx, topic)
         partition = None if name is None else services.partitions.get(name, data.index)
         rules = None if partition is None or name in INTERNAL_TOPICS else partition.client_rules
         if rules is not None and isinstance(data.records, _BYTES) and len(data.records) >= HEADER_SIZE:
-            batches[place] = Batch(data.records, rules)
+            batches[place] = ProducedBatch(data.records, rules)
     checks = RequestChecks(batches, ctx.now_ms)
     checks.try_inline()
     return checks
