@@ -15,7 +15,9 @@ from barnabas.server.coordination.runtime import CoordinatorRuntime
 from barnabas.server.metadata import snapshot
 from barnabas.server.metadata.controller import alter_partition, partition_change
 from barnabas.server.metadata.controller.sessions import BrokerSessions
+from barnabas.server.metadata.controller.suspicions import BrokerSuspicions, ProbeOutcome
 from barnabas.server.metadata.driver import ControllerDriver
+from barnabas.server.metadata.failure_detector import FailureDetector
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.node.quorum import vote_store
@@ -188,6 +190,45 @@ def _nobody_is_fenced(patch: Patch) -> None:
     patch.setattr(BrokerSessions, "next_deadline_ms", lambda self: None)
 
 
+def _lost_connection_is_death(patch: Patch) -> None:
+    """The controller fences a broker as soon as the connection of its heartbeats is lost, without a refusal."""
+
+    def on_connection_lost(self: FailureDetector, connection_id: int) -> None:
+        broker_id = None if self._suspicions is None else self._suspicions.on_connection_lost(connection_id)
+        broker = None if broker_id is None else self._image().brokers.get(broker_id)
+        if broker is not None:
+            self._on_dead(broker.broker_id, broker.epoch)
+
+    patch.setattr(FailureDetector, "on_connection_lost", on_connection_lost)
+
+
+def _silence_is_refusal(patch: Patch) -> None:
+    """The controller takes a probe without an answer for a refused one."""
+    real = BrokerSuspicions.on_probed
+
+    def on_probed(self: BrokerSuspicions, probe: Any, outcome: ProbeOutcome, now_ms: int) -> bool:
+        return real(self, probe, ProbeOutcome.REFUSED if outcome is ProbeOutcome.SILENT else outcome, now_ms)
+
+    patch.setattr(BrokerSuspicions, "on_probed", on_probed)
+
+
+def _old_probe_fences_new_process(patch: Patch) -> None:
+    """The end of a process is remembered by the broker's id only, so that the next process is fenced for it."""
+    real_end, real_expired = BrokerSessions.end, BrokerSessions.expired
+    dead: dict[int, set[int]] = {}
+
+    def end(self: BrokerSessions, broker_id: int, broker_epoch: int) -> bool:
+        dead.setdefault(id(self), set()).add(broker_id)
+        return real_end(self, broker_id, broker_epoch)
+
+    def expired(self: BrokerSessions, now_ms: int) -> list[int]:
+        found = real_expired(self, now_ms)
+        return found + [b for b in sorted(dead.get(id(self), ())) if b in self._sessions and b not in found]
+
+    patch.setattr(BrokerSessions, "expired", expired)
+    patch.setattr(BrokerSessions, "end", end)
+
+
 def _uncommitted_state_kept(patch: Patch) -> None:
     """A controller that loses its leadership keeps its uncommitted state, and continues from it when it leads again."""
 
@@ -308,6 +349,9 @@ PLANTED = [
     Planted("unclean ends forgotten", _unclean_ends_forgotten, ClusterFaultMenu.POWER, 20, ANY),
     Planted("no recovery after a crash", _no_recovery, ClusterFaultMenu.POWER, 20, ANY),
     Planted("snapshot without configs", _snapshot_without_configs, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("a lost connection is a death", _lost_connection_is_death, ClusterFaultMenu.KILL, 10),
+    Planted("silence is a refusal", _silence_is_refusal, ClusterFaultMenu.KILL, 20),
+    Planted("an old probe fences a new process", _old_probe_fences_new_process, ClusterFaultMenu.KILL, 10),
     Planted("vote not synced", _vote_not_synced, ClusterFaultMenu.BLACKOUT, 40, ANY),
     Planted("half is a majority", _minority_elects, ClusterFaultMenu.KILL, 20, ANY),
     Planted("coordinator stays", _coordinator_stays, ClusterFaultMenu.KILL, 10),

@@ -8,7 +8,13 @@ from barnabas.testing.sim import SimulationError
 from barnabas.testing.sim.cluster.storm import storm
 from tests.sim.planted_cluster import PLANTED, Planted
 
-QUICK = ("min.insync.replicas ignored", "anybody is elected", "coordinator stays", "vote not synced")
+QUICK = (
+    "min.insync.replicas ignored",
+    "anybody is elected",
+    "coordinator stays",
+    "vote not synced",
+    "a lost connection is a death",
+)
 """The bugs that `make test` plants; `make system` plants the others."""
 
 

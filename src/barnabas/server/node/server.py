@@ -86,6 +86,7 @@ class Node:
         self.parts: Parts | None = None
         """For inspection by tests; set when the directories are open."""
         self.broker: BrokerRole | None = None
+        self.controller: ControllerRole | None = None
         self._metrics_url = metrics_url
         self._fs = fs or OsFileSystem()
         self._shares = divide_descriptors(descriptor_limit() if fs is None else _SIMULATED_DESCRIPTORS)
@@ -173,7 +174,7 @@ class Node:
             metadata.register(loader)
             controller = None
             if self.config.topology.is_controller:
-                controller = ControllerRole(parts, metadata_dir(self.config, self._dirs).path)
+                controller = self.controller = ControllerRole(parts, metadata_dir(self.config, self._dirs).path)
                 metadata.register(controller.service)
             await unless(self._stopping, metadata.find_quorum())
             metadata.open()

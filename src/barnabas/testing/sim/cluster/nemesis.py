@@ -1,6 +1,9 @@
 """Shell: applies faults to a cluster at times and for durations that the seed decides, sometimes several at once.
 
 strike: faults ──── rest: all is healed, and the cluster must be healthy within a bound ──── strike ──── rest
+
+Beside the faults, a broker's connections to the active controller are reset now and then, so that the controller has to
+find out whether the broker still runs.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from barnabas.testing.sim.cluster.process_faults import PROCESS_FAULTS
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
 _PAUSE_S: Final = 0.5
 """The mean of the seconds between two faults."""
+_RESET_S: Final = 3.0
+"""The mean of the seconds between two resets of connections to the active controller."""
 _ALONE: Final = 0.5
 """The probability that a fault waits until the previous fault is over."""
 
@@ -38,12 +43,26 @@ class Nemesis:
         end = loop.time() + seconds
         weights = [fault.weight for fault in self._choices]
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._reset_connections(end))
             while loop.time() < end:
                 await asyncio.sleep(rng.expovariate(1 / _PAUSE_S))
                 fault = rng.choices(self._choices, weights)[0]
                 task = group.create_task(self._apply(fault))
                 if rng.random() < _ALONE:
                     await asyncio.wait((task,))
+
+    async def _reset_connections(self, end: float) -> None:
+        """Resets the connections of a broker to the active controller now and then, until the loop's time is `end`."""
+        cluster, world = self._context.cluster, self._context.world
+        rng = world.random_stream("resets")
+        while True:
+            await asyncio.sleep(rng.expovariate(1 / _RESET_S))
+            if world.loop.time() >= end:
+                return
+            broker, controller = rng.choice(cluster.brokers), cluster.active_controller()
+            if controller is not None and controller is not broker:
+                world.trace.event("fault", f"{broker.name} loses its connections to {controller.name}")
+                world.network.reset_connections(broker.name, controller.name)
 
     async def _apply(self, fault: ClusterFault) -> None:
         self.count += 1

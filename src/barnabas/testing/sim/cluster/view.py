@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.server.coordination.context import CoordinatorContext
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.server.coordination.group.shard import GroupShard
+    from barnabas.server.metadata.controller.sessions import BrokerSessions
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.server.replication.partition import Partition
@@ -70,6 +71,20 @@ def broker_epoch_of(host: SimNode) -> int:
     node: Any = host.node
     broker = None if node is None else node.broker
     return -1 if broker is None else int(broker.broker_epoch)
+
+
+def broker_state_of(host: SimNode) -> str:
+    """The name of the `BrokerState` of the running process; empty if there is no broker."""
+    node: Any = host.node
+    broker = None if node is None else node.broker
+    return "" if broker is None else str(broker._lifecycle.state.name)
+
+
+def sessions_of(host: SimNode) -> BrokerSessions | None:
+    """The sessions of all brokers with this node, if it is the active controller."""
+    node: Any = host.node
+    controller = None if node is None else node.controller
+    return None if controller is None else controller.service._sessions
 
 
 def services_of(host: SimNode) -> Any | None:

@@ -1,8 +1,8 @@
 """Shell: checks the rules while a cluster runs: the rules of the quorum after each step of the loop, the other rules
 many times a second.
 
-The rules are in `raft_rules`, `replica_rules`, `group_rules` and `coordinator_rules`. Each rule is a class whose
-docstring states it.
+The rules are in `raft_rules`, `replica_rules`, `group_rules`, `coordinator_rules` and `fencing_rules`. Each rule is a
+class whose docstring states it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.testing.sim.cluster.coordinator_rules import COORDINATOR_RULES, AcknowledgedOffsetIsCommitted
+from barnabas.testing.sim.cluster.fencing_rules import FENCING_RULES
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
 from barnabas.testing.sim.cluster.observation import ClusterObservation
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
@@ -35,7 +36,7 @@ class ClusterWatch:
     def __init__(self, cluster: SimCluster, workload: Workload) -> None:
         self._cluster = cluster
         self._raft = [rule(cluster) for rule in RAFT_RULES]
-        self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES, *COORDINATOR_RULES)]
+        self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES, *COORDINATOR_RULES, *FENCING_RULES)]
         for rule in self._rest:
             if isinstance(rule, AcknowledgedIsCommitted):
                 workload.on_acknowledged = rule.on_acknowledged

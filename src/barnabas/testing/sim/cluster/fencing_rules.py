@@ -1,0 +1,71 @@
+"""Machine: the rules for fencing brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.testing.sim.cluster.rule import Rule
+from barnabas.testing.sim.cluster.view import broker_epoch_of, broker_state_of, sessions_of
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.cluster.observation import ClusterObservation
+    from barnabas.testing.sim.node import SimNode
+
+
+class RunningBrokerIsNotFenced(Rule):
+    """A broker that runs, listens, and has sent a heartbeat to the active controller within its session time-out is
+    not fenced, unless the broker shuts down or has lost a log directory."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._controller: object = None
+        """The sessions of the active controller at the last observation."""
+        self._heard: dict[int, tuple[int, int]] = {}
+        """The epoch and the time of the last heartbeat of each broker that the present active controller has received,
+        or the time at which the controller became active."""
+        self._active: dict[int, int] = {}
+        """The epochs of the brokers that were not fenced at the last observation."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        if seen.image is None:
+            return
+        controller = self.cluster.active_controller()
+        sessions = None if controller is None else sessions_of(controller)
+        same = sessions is not None and sessions is self._controller
+        for broker in seen.image.brokers:
+            if broker.fenced and self._active.get(broker.broker_id) == broker.epoch and same:
+                self._check(broker.broker_id, broker.epoch)
+        self._active = {broker.broker_id: broker.epoch for broker in seen.image.brokers if not broker.fenced}
+        if not same:
+            self._heard.clear()
+        self._controller = sessions
+        if sessions is not None:
+            for broker_id, session in sessions._sessions.items():
+                self._heard[broker_id] = session.broker_epoch, session.heartbeat_ms
+
+    def _check(self, broker_id: int, epoch: int) -> None:
+        node = self.cluster.broker(broker_id)
+        heard_epoch, heard_ms = self._heard.get(broker_id, (-1, 0))
+        if node is None or heard_epoch != epoch or not self._runs(node, epoch):
+            return
+        silent_ms = int(self.cluster.world.loop.time() * 1000) - heard_ms
+        timeout_ms = int(node.config["broker.session.timeout.ms"])
+        if silent_ms < timeout_ms:
+            self.broken(
+                f"{node.name} of epoch {epoch} was fenced {silent_ms} ms after its last heartbeat; it runs, and "
+                f"broker.session.timeout.ms is {timeout_ms}"
+            )
+
+    def _runs(self, node: SimNode, epoch: int) -> bool:
+        state = broker_state_of(node)
+        return (
+            node.ready
+            and not node.paused
+            and not node.excused
+            and state == "RUNNING"
+            and broker_epoch_of(node) == epoch
+        )
+
+
+FENCING_RULES: tuple[type[Rule], ...] = (RunningBrokerIsNotFenced,)
