@@ -25,7 +25,6 @@ from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -200,10 +199,6 @@ class ControllerService:
         if isinstance(request, CreateTopicsRequest) and len(request.topics) > TOPICS_PER_DECISION:
             return await create_topics(self._driver, self._settings, request, version)
         response = await self._driver.handle(request, version)
-        if isinstance(request, BrokerRegistrationRequest):
-            assert isinstance(response, BrokerRegistrationResponse)
-            if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                self._detector.suspect(request.broker_id)  # the registered process may have ended
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
             self._unclean_at = 0.0  # the changed configs may allow an unclean election
             self._changed.set()

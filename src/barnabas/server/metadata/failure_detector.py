@@ -88,15 +88,10 @@ class FailureDetector:
 
     def on_connection_lost(self, connection_id: int) -> None:
         broker_id = None if self._suspicions is None else self._suspicions.on_connection_lost(connection_id)
-        if broker_id is not None:
-            log.debug("the connection of a broker's heartbeats was lost", broker=broker_id)
-            self.suspect(broker_id)
-
-    def suspect(self, broker_id: int) -> None:
-        """The registered process of this broker may have ended."""
-        broker = self._image().brokers.get(broker_id)
+        broker = None if broker_id is None else self._image().brokers.get(broker_id)
         if self._suspicions is not None and broker is not None:
-            self._suspicions.suspect(broker_id, broker.epoch, _now_ms())
+            log.debug("the connection of a broker's heartbeats was lost", broker=broker_id)
+            self._suspicions.suspect(broker.broker_id, broker.epoch, _now_ms())
             self._wake.set()
 
     def forget(self, broker_id: int) -> None:

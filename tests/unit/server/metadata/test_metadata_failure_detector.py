@@ -132,6 +132,7 @@ def test_a_restarted_process_registers_as_soon_as_the_host_has_refused() -> None
     async def scenario(house: House) -> None:
         await two_brokers(house)
         house.prober.refuse(5)  # the new process has bound its port and does not listen yet
+        house.service.on_connection_lost(5)
         assert await house.register(5, incarnation=1) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
         await asyncio.sleep(CONFIRMED_S)
         assert await house.register(5, incarnation=1) == ErrorCode.NONE
@@ -143,10 +144,23 @@ def test_a_restarted_process_registers_as_soon_as_the_host_has_refused() -> None
 def test_another_process_does_not_replace_one_that_accepts_connections() -> None:
     async def scenario(house: House) -> None:
         await two_brokers(house)
+        house.service.on_connection_lost(5)
         for _ in range(10):
             assert await house.register(5, incarnation=1) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
             await asyncio.sleep(0.3)
         assert house.fenced() == []
+
+    play(scenario)
+
+
+def test_another_process_does_not_replace_one_that_is_connected_and_whose_address_refuses() -> None:
+    async def scenario(house: House) -> None:
+        await two_brokers(house)
+        house.prober.refuse(5)
+        for _ in range(10):
+            assert await house.register(5, incarnation=1) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            await asyncio.sleep(0.3)
+        assert (house.fenced(), house.prober.seen) == ([], [])
 
     play(scenario)
 
