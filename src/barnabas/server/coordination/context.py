@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from barnabas.core import work
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_ID, TopicPartition
@@ -192,6 +193,7 @@ class CoordinatorContext(Generic[S]):
         last batch that was appended."""
         shard = self.shard
         producer_id = op.producer.producer_id if op.producer else NO_PRODUCER_ID
+        work.count(len(op.records))
         encoded = [shard.log_format.encode(record) for record in op.records]
         start = 0
         for end in _batch_ends(encoded, op.atomic):

@@ -23,6 +23,9 @@ from barnabas.server.metadata.ports import ImageSubscriber
 IMAGE_SLICE: Final = 16
 """The number of partitions that are created, deleted or changed in one step."""
 
+_UNITS: Final = 50
+"""What a partition counts (`core/work`)."""
+
 
 class SlicedSubscriber(Protocol):
     """Applies an image in steps: each `next` of the iterator is one."""
@@ -81,7 +84,7 @@ class ImageSlices:
             if self._steps is None:
                 self._steps = self._first.applying(delta, image)
             for _ in self._steps:
-                work.count(1)
+                work.count(_UNITS)
                 left -= 1
                 if not left:
                     return

@@ -4,6 +4,9 @@ ready.
 The loop keeps asyncio's guarantees: `call_soon` is first in, first out, and timers fire in order. The seed decides
 everything that asyncio leaves open: which of several processes runs first, how long an executor job takes, and at which
 moment within that time the job takes effect. The loop cannot wait for, open or connect to anything real.
+
+A callback that counts more work than one step may (`core/work`) ends the run with a LivenessError: with real time it
+would hold up everybody else.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count as numbers
 from typing import Any, Final, NoReturn, TypeVar
 
+from barnabas.core.work import STEP, STEP_UNITS_MAX
 from barnabas.testing.sim.errors import LivenessError, RealWorldError
 from barnabas.testing.sim.handles import SimHandle, SimTimer
 from barnabas.testing.sim.process import CURRENT, Process, ProcessState
@@ -28,6 +32,13 @@ _STEPS_AT_ONE_INSTANT: Final = 200_000
 """The number of callbacks at one moment of virtual time after which the code counts as an endless loop."""
 _CANCELLED_TIMERS_KEPT: Final = 200
 _RUNNING: Final = ProcessState.RUNNING
+
+
+def _held(handle: SimHandle, units: int) -> str:
+    """The text about a callback that held the loop for too long."""
+    owner = getattr(handle._callback, "__self__", None)
+    what = owner.get_name() if isinstance(owner, asyncio.Task) else repr(handle._callback)
+    return f"{what} held the event loop: {units} units of work in one step, at most {STEP_UNITS_MAX} are allowed."
 
 
 class SimFuture(asyncio.Future[Any]):
@@ -133,10 +144,13 @@ class SimLoop(BaseEventLoop):
             if owner is None or owner.state is _RUNNING:
                 for handle in handles:
                     if not handle._cancelled:
+                        STEP.units = 0
                         try:
                             handle._context.run(handle._callback, *handle._args)
                         except BaseException as error:  # noqa: BLE001 - as `Handle._run` does
                             handle.on_error(error)
+                        if STEP.units > STEP_UNITS_MAX:
+                            raise LivenessError(_held(handle, STEP.units))
                 if after is not None:
                     after(owner)
             elif owner.state is ProcessState.PAUSED:
@@ -230,6 +244,7 @@ class SimLoop(BaseEventLoop):
         def act() -> None:
             try:
                 outcome.append((True, func(*args)))
+                STEP.units = 0  # in production it runs in a thread
             except Exception as error:  # noqa: BLE001 - the future gets it, as from a thread
                 outcome.append((False, error))
             self.call_later(delay - acts_after, settle)

@@ -22,9 +22,9 @@ from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-_RECORD_BYTES_MIN: Final = 45
+_RECORD_BYTES_MIN: Final = 59
 """The bytes of an offset's record besides its group, topic and metadata: 7 of the record's frame, 10 of the key's
-fields, 28 of the value's."""
+fields, 42 of the value's in version 4."""
 
 
 def check_commit_size(
