@@ -86,7 +86,8 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--metrics",
         metavar="URL",
-        help="serve metrics for Prometheus and /healthz at this URL: http://127.0.0.1:9404/metrics [default: off]",
+        help="serve metrics for Prometheus, /healthz and /readyz at this URL: "
+        "http://127.0.0.1:9404/metrics [default: off]",
     )
     parser.add_argument(
         "--processes",

@@ -144,6 +144,17 @@ class BrokerRole:
         """-1 before the broker is registered."""
         return self._lifecycle.broker_epoch
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the controller excludes this broker from leaderships, as far as this broker knows."""
+        return self._lifecycle.fenced
+
+    @property
+    def unanswered_s(self) -> float:
+        """The seconds since the controller last answered a heartbeat; 0 before the first answer."""
+        answered_at = self._lifecycle.answered_at
+        return asyncio.get_running_loop().time() - answered_at if answered_at else 0.0
+
     async def serve(self, on_ready: Callable[[], None]) -> None:
         """Serve until `Parts.stopping` is set. Raises the error that prevents the start, and StoppedError
         if `Parts.stopping` is set before the broker is ready."""

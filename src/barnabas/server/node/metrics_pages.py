@@ -1,4 +1,5 @@
-"""Shell: the HTTP pages of `barnabas serve --metrics URL`: the metrics for Prometheus, and `/healthz` for a supervisor.
+"""Shell: the HTTP pages of `barnabas serve --metrics URL`: the metrics for Prometheus, and two pages for a supervisor:
+`/healthz` (is the process alive?) and `/readyz` (does the node give full service?).
 
 The node imports this module only if a metrics URL is configured.
 """
@@ -6,27 +7,26 @@ The node imports this module only if a metrics URL is configured.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.prometheus import CONTENT_TYPE, render
 from barnabas.protocol.transport.pages import Page, PageServer
+from barnabas.server.node.health import Health
 
 _URL: Final = re.compile(
     r"http://(?:\[(?P<v6>[0-9a-fA-F:]+)\]|(?P<host>[^/:\[\]]*)):(?P<port>\d{1,5})(?P<path>/[^?#]*)?\Z"
 )
 HEALTH_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
 
 
 class MetricsPages:
-    """The pages of one node. The constructor binds the port.
+    """The pages of one node. The constructor binds the port. `health` returns the present state of the node."""
 
-    `problems` returns one sentence for each thing that keeps the node from full service; empty if the node is healthy.
-    """
-
-    def __init__(self, url: str, metrics: Metrics, problems: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, url: str, metrics: Metrics, health: Callable[[], Health]) -> None:
         """Raises ConfigError if `url` is not valid or the port cannot be bound."""
         match = _URL.match(url)
         if match is None or int(match["port"]) > 65_535:
@@ -35,15 +35,17 @@ class MetricsPages:
             )
         path = match["path"] or ""
         self._path = path if path.strip("/") else "/metrics"
-        if self._path == HEALTH_PATH:
+        if self._path in (HEALTH_PATH, READY_PATH):
             raise ConfigError(
-                f"--metrics {url}: {HEALTH_PATH} is the path of the health page; choose another path for the metrics"
+                f"--metrics {url}: {self._path} is the path of a health page; choose another path for the metrics"
             )
         self._metrics = metrics
-        self._problems = problems
+        self._health = health
         host = match["v6"] or match["host"]
         self._server = PageServer(
-            host, int(match["port"]), {self._path: self._metrics_page, HEALTH_PATH: self._health_page}
+            host,
+            int(match["port"]),
+            {self._path: self._metrics_page, HEALTH_PATH: self._health_page, READY_PATH: self._ready_page},
         )
         try:
             self._server.bind()
@@ -62,5 +64,13 @@ class MetricsPages:
         return Page(render(self._metrics), content_type=CONTENT_TYPE)
 
     def _health_page(self) -> Page:
-        problems = self._problems()
-        return Page("".join(f"{line}\n" for line in problems), 503) if problems else Page("ok\n")
+        health = self._health()
+        return _page(health, 200 if health.alive else 503)
+
+    def _ready_page(self) -> Page:
+        health = self._health()
+        return _page(health, 503 if health.problems else 200)
+
+
+def _page(health: Health, status: int) -> Page:
+    return Page("".join(f"{line}\n" for line in health.problems) or "ok\n", status)

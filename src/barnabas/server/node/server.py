@@ -31,10 +31,12 @@ from barnabas.server.node.broker_role import BrokerRole
 from barnabas.server.node.channels.controller import ActiveController
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.controller_role import ControllerListeners, ControllerRole
+from barnabas.server.node.health import Health, judge_health
 from barnabas.server.node.loop_watchdog import LoopWatchdog
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.majority import majority_may_run
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.server.node.quorum_watch import QuorumWatch, describe_contacts
 from barnabas.server.node.running import StoppedError, running, unless
 from barnabas.server.node.setup.descriptors import measure_descriptors
 from barnabas.server.node.setup.identity import find_identity, new_cluster_id
@@ -105,17 +107,32 @@ class Node:
         self._missing_dirs: list[str] = []
         self._all_directories_offline = asyncio.Event()
         self._zookeeper: ZooKeeperMetadataLog | None = None
+        self._quorum_watch: QuorumWatch | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` of every advertised listener."""
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints)
 
-    def problems(self) -> list[str]:
-        """One sentence for each problem that keeps this node from full service; empty if there is none."""
-        found = [] if self.endpoints else ["The node is starting."]
-        found += [f"{path} could not be opened when the node started." for path in self._missing_dirs]
-        return found + [f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None]
+    def health(self) -> Health:
+        """The state of this node, for the pages `/healthz` and `/readyz`. Must be called on the node's event loop."""
+        watch, broker = self._quorum_watch, self.broker
+        session_s = self.config["broker.session.timeout.ms"] / 1000
+        without_controller_s = 0.0 if watch is None else watch.leaderless_s
+        if broker is not None:
+            without_controller_s = max(without_controller_s, broker.unanswered_s)
+        return judge_health(
+            is_started=bool(self.endpoints),
+            is_stopping=self._stopping.is_set(),
+            is_fenced=broker is not None and broker.is_fenced,
+            without_controller_s=without_controller_s,
+            session_s=session_s,
+            offline=[
+                *(f"{path} could not be opened when the node started." for path in self._missing_dirs),
+                *(f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None),
+            ],
+            directories=len(self.config.log_dirs),
+        )
 
     def stop(self) -> None:
         """Start a clean shutdown. Must be called on the node's event loop."""
@@ -182,7 +199,10 @@ class Node:
                 controller_listeners.start_serving(parts, controller.services)
             mains = () if controller is None else (controller.service.run,)
             same_cluster = () if zookeeper is not None else (lambda: self._check_cluster_id(outgoing),)
-            async with running(metadata.run, *mains, *same_cluster, lambda: self._snapshots(parts, loader)):
+            self._quorum_watch = QuorumWatch(lambda: metadata.leader_id, lambda: describe_contacts(metadata))
+            async with running(
+                metadata.run, self._quorum_watch.run, *mains, *same_cluster, lambda: self._snapshots(parts, loader)
+            ):
                 await unless(self._stopping, metadata.wait_caught_up())
                 channel = ActiveController(
                     metadata, outgoing, parts.publisher, node_id=parts.node_id, rng=self._rng,
@@ -296,7 +316,7 @@ class Node:
         if self._metrics_url is not None:
             from barnabas.server.node.metrics_pages import MetricsPages
 
-            self.pages = MetricsPages(self._metrics_url, self.metrics, self.problems)
+            self.pages = MetricsPages(self._metrics_url, self.metrics, self.health)
 
     # ---- snapshots, failures and shutdown
 

@@ -172,7 +172,7 @@ def test_a_node_ends_when_its_last_directory_fails(tmp_path: Path) -> None:
         disk.broken = f"{tmp_path}/t-0"
         with pytest.raises(KafkaError):
             partitions_of(node).require("t", 0).append(build_batch([SimpleRecord(None, b"value", 0)]), -1, 0)
-        assert len(node.problems()) == 1
+        assert len(node.health().problems) == 1
         await asyncio.wait((running,))
         return _sentences(running.exception())
 

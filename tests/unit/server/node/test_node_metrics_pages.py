@@ -40,11 +40,13 @@ def test_metrics_and_health(tmp_path: Path) -> None:
         status, content_type, text = await asyncio.to_thread(get, url)
         assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
         assert '# TYPE barnabas_net_connections gauge\nbarnabas_net_connections{listener="PLAINTEXT"} 0\n' in text
-        health = url.replace("/metrics", "/healthz")
+        health, readiness = url.replace("/metrics", "/healthz"), url.replace("/metrics", "/readyz")
         assert (await asyncio.to_thread(get, health))[::2] == (200, "ok\n")
+        assert (await asyncio.to_thread(get, readiness))[::2] == (200, "ok\n")
         node._dirs[0]._state.failure = DiskIoError("the disk is gone")
         sick = await asyncio.to_thread(get, health)
         assert sick[::2] == (503, f"{tmp_path} is offline: the disk is gone\n")
+        assert (await asyncio.to_thread(get, readiness))[::2] == sick[::2]
         node._dirs[0]._state.failure = None
         with pytest.raises(ConfigError, match=r"Choose another port \(0: any\)"):
             await new_node(tmp_path / "other", url).run()
@@ -54,7 +56,9 @@ def test_metrics_and_health(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:9404", "https://127.0.0.1:1", "http://h:99999", "http://h:0/healthz"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:9404", "https://127.0.0.1:1", "http://h:99999", "http://h:0/healthz", "http://h:0/readyz"]
+)
 def test_invalid_metrics_url_raises_config_error(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="--metrics"):
         asyncio.run(new_node(tmp_path, url).run())

@@ -264,6 +264,20 @@ class RaftMetadataLog:
         future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, reason))
         future.exception()  # marks the exception as retrieved, in case the caller was cancelled
 
+    def contacts(self) -> list[str]:
+        """For each other voter, and each address to which this node has sent requests: what it answered last."""
+        known = {
+            endpoint[1:]: (voter.key.id, "not asked yet")
+            for voter in self._replica.machine.voters.members
+            if voter.key.id != self._me.id
+            for endpoint in voter.endpoints
+        }
+        found = sorted((known | self._network.contacts).items(), key=lambda item: (item[1][0], item[0]))
+        return [
+            f"{f'{node_id}@' if node_id >= 0 else ''}{host}:{port}: {outcome}"
+            for (host, port), (node_id, outcome) in found
+        ]
+
     # ---- requests of other replicas
 
     async def handle(self, request: RaftRequest) -> RaftResponse:

@@ -45,9 +45,26 @@ class QuorumNetwork:
         self._timeout_ms = timeout_ms
         self._listener = listener
         """The name of the listener to use if another node has several."""
+        self.contacts: dict[tuple[str, int], tuple[int, str]] = {}
+        """For each address to which a request was sent: the node id (-1 if unknown), and what became of the last
+        request."""
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
         """Raises KafkaError, and ConnectionRefusedError if no process listens at the address."""
+        endpoint = next((e for e in endpoints if e.listener == self._listener), None) or next(iter(endpoints), None)
+        outcome = "no answer"
+        try:
+            response = await self._send(node_id, endpoints, request)
+            outcome = _describe(response)
+            return response
+        except (KafkaError, OSError) as error:
+            outcome = "refused the connection" if isinstance(error, ConnectionRefusedError) else str(error)
+            raise
+        finally:
+            if endpoint is not None:
+                self.contacts[endpoint[1:]] = max(node_id, -1), outcome
+
+    async def _send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
         from barnabas.server.node.quorum.messages import decode, encode  # imported lazily, see messages.py
 
         if not endpoints:
@@ -81,6 +98,14 @@ class QuorumNetwork:
                 ErrorCode.INVALID_REQUEST, f"The response of node {node_id} cannot be decoded: {error}"
             ) from error
         return decode(request, response)
+
+
+def _describe(response: RaftResponse) -> str:
+    """What a response says about the quorum, for the log."""
+    error, leader = getattr(response, "error", ErrorCode.NONE), getattr(response, "leader_id", -1)
+    if error is not ErrorCode.NONE:
+        return f"answered {error.name}"
+    return f"answered, and names {leader} as the leader" if leader >= 0 else "answered, and knows no leader"
 
 
 def _grant(epoch: int) -> RaftResponse:

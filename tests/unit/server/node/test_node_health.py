@@ -1,0 +1,98 @@
+"""The health of a node, and the log lines of a node without an active controller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.server.node.config import build_config
+from barnabas.server.node.health import Health, judge_health
+from barnabas.server.node.quorum_watch import FIRST_S, REPEAT_MAX_S, LeaderlessTime
+from barnabas.server.node.server import Node
+from barnabas.testing.process_cluster import free_ports
+from tests.progress import Standstill
+from tests.unit.server.node.test_node_metrics_pages import get
+
+READY: dict[str, Any] = {
+    "is_started": True, "is_stopping": False, "is_fenced": False, "without_controller_s": 0.5, "session_s": 9.0,
+    "offline": [], "directories": 2,
+}  # fmt: skip
+BROKEN = "/a is offline: the disk is gone"
+
+
+@pytest.mark.parametrize(
+    ("facts", "health"),
+    [
+        ({}, Health(True, ())),
+        ({"is_started": False}, Health(True, ("The node is starting.",))),
+        ({"is_stopping": True, "is_fenced": True}, Health(True, ("The node is stopping.",))),
+        (
+            {"is_fenced": True},
+            Health(True, ("The broker is fenced: it leads no partition until the controller unfences it.",)),
+        ),
+        ({"without_controller_s": 9.0}, Health(True, ())),
+        (
+            {"without_controller_s": 11.2},
+            Health(True, ("No controller has been active for 11 s, as far as this node knows.",)),
+        ),
+        ({"offline": [BROKEN]}, Health(True, (BROKEN,))),
+        ({"offline": [BROKEN, BROKEN]}, Health(False, (BROKEN, BROKEN))),
+    ],
+)
+def test_health_of_a_node(facts: dict[str, Any], health: Health) -> None:
+    assert judge_health(**{**READY, **facts}) == health
+
+
+def test_lack_of_a_leader_is_logged_seldom_and_its_end_once() -> None:
+    time = LeaderlessTime(0)
+    due = [now / 4 for now in range(4 * 300) if time.on_check(now / 4, led=False)]
+    assert due == [FIRST_S, 5.0, 21.0, 21.0 + REPEAT_MAX_S, 21.0 + 2 * REPEAT_MAX_S, 21.0 + 3 * REPEAT_MAX_S, 261.0]
+    assert time.since == 0
+    assert time.on_check(300, led=True)
+    assert time.since is None
+    assert not time.on_check(301, led=True)
+    assert not time.on_check(302, led=False), "a short election is not logged"
+    assert not time.on_check(302.9, led=True)
+
+
+def test_node_without_a_quorum_says_what_it_waits_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own, second, third = free_ports(3)
+    texts = {
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{own},2@127.0.0.1:{second},3@127.0.0.1:{third}",
+        "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{own}",
+    }
+    config = build_config(texts, data_dir=str(tmp_path))
+
+    async def main() -> None:
+        node = Node(config, cluster_id="4L6g3nShT-eMCtK--X86sw", metrics_url="http://127.0.0.1:0")
+        running = asyncio.create_task(node.run())
+        standstill = Standstill("the node logs that it waits")
+        while len(lines(caplog)) < 2:
+            standstill.check(running.done())
+            await asyncio.sleep(0.02)
+        assert node.pages is not None
+        answers = [
+            await asyncio.to_thread(get, node.pages.url.replace("/metrics", path)) for path in ("/healthz", "/readyz")
+        ]
+        starting = "The node is starting.\n"
+        assert [answer[::2] for answer in answers] == [(200, starting), (503, starting)]
+        node.stop()
+        await running
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert lines(caplog)[:2] == [
+        f"2@127.0.0.1:{second}: {outcome}; 3@127.0.0.1:{third}: {outcome}"
+        for outcome in ("not asked yet", "refused the connection")
+    ]
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What each log line says about the controllers."""
+    waits = [record for record in caplog.records if "waiting for an active controller" in record.getMessage()]
+    return [vars(record)["fields"]["controllers"] for record in waits]
