@@ -383,6 +383,7 @@ def _next_epochs_are_fenced_during_markers(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_planted_bugs_are_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    run_virtual(play(random_steps(random.Random(0)), 0))  # without a bug the history is correct
     bug(monkeypatch)
     with pytest.raises(AssertionError):
         for seed in range(SEEDS):

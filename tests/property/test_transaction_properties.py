@@ -1,8 +1,9 @@
 """Random histories of one transactional id, with producers, zombies, timeouts and restarts.
 
-Invariants: the epochs of a producer id never decrease, and no two producers get the same epoch. Each transaction has
-one outcome in all its partitions. A successful commit is never followed by an abort of the same transaction, nor the
-reverse. No decision is lost. Replaying the log gives the same state.
+Invariants: the epochs of a producer id never decrease, and no two producers get the same epoch. The producer with the
+newest epoch is not fenced. Each transaction has one outcome in all its partitions. A successful commit is never
+followed by an abort of the same transaction, nor the reverse. No decision is lost. Replaying the log gives the same
+state.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class World:
     jobs: list[MarkerJob] = field(default_factory=list)
     producers: list[ProducerIdAndEpoch] = field(default_factory=list)
     known: list[tuple[int, int]] = field(default_factory=list)
+    rightful: ProducerIdAndEpoch | None = None
+    """The producer with the newest epoch, until a new incarnation or a timeout fences it."""
     states: list[Transaction] = field(default_factory=list)
     open_in: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
     outcomes: dict[tuple[int, int, int], bool] = field(default_factory=dict)
@@ -112,8 +115,11 @@ class World:
                 return
             self.fresh += 1
             response = self.shard.init_producer_id(op, NAME, ask, self.fresh)
-        except KafkaError:
+        except KafkaError as error:
+            self.check_fence(who, error)
             return
+        if op.records:
+            self.rightful = None
         self.execute(op)
         if response.error_code == 0:
             told = (response.producer_id, response.producer_epoch)
@@ -123,13 +129,19 @@ class World:
 
     def tell(self, producer_id: int, epoch: int) -> None:
         self.known.append((producer_id, epoch))
-        self.producers.append(ProducerIdAndEpoch(producer_id, epoch))
+        self.rightful = ProducerIdAndEpoch(producer_id, epoch)
+        self.producers.append(self.rightful)
+
+    def check_fence(self, who: ProducerIdAndEpoch | None, error: KafkaError) -> None:
+        if who is not None and who == self.rightful:
+            assert error.code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE), error
 
     def add(self, who: ProducerIdAndEpoch, partition: TopicPartition, version: int) -> None:
         op = self.op()
         try:
             self.shard.add_partitions(op, NAME, who, [partition], version)
-        except KafkaError:
+        except KafkaError as error:
+            self.check_fence(who, error)
             return
         rightful = self.shard.transactions[NAME]
         self.execute(op)
@@ -141,8 +153,9 @@ class World:
         op = self.op()
         try:
             response = self.shard.end_txn(op, NAME, who, commit=commit, version=version, fresh_id=self.fresh + 1)
-        except KafkaError:
+        except KafkaError as error:
             assert self.shard.transactions.get(NAME) is before
+            self.check_fence(who, error)
             return
         self.fresh += 1
         self.execute(op)
@@ -240,5 +253,7 @@ def test_random_histories_of_one_transactional_id_keep_the_invariants(
                 txn = world.shard.transactions.get(NAME)
                 if txn is not None:
                     world.timer(("timeout", NAME))
+                    if world.shard.transactions[NAME] is not txn:
+                        world.rightful = None
         world.check()
     world.finish()

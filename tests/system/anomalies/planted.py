@@ -21,6 +21,7 @@ from barnabas.core.ids import NO_PRODUCER_ID
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.validate import Origin
 from barnabas.server.broker.handlers.transactions import write_txn_markers
+from barnabas.server.broker.verification import TransactionVerifier
 from barnabas.server.coordination.group.offset_store import OffsetStore
 from barnabas.server.coordination.transaction import transitions
 from barnabas.server.coordination.transaction.state import PREPARED
@@ -108,13 +109,22 @@ def zombies_not_fenced() -> None:
     def trusting(txn: Any, producer_id: int, epoch: int, **rest: Any) -> Any:
         return right(txn, *(txn.identity if txn is not None else (producer_id, epoch)), **rest)
 
-    def welcome(txn: Any, producer_id: int, epoch: int) -> Any:
+    def welcome(txn: Any, producer_id: int, epoch: int, grid: Any = None) -> Any:
         if txn is not None and txn.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return txn
 
+    needs_verification = TransactionVerifier._needs_verification
+
+    def polite(self: TransactionVerifier, write: Any, supported: Any, *, enabled: bool) -> bool:
+        try:
+            return needs_verification(self, write, supported, enabled=enabled)
+        except KafkaError:
+            return True
+
     swap(transitions, "end", trusting)
     swap(transitions, "check_producer", welcome)
+    swap(TransactionVerifier, "_needs_verification", polite)
     swap(ProducerState, "_check_epoch", lambda state, entry, header, origin: None)
 
 

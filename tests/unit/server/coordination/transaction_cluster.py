@@ -229,7 +229,7 @@ class Node:
                 config=SimpleNamespace(
                     request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20
                 ),
-                partitions=SimpleNamespace(require=lambda topic, p: self.replicas[TopicPartition(topic, p)]),
+                partitions=SimpleNamespace(get=lambda topic, p: self.replicas.get(TopicPartition(topic, p))),
                 metadata=SimpleNamespace(image=SimpleNamespace(topics=self)),
             ),
         )
