@@ -9,6 +9,7 @@ import typer
 
 from barnabas.cli.log_maintenance import compact, enforce_retention
 from barnabas.cli.log_moves import move
+from barnabas.cli.log_verify import repair, verify
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, emit, fail, note, print_json, print_table, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -21,6 +22,8 @@ app.command()(compact)
 app.command("enforce-retention")(enforce_retention)
 app.command("retain", hidden=True)(enforce_retention)  # the name in version 0.1.0
 app.command()(move)
+app.command()(verify)
+app.command()(repair)
 
 
 @app.command()
