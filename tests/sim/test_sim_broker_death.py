@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -14,13 +14,16 @@ from barnabas.testing.sim.world import World
 
 SESSION_S = 3.0
 """broker.session.timeout.ms of simulated clusters"""
+OURS: Mapping[str, str] = {}
 COMBINED = ClusterLayout(3, 3, combined=True)
 SEPARATE = ClusterLayout(3, 3)
 
 
-async def missed_after(world: World, layout: ClusterLayout, victim: str, deed: Callable[[SimNode], None]) -> float:
+async def missed_after(
+    world: World, layout: ClusterLayout, victim: str, deed: Callable[[SimNode], None], config: Mapping[str, str] = OURS
+) -> float:
     """Seconds from `deed` until the cluster's metadata has no unfenced broker of the victim."""
-    cluster = SimCluster(world, layout, {})
+    cluster = SimCluster(world, layout, config)
     await cluster.start()
     await cluster.until_well(30.0)
     controller = cluster.active_controller()
@@ -49,4 +52,10 @@ def test_a_killed_broker_is_missed_at_once(seed: int, layout: ClusterLayout, vic
 @pytest.mark.parametrize("deed", [SimNode.pause, SimNode.lose_power], ids=["paused", "without power"])
 def test_a_silent_broker_is_missed_when_its_session_expires(deed: Callable[[SimNode], None]) -> None:
     after_s = sim.run(lambda world: missed_after(world, SEPARATE, "broker", deed))
+    assert SESSION_S / 2 < after_s < SESSION_S + 0.5
+
+
+def test_without_probes_a_killed_broker_is_missed_when_its_session_expires() -> None:
+    config = {"barnabas.broker.probe.enable": "false"}
+    after_s = sim.run(lambda world: missed_after(world, SEPARATE, "broker", SimNode.kill, config))
     assert SESSION_S / 2 < after_s < SESSION_S + 0.5
