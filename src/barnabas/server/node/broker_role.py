@@ -65,6 +65,7 @@ from barnabas.server.replication.cleaning.compaction import Compactor
 from barnabas.server.replication.cleaning.engine import InlineEngine, ProcessEngine
 from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.directories.mover import DirectoryMover
+from barnabas.server.replication.directories.opening import open_found_logs
 from barnabas.server.replication.directories.reporter import DirectoryReporter
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenance
@@ -181,6 +182,8 @@ class BrokerRole:
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             if not parts.config["barnabas.accept.empty.metadata"]:
                 self.partitions.check_metadata(parts.image)
+            opening = open_found_logs(self.partitions.replica_directories, parts.image, parts.node_id, parts.log_config)
+            await unless(parts.stopping, opening)
             self._images = ImageSlices(
                 self.partitions,
                 (

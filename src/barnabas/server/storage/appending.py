@@ -146,6 +146,7 @@ class Appender:
             for header in batches:
                 if header.partition_leader_epoch >= 0:
                     state.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if state.epochs.changed:
             state.save_epochs()
         return rolled
 

@@ -74,6 +74,7 @@ class Log:
             open_segments=OpenSegments() if open_segments is None else open_segments,
             listeners=tuple(listeners),
         )
+        # The leader epoch checkpoint is written with the next records; until then, a restart drops the same entries.
         torn = loaded.report.bytes_truncated or loaded.report.segments_dropped
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -85,7 +86,6 @@ class Log:
         self._appender = Appender(state, self._flusher)
         self._truncator = Truncator(state, self._flusher, self._deleter)
         self._retention = Retention(state, self._flusher, self._deleter)
-        state.save_epochs()
 
     @classmethod
     def open(
@@ -341,9 +341,12 @@ class Log:
         return self._state.epochs.epoch_for_offset(offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record that the leader epoch `epoch` begins at `start_offset`."""
-        if self._state.epochs.assign(epoch, start_offset):
-            self._state.save_epochs()
+        """Record that the leader epoch `epoch` begins at `start_offset`.
+
+        The checkpoint is written with the first records of the epoch, or by the next flush. An epoch without records
+        that a crash removes leaves no trace in any log, and a file for each partition at each election takes long.
+        """
+        self._state.epochs.assign(epoch, start_offset)
 
     # --- flushing
 

@@ -150,6 +150,12 @@ class _LogLoader:
 
     def _repair(self, indexed: set[int], with_txns: set[int]) -> None:
         """Recover the segments that may be damaged, and truncate the log at the first damage."""
+        if self._has_no_records():
+            # An empty log, of which a node may have thousands: there is nothing to check. After a power failure its
+            # indexes may have outlived its records.
+            if not self._clean:
+                self._segments.active.unlink_indexes()
+            return
         suspects = [] if self._clean else self._segments.starting_from(self._request.recovery_point)
         suspects = [s for s in self._segments if s in suspects or not self._sane(s, indexed, with_txns)]
         for segment in suspects:
@@ -165,6 +171,11 @@ class _LogLoader:
             if self._segments.after(segment) is not None:
                 self._producers.end_offset = max(self._producers.end_offset, segment.base_offset)
                 self._snapshots.take(self._producers)
+
+    def _has_no_records(self) -> bool:
+        """Whether the log is empty, and was so at its recovery point."""
+        segments = self._segments
+        return len(segments) == 1 and not segments.active.size and self._synced_offset <= segments.active.base_offset
 
     def _ends_early(self, segment: Segment) -> bool:
         """Whether the segment lacks its last batches, while the next segment reached the disk before the crash. Without
@@ -321,7 +332,7 @@ class _LogLoader:
         if len(self._segments):
             active = self._segments.active
             try:
-                end = active.next_offset()
+                end = active.next_offset() if active.size else active.base_offset
             except (CorruptIndexError, CorruptBatchError):
                 # The segment is corrupt, also if the last shutdown was clean.
                 self._rebuild_up_to(active)

@@ -41,7 +41,7 @@ def replay_producers(
 
 
 def _replay_segment(state: ProducerState, segment: Segment, start: int, up_to: int) -> None:
-    if segment.base_offset >= up_to:
+    if segment.base_offset >= up_to or not segment.size:
         return
     was_open = segment.open_file is not None
     file = segment.file()

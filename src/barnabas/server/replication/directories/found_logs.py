@@ -32,6 +32,8 @@ class FoundLogs:
     def __init__(self, unique: Callable[[], UUID]) -> None:
         self._unique = unique
         self._whole: dict[TopicPartition, list[Found]] = defaultdict(list)
+        self._early: dict[TopicPartition, tuple[TopicId, tuple[LogDir, Log | None]]] = {}
+        """The logs that `open_early` has opened."""
         self._postponed: dict[TopicPartition, list[Found]] = {}
         """Logs that could not be opened for a reason that passes. `take` opens them when it is called again."""
         self._copies: dict[TopicPartition, list[Found]] = defaultdict(list)
@@ -44,6 +46,18 @@ class FoundLogs:
                     place = self._copies if found.future else self._whole
                     place[found.topic_partition].append((directory, found))
 
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    def open_early(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: UUID, now_ms: int) -> bool:
+        """Open the log of a partition, and keep it for `take`. Returns False if no log was found."""
+        if name not in self._whole:
+            return False
+        found = self.take(name, topic_id, config, home, now_ms)
+        if found is not None:
+            self._early[name] = topic_id, found
+        return True
+
     def take(
         self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: UUID, now_ms: int
     ) -> tuple[LogDir, Log | None] | None:
@@ -51,6 +65,15 @@ class FoundLogs:
 
         Returns None if no log was found. `home` is the directory that the controller has assigned.
         """
+        early = self._early.pop(name, None)
+        if early is not None:
+            directory, opened_log = early[1]
+            if early[0] == topic_id:
+                if opened_log is not None and opened_log.config != config:
+                    opened_log.update_config(config)
+                return early[1]
+            if opened_log is not None:
+                directory.set_log_aside(name, unique=self._unique())
         mine = []
         for directory, entry in (*self._whole.pop(name, ()), *self._postponed.pop(name, ())):
             if entry.topic_id in (None, NO_TOPIC_ID, topic_id):
@@ -115,6 +138,13 @@ class FoundLogs:
             )
         for directory, entry in rest:
             self._set_aside(directory, entry)
+        for name, (_, (directory, opened)) in sorted(self._early.items()):
+            if opened is not None:
+                log.warning(
+                    "stray log renamed: the cluster does not assign it to this broker any more", partition=str(name)
+                )
+                directory.set_log_aside(name, unique=self._unique())
+        self._early.clear()
 
     @property
     def partitions(self) -> list[TopicPartition]:

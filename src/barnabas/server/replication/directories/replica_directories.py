@@ -64,6 +64,17 @@ class ReplicaDirectories:
         """The partitions whose logs were on the disk when the broker started, and have not been opened."""
         return self._found.partitions
 
+    @property
+    def found_count(self) -> int:
+        """The number of logs on disk that have not been opened."""
+        return len(self._found)
+
+    def open_found(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, wanted: UUID) -> bool:
+        """Open the log of a replica if it was found on disk; `open` will return it. Returns whether it was found."""
+        if wanted not in _UNSPECIFIED and self._may_be_offline(wanted):
+            return False
+        return self._found.open_early(name, topic_id, config, wanted, self._clock.now_ms())
+
     def set_rest_aside(self) -> None:
         """Set aside the found logs that the first image did not assign to this broker."""
         self._found.set_rest_aside()

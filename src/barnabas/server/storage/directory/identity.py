@@ -18,7 +18,7 @@ from barnabas.core.ids import uuid_from_text, uuid_to_text
 from barnabas.core.properties import parse_properties, render_properties
 from barnabas.server.storage import names
 from barnabas.server.storage.errors import CorruptFileError, FileMissingError
-from barnabas.server.storage.fs import FileSystem, read_file, replace_file
+from barnabas.server.storage.fs import Access, FileSystem, read_file, replace_file
 
 _TOPIC_ID: Final = re.compile(r"version: 0\s+topic_id: (\S{22})\s*\Z")
 
@@ -72,8 +72,20 @@ def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
 
 
 def write_topic_id(fs: FileSystem, directory: str, topic_id: UUID) -> None:
+    """Write the topic id into a new directory, without a sync.
+
+    A file that a crash leaves incomplete counts as missing.
+    """
     data = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
-    replace_file(fs, f"{directory}/{names.PARTITION_METADATA}", data, durable=False)
+    path = f"{directory}/{names.PARTITION_METADATA}"
+    if fs.exists(path):
+        replace_file(fs, path, data, durable=False)
+        return
+    file = fs.open(path, Access.REPLACE)
+    try:
+        file.write_at(0, (data,))
+    finally:
+        file.close()
 
 
 def take_clean_shutdown(fs: FileSystem, directory: str) -> tuple[bool, int]:

@@ -253,6 +253,11 @@ class Segment:
 
     # --- indexes
 
+    def unlink_indexes(self) -> None:
+        """Delete the index files of a segment without records."""
+        for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            self.fs.unlink(self.file_path(kind))
+
     @property
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
