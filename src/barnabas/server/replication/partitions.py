@@ -309,7 +309,7 @@ class Partitions:
         partition = self._by_name[key] = Partition(name, topic_id, home.log, self.context, self._listener, watermark)
         if directory is not None:
             self._dir_of[key] = directory
-            if home.log is None and directory.failure is None:
+            if home.is_postponed:
                 self._unopened[key] = (topic_id, config, wanted)
         if home.was_found and home.log is not None:
             for target in self.replica_directories.unfinished_copies(name):

@@ -100,6 +100,10 @@ class FoundLogs:
                 self._remove_spare(other, best, now_ms)
         return best
 
+    def is_postponed(self, name: TopicPartition) -> bool:
+        """Whether `take` could not open the log, and can open it later."""
+        return name in self._postponed
+
     def leave(self, name: TopicPartition) -> None:
         """Leave the found logs of this partition unopened: a newer log may be in an offline directory."""
         self._whole.pop(name, None)

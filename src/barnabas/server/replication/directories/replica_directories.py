@@ -19,7 +19,7 @@ from barnabas.server.metadata.image.topics import MIGRATING_DIRECTORY, UNASSIGNE
 from barnabas.server.replication.directories.found_logs import FoundLogs
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
-from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.errors import StorageError, TransientStorageError
 from barnabas.server.storage.log import Log
 
 log = get_logger("barnabas.server.replication")
@@ -37,6 +37,9 @@ class ReplicaHome(NamedTuple):
     log: Log | None
     was_found: bool = False
     """The log existed before this process started."""
+    is_postponed: bool = False
+    """The log could not be opened or created for a reason that passes, for example a lack of file descriptors. Call
+    `ReplicaDirectories.open` again."""
 
 
 class ReplicaDirectories:
@@ -110,7 +113,7 @@ class ReplicaDirectories:
         now_ms = self._clock.now_ms()
         found = self._found.take(name, topic_id, config, wanted, now_ms)
         if found is not None:
-            return ReplicaHome(*found, was_found=True)
+            return ReplicaHome(*found, was_found=True, is_postponed=self._found.is_postponed(name))
         if wanted in _UNSPECIFIED and not is_new and self.offline:
             return self._withhold(name)
         directory = self._choose(preferred, wanted)
@@ -120,7 +123,7 @@ class ReplicaDirectories:
             return ReplicaHome(directory, directory.create_log(name, topic_id, config, now_ms=now_ms))
         except StorageError as error:
             log.error("partition is offline", partition=str(name), reason=str(error))
-            return ReplicaHome(directory, None)
+            return ReplicaHome(directory, None, is_postponed=isinstance(error, TransientStorageError))
 
     def _may_be_offline(self, wanted: UUID) -> bool:
         online = {home.directory_id for home in self.directories if home.failure is None}
