@@ -28,7 +28,7 @@ from barnabas.client.admin.elections import ElectionType
 from barnabas.client.admin.maintenance import GroupFacts, MaintenanceReport, PartitionFacts
 from barnabas.client.admin.quorum import QuorumDescription
 from barnabas.client.admin.reassignments import Reassignment
-from barnabas.client.admin.requests import value_or_raise
+from barnabas.client.admin.requests import names_of, value_or_raise
 from barnabas.client.admin.transactions import (
     ActiveProducer,
     HangingTransaction,
@@ -129,7 +129,7 @@ class AsyncAdmin:
         self, names: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, KafkaError | None]:
         """Delete topics with all their records."""
-        return await _topics.delete_topics(self.cluster, names, deadline=self._deadline(timeout_ms))
+        return await _topics.delete_topics(self.cluster, names_of(names), deadline=self._deadline(timeout_ms))
 
     async def create_partitions(
         self,
@@ -160,7 +160,7 @@ class AsyncAdmin:
         self, names: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, TopicDescription | KafkaError]:
         """Partitions, leaders, replicas and ISRs of topics."""
-        return await _topics.describe_topics(self.cluster, names, deadline=self._deadline(timeout_ms))
+        return await _topics.describe_topics(self.cluster, names_of(names), deadline=self._deadline(timeout_ms))
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
@@ -316,13 +316,13 @@ class AsyncAdmin:
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, GroupDescription | KafkaError]:
         """State, members and assignments of groups of any kind."""
-        return await _groups.describe_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
+        return await _groups.describe_groups(self.cluster, names_of(group_ids), deadline=self._deadline(timeout_ms))
 
     async def delete_groups(
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, KafkaError | None]:
         """Delete groups that have no members, with their offsets."""
-        return await _groups.delete_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
+        return await _groups.delete_groups(self.cluster, names_of(group_ids), deadline=self._deadline(timeout_ms))
 
     async def list_group_offsets(
         self,
@@ -394,7 +394,7 @@ class AsyncAdmin:
     ) -> dict[str, TransactionDescription | KafkaError]:
         """The producer, state, age and partitions of transactional ids."""
         return await _transactions.describe_transactions(
-            self.cluster, transactional_ids, deadline=self._deadline(timeout_ms)
+            self.cluster, names_of(transactional_ids), deadline=self._deadline(timeout_ms)
         )
 
     async def describe_producers(
@@ -442,7 +442,7 @@ class AsyncAdmin:
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, GroupFacts | KafkaError]:
         """Explain what a group waits for, for which members, and how much longer."""
-        return await _maintenance.explain_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
+        return await _maintenance.explain_groups(self.cluster, names_of(group_ids), deadline=self._deadline(timeout_ms))
 
     async def compact(
         self,

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 
 I = TypeVar("I", bound=Hashable)  # noqa: E741  # an item: a topic name, a resource, a group id
@@ -16,6 +17,18 @@ Item = tuple[I, int, str | None, V]
 """The item of the request, its error code, its error message, its value."""
 
 _TRY_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+
+
+def names_of(names: Iterable[str]) -> list[str]:
+    """The names as a list, each once. Raises ConfigError for a single text, whose letters would be taken for names, and
+    for a name that is no text."""
+    if isinstance(names, str):
+        raise ConfigError(f"A list of names is expected, not the text {names!r:.100}; write [{names!r:.100}].")
+    found = list(dict.fromkeys(names))
+    for name in found:
+        if not isinstance(name, str):
+            raise ConfigError(f"A name is a text, not {name!r:.100}.")
+    return found
 
 
 def item_error(code: int, message: str | None, what: str) -> KafkaError:

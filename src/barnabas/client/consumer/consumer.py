@@ -30,7 +30,7 @@ from barnabas.client.consumer.jobs import Jobs
 from barnabas.client.consumer.positions import Positions
 from barnabas.client.consumer.subscription import ResetPolicy, SubscriptionState
 from barnabas.client.consumer.topic_check import TopicCheck
-from barnabas.client.errors import ClientClosedError
+from barnabas.client.errors import ClientClosedError, RequestTimeoutError
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.offsets import fetch_group_offsets, list_offsets, offsets_at
 from barnabas.client.options import ClusterConfig, Settings
@@ -47,7 +47,7 @@ from barnabas.client.values import (
 )
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.member import Assignor
 
@@ -374,9 +374,8 @@ class AsyncConsumer:
     def seek_to_committed(self, *partitions: TopicPartition) -> None:
         """Continue from the committed offsets, to read records again after an aborted transaction."""
         for partition in partitions or tuple(self._subscription.partitions):
-            state = self._subscription.partitions.get(partition)
-            if state is not None:
-                state.position = state.fetch_position = state.reset_to = None
+            state = self._subscription.state(partition)
+            state.position = state.fetch_position = state.reset_to = None
         self._subscription.version += 1
 
     async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
@@ -387,7 +386,10 @@ class AsyncConsumer:
             await self._positions.update()
             if state.position is None:
                 if self.cluster.now() >= deadline:
-                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The position of {partition} was not found in time.")
+                    raise RequestTimeoutError(
+                        f"The position of {partition} was not found within the time of the call (timeout_ms, or"
+                        f" default.api.timeout.ms: {self._timeout_ms}).{self.cluster.problems.hint()}"
+                    )
                 await self.cluster.backoff(0, deadline)
         return state.position
 

@@ -119,7 +119,11 @@ class AsyncShareConsumer:
     def subscribe(self, topics: Iterable[str] | str) -> None:
         """Subscribe to these topics. (The protocol has no patterns yet.)"""
         self._check_open()
-        self._member.subscribe(tuple([topics] if isinstance(topics, str) else topics))
+        names = tuple([topics] if isinstance(topics, str) else topics)
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise ConfigError(f"A topic is a text that is not empty, not {name!r:.100}.")
+        self._member.subscribe(names)
 
     def subscription(self) -> frozenset[str]:
         return frozenset(self._member.topics)
