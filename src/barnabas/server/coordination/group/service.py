@@ -85,6 +85,7 @@ from barnabas.server.coordination.timeline import Timeline
 if TYPE_CHECKING:
     from barnabas.protocol.wire.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
     from barnabas.server.coordination.group.shard import GroupShard
+    from barnabas.server.coordination.topic_regexes import TopicRegexes
 
 R = TypeVar("R")
 
@@ -114,6 +115,7 @@ class GroupCoordinator:
             lambda partition, timeline: _new_shard(config, configs, self._topics, timeline),
         )
         self._runtime.after_replay = self._catch_up
+        self._regexes: TopicRegexes | None = None
 
     async def run(self) -> None:
         """Run the coordinator's tasks until cancelled. Must be running before the first `on_elected`."""
@@ -361,11 +363,29 @@ class GroupCoordinator:
         self, ctx: GroupRequestContext, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
         try:
+            await self._prepare_regexes(request)
             return await self._write(
                 request.group_id, lambda shard, op: shard.consumer_group_heartbeat(op, ctx, request)
             )
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+
+    async def _prepare_regexes(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """Resolve the regular expressions that the heartbeat may need: its own, and after a change of the topics those
+        of the whole group. Raises KafkaError."""
+        shard = self._runtime.context(self.partition_for(request.group_id)).shard
+        patterns = shard.regexes_of(request.group_id)
+        if request.subscribed_topic_regex:
+            patterns.add(request.subscribed_topic_regex)
+        while patterns:
+            if self._regexes is None:
+                from barnabas.server.coordination.topic_regexes import TopicRegexes
+
+                self._regexes = TopicRegexes()
+            topics = self._topics
+            await self._regexes.prepare(topics, sorted(patterns))
+            if topics is self._topics:
+                return
 
     async def consumer_group_describe(
         self, ctx: GroupRequestContext, request: ConsumerGroupDescribeRequest

@@ -306,6 +306,15 @@ class GroupShard:
                 classic_rebalance.complete_join_future(op, group, member, JoinGroupResponse(error_code=code))
                 classic_rebalance.complete_sync_future(op, member, SyncGroupResponse(error_code=code))
 
+    def regexes_of(self, group_id: str) -> set[str]:
+        """The regular expressions of the group's members, if the topics have changed since they were resolved."""
+        group = self.table.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return set()
+        if group.resolved_topics_version.value == self.consumer_groups.topics_version:
+            return set()
+        return {member.topic_regex for member in group.members.values() if member.topic_regex}
+
     def on_topics_changed(self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[str]) -> None:
         """A new metadata image: resolve subscriptions again, and delete the offsets of deleted topics."""
         before, self.topics = self.topics, topics

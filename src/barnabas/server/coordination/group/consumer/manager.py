@@ -54,6 +54,7 @@ from barnabas.server.coordination.group.share.group import ShareGroup
 from barnabas.server.coordination.operation import CoordinatorRecord, WriteOperation
 from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
 from barnabas.server.coordination.regex import Re2Pattern
+from barnabas.server.coordination.topic_regexes import matching_topics
 
 LEFT: Final = "left the group"
 FENCE_REASONS: Final = {
@@ -258,7 +259,7 @@ class ConsumerGroupManager:
             known = group.regexes.get(pattern)
             if known is not None and not everything:
                 continue
-            topics = Re2Pattern(pattern).select(self.catalog.names())
+            topics = matching_topics(self.catalog, pattern)
             if known is None or known.topics != topics:
                 resolved = ResolvedRegex(topics, self.topics_version, op.now_ms)
                 self.apply_and_write(op, group.regex_record(pattern, resolved))
