@@ -39,6 +39,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+SEGMENT_SIZES: Final = "barnabas-segment-sizes"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 DIR_DELETE: Final = "-delete"

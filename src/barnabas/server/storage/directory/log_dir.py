@@ -27,6 +27,7 @@ from barnabas.server.storage.directory.identity import (
     read_topic_id,
     write_topic_id,
 )
+from barnabas.server.storage.directory.segment_sizes import write_sizes
 from barnabas.server.storage.directory.state import FoundLog, LogDirState
 from barnabas.server.storage.errors import LogDirError, LogDirMismatchError, StorageError
 from barnabas.server.storage.fs import DiskUsage, FileSystem, Lock, replace_file
@@ -187,6 +188,11 @@ class LogDir:
         state = self._state
         state.check_usable()
         path = f"{self.path}/{topic_partition}"
+        if state.segment_sizes.pop(topic_partition, None) is not None and not self.fs.exists(path):
+            log.warning(
+                "the directory of a partition was deleted since the broker was stopped; an empty log is created",
+                path=path,
+            )
         with state.guarded():
             self.fs.mkdir(path)
             if topic_id is not None and topic_id != NO_TOPIC_ID:
@@ -281,6 +287,7 @@ class LogDir:
         if clean and state.failure is None and (state.clean_shutdown or not state.unopened):
             state.checkpoint_recovery_points(durable=True)
             state.checkpoint_log_starts(durable=True)
+            write_sizes(self.fs, self.path, broker_epoch, state.logs.values(), state.segment_sizes)
             leave_clean_shutdown(self.fs, self.path, broker_epoch)
         self._lock.release()
 

@@ -15,6 +15,7 @@ from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.checkpoints import read_offsets, write_offsets
 from barnabas.server.storage.directory.identity import take_clean_shutdown
+from barnabas.server.storage.directory.segment_sizes import check_sizes, read_sizes
 from barnabas.server.storage.errors import (
     CorruptFileError,
     DamagedLogError,
@@ -85,6 +86,8 @@ class LogDirState:
         self.clean_shutdown, self.previous_broker_epoch = take_clean_shutdown(fs, path)
         self.high_watermarks = self._read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         """The high watermarks that the previous process stored, and those stored since."""
+        self.segment_sizes = read_sizes(fs, path, self.previous_broker_epoch) if self.clean_shutdown else {}
+        """The sizes of the segments at the clean shutdown, of the logs that have not been opened."""
         self.logs: dict[TopicPartition, Log] = {}
         self.future_logs: dict[TopicPartition, Log] = {}
         """Copies that are being made in this directory of logs in other directories."""
@@ -154,6 +157,9 @@ class LogDirState:
         if topic_partition in self._named_in_checkpoint and topic_partition not in self._recovery_points:
             # The recovery point of a deleted log: a new log of the same name must not be opened with it.
             self.checkpoint_recovery_points(durable=True)
+        sizes = self.segment_sizes.get(topic_partition) if name == str(topic_partition) else None
+        if sizes is not None:
+            check_sizes(self.fs, f"{self.path}/{name}", sizes)
         verified = topic_partition.topic in INTERNAL_TOPICS
         listener = _DirectoryListener(self)
         with self.guarded():
@@ -175,6 +181,8 @@ class LogDirState:
             )
         opened.cleaned_offset = min(self._cleaned.get(topic_partition, 0), opened.log_end_offset)
         listener.log = opened
+        if sizes is not None:
+            del self.segment_sizes[topic_partition]
         if verified:
             self._verify_bytes = max(self._verify_bytes - opened.size_bytes, 0)
         report = opened.recovery
@@ -196,7 +204,7 @@ class LogDirState:
             self.fs.rename(source, target)
             if durable:
                 self.fs.sync_dir(self.path)
-        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
+        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks, self.segment_sizes):
             offsets.pop(topic_partition, None)
         if self._cleaned.pop(topic_partition, None) is not None:
             self._write(names.CLEANER_CHECKPOINT, self._cleaned, durable=False)
