@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,6 +73,10 @@ def reassign(
 
 def drain(
     broker: Annotated[int, typer.Argument(help="The node id of the broker to drain.")],
+    leaders_only: Annotated[
+        bool,
+        typer.Option("--leaders-only", help="Move only leaderships: the broker keeps its replicas, which become last."),
+    ] = False,
     throttle: Throttle = None,
     wait: Wait = True,
     dry_run: DryRun = False,
@@ -81,6 +85,10 @@ def drain(
     command_config: CommandConfig = None,
 ) -> None:
     """Move all replicas off a broker, so that the broker can be removed.
+
+    The other brokers need room for the replicas: topics with three replicas need three other brokers. With
+    --leaders-only no replica moves; the other replicas become the preferred leaders, and are elected. (A broker that is
+    only stopped for a while need not be drained: a clean stop hands its leaderships over.)
 
     Reassignments that are under way continue after Ctrl-C or with --no-wait. The same command, given again, waits for
     the rest.
@@ -91,11 +99,47 @@ def drain(
     def plan(placement: ClusterPlacement) -> Moves:
         left = {other: rack for other, rack in placement.racks.items() if other != broker}
         targets = placement.targets
-        planned = plan_moves(targets, left, only=[tp for tp, replicas in targets.items() if broker in replicas])
+        affected = [tp for tp, replicas in targets.items() if broker in replicas]
+        if leaders_only:
+            return {
+                tp: last
+                for tp in affected
+                if tp not in placement.under_way and (last := _with_last(targets[tp], broker)) != targets[tp]
+            }
+        too_many = [tp for tp in affected if len(targets[tp]) > len(left)]
+        if too_many:
+            raise MoveError(_describe_lack_of_brokers(broker, too_many, targets, len(left)))
+        planned = plan_moves(targets, left, only=affected)
         held = [tp for tp, replicas in placement.replicas.items() if broker in replicas]
         return _with_moves_under_way(planned, placement, held)
 
-    _carry_out(bootstrap_server, command_config, plan, throttle=throttle, wait=wait, dry_run=dry_run, json=json)
+    async def elect_others(admin: AsyncAdmin, planned: Moves) -> None:
+        from barnabas.client.admin.elections import ElectionType
+
+        needless = ErrorCode.ELECTION_NOT_NEEDED
+        results = await admin.elect_leaders(list(planned), ElectionType.PREFERRED)
+        _raise_first({tp: error for tp, error in results.items() if error is not None and error.code is not needless})
+
+    _carry_out(
+        bootstrap_server, command_config, plan, throttle=throttle, wait=wait, dry_run=dry_run, json=json,
+        afterwards=elect_others if leaders_only else None,
+    )  # fmt: skip
+
+
+def _with_last(replicas: Sequence[int], broker: int) -> tuple[int, ...]:
+    return (*(other for other in replicas if other != broker), broker)
+
+
+def _describe_lack_of_brokers(
+    broker: int, partitions: Sequence[TopicPartition], targets: Mapping[TopicPartition, Sequence[int]], left: int
+) -> str:
+    first = partitions[0]
+    rest = f" (as do {len(partitions) - 1} other partitions)" if len(partitions) > 1 else ""
+    return (
+        f"Broker {broker} cannot be drained: {first} has {len(targets[first])} replicas{rest}, and only {left} other "
+        "brokers run. Start another broker first; or keep fewer replicas: `barnabas cluster reassign "
+        f"--replication-factor {left}`; or move only the leaderships: `barnabas cluster drain {broker} --leaders-only`."
+    )
 
 
 def moves(
@@ -197,14 +241,18 @@ def _carry_out(
     wait: bool,
     dry_run: bool,
     json: bool,
+    afterwards: Callable[[AsyncAdmin, Moves], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
-    """Make a plan and print it. Unless this is a dry run, submit the plan and, with `wait`, wait for its end."""
+    """Make a plan and print it. Unless this is a dry run, submit the plan and, with `wait`, wait for its end; then call
+    `afterwards`."""
 
     async def command(admin: AsyncAdmin) -> tuple[Moves, Mapping[TopicPartition, tuple[int, ...]]]:
         placement = await read_moving_placement(admin)
         current, planned = placement.replicas, plan(placement)
         if planned and not dry_run:
             await _move(admin, placement, planned, throttle, wait=wait)
+            if afterwards is not None:
+                await afterwards(admin, planned)
         return planned, current
 
     try:
