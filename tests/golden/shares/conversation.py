@@ -185,7 +185,12 @@ async def list_all(stage: Stage, words: list[str], options: dict[str, str]) -> N
 
 
 async def show_offsets(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    group = offsets.DescribeShareGroupOffsetsRequestGroup(group_id=options.get("group", "g"), topics=None)
+    """offsets [group=g] [t-0 u-0]: all share partitions of the group, or these"""
+    topics = [
+        offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[int(partition)])
+        for topic, _, partition in (word.rpartition("-") for word in words)
+    ]
+    group = offsets.DescribeShareGroupOffsetsRequestGroup(group_id=options.get("group", "g"), topics=topics or None)
     request = offsets.DescribeShareGroupOffsetsRequest(groups=[group])
     (r,) = (await stage.shares.describe_share_group_offsets(Context(1), request)).groups
     if r.error_code:

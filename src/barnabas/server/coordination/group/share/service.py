@@ -135,10 +135,11 @@ class ShareGroupService:
     async def _describe_offsets(
         self, requested: describe.DescribeShareGroupOffsetsRequestGroup
     ) -> list[describe.DescribeShareGroupOffsetsResponseTopic]:
-        """The start offset and lag of each requested share partition. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """The start offset and lag of each requested share partition. Raises KafkaError GROUP_ID_NOT_FOUND if all
+        partitions of a group are requested that does not exist."""
         group_id = requested.group_id
-        known = await self._groups.write(group_id, lambda shard, op: shard.share_offsets.known_topics(op, group_id))
         if requested.topics is None:
+            known = await self._groups.write(group_id, lambda shard, op: shard.share_offsets.known_topics(op, group_id))
             wanted = [(topic.name, sorted(topic.partitions)) for topic in known.values()]
         else:
             wanted = [(topic.topic_name, list(topic.partitions)) for topic in requested.topics]
