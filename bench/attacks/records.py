@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -184,3 +185,27 @@ def list_offsets(address: str) -> Steps:
         )
         answers = client.call(request, 7).topics[0].partitions
         return ", ".join(sorted({f"offset {answer.offset}" for answer in answers}))
+
+
+@attack("many-light", "on each of 20 connections 40 requests of 9,900 records in no order of time, all at once")
+def many_light(address: str) -> Steps:
+    rng, now = random.Random(1), int(time.time() * 1000)
+    count = 9_900
+    payload = tiny_records(count, lambda index: 1 if index == 5 else -rng.randrange(1 << 12), lambda index: None)
+    request = produce([raw_batch(payload, count, CompressionType.NONE, now, now + 1)])
+    clients = [WireClient(address, timeout_s=_ANSWER_S) for _ in range(20)]
+    create(clients[0], 1)
+    frames = []
+    for client in clients:
+        made = [client.frame(request, 9) for _ in range(40)]
+        frames.append((client, [number for number, _ in made], b"".join(data for _, data in made)))
+    yield
+    writers = [threading.Thread(target=client.raw, args=(data,)) for client, _, data in frames]
+    for writer in writers:
+        writer.start()
+    errors = 0
+    for client, numbers, _ in frames:
+        for number in numbers:
+            errors += client.receive(number).responses[0].partition_responses[0].error_code != 0
+        client.socket.close()
+    return f"{len(frames)} connections, {errors} errors"

@@ -16,7 +16,7 @@ from barnabas.protocol.records.errors import InflationError, RecordValidationErr
 from barnabas.protocol.records.scan import find_timestamp
 from barnabas.protocol.records.validate import Checked, ValidationRules, check
 from barnabas.server.broker.checking import checker
-from barnabas.server.broker.checking.checker import BatchChecker, Outcome, ProducedBatch, RequestChecks, is_light
+from barnabas.server.broker.checking.checker import BatchChecker, Outcome, ProducedBatch, RequestChecks, light_cost
 from barnabas.server.broker.checking.process import CheckProcess
 
 RULES = ValidationRules("orders")
@@ -38,6 +38,13 @@ def declaring(count: int) -> bytes:
 
 def checks(*batches: ProducedBatch) -> RequestChecks:
     return RequestChecks(dict(enumerate(batches)), NOW)
+
+
+def try_inline(request: RequestChecks) -> None:
+    async def in_a_loop() -> None:
+        request.try_inline(BatchChecker(None))
+
+    asyncio.run(in_a_loop())
 
 
 def finish(request: RequestChecks, count: int, off_loop: BatchChecker) -> list[Outcome]:
@@ -65,11 +72,11 @@ class Recorded:
 
 
 def test_small_batches_without_compression_are_light() -> None:
-    assert is_light([batch(100)] * 10)
-    assert not is_light([batch(100, CompressionType.ZSTD)])
-    assert not is_light([batch(100)] * 101)
-    assert not is_light([batch(1, value=bytes(300_000))])
-    assert is_light([b"no batch", declaring(-5)])
+    assert light_cost([batch(100)] * 10) == 1000
+    assert light_cost([batch(100, CompressionType.ZSTD)]) is None
+    assert light_cost([batch(100)] * 101) is None
+    assert light_cost([batch(1, value=bytes(300_000))]) is None
+    assert light_cost([b"no batch", declaring(-5)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -93,16 +100,32 @@ def test_small_batches_without_compression_are_light() -> None:
 )
 def test_what_the_loop_leaves_to_the_checker(left: int, batches: list[ProducedBatch]) -> None:
     request = checks(*batches)
-    request.try_inline()
+    try_inline(request)
     assert request.complete is not bool(left)
     assert len(request._left) == left
 
 
 def test_an_error_found_inline_is_an_outcome() -> None:
     request = checks(ProducedBatch(batch(3, CompressionType.LZ4)[:-1] + b"!", RULES))
-    request.try_inline()
+    try_inline(request)
     assert request.complete
     assert isinstance(request.outcomes[0], KafkaError)
+
+
+def test_a_turn_of_the_loop_has_a_budget() -> None:
+    """Many requests that each are light may arrive at once, on one connection or on many."""
+
+    async def main() -> None:
+        off_loop = BatchChecker(None)
+        assert [off_loop.take(cost) for cost in (2_000, 2_500, 501, 500, 1)] == [True, True, False, True, False]
+        third = checks(ProducedBatch(batch(100, CompressionType.LZ4), RULES))
+        third.try_inline(off_loop)
+        assert not third.complete
+        assert isinstance(await third.finish(0, off_loop), Checked)
+        await asyncio.sleep(0)
+        assert [off_loop.take(8_000) for _ in range(2)] == [True, False]  # the first one always, whatever it costs
+
+    asyncio.run(main())
 
 
 def test_a_request_has_a_budget_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +134,7 @@ def test_a_request_has_a_budget_of_records(monkeypatch: pytest.MonkeyPatch) -> N
     request = checks(
         ProducedBatch(batch(20_000), RULES), ProducedBatch(batch(20_000), RULES), ProducedBatch(batch(5_000), RULES)
     )
-    request.try_inline()
+    try_inline(request)
     outcomes = finish(request, 3, BatchChecker(None))
     assert [isinstance(outcome, Checked) for outcome in outcomes] == [True, False, False]
     assert all(o.code is ErrorCode.MESSAGE_TOO_LARGE for o in outcomes if isinstance(o, KafkaError))
@@ -126,7 +149,7 @@ def test_a_request_has_a_budget_of_inflated_bytes(monkeypatch: pytest.MonkeyPatc
     plain = ProducedBatch(batch(1), RULES)
     process = Recorded()
     request = checks(bomb, bomb, bomb, plain)
-    request.try_inline()
+    try_inline(request)
     outcomes = finish(request, 4, BatchChecker(process))
     assert [isinstance(outcome, Checked) for outcome in outcomes] == [True, True, False, True]
     assert isinstance(outcomes[2], KafkaError)

@@ -1,7 +1,7 @@
 """Shell: checks the batches of large Produce requests off the event loop, within a budget for each request.
 
 Most requests are checked on the loop, within microseconds. The duration of a check depends on what the client has sent,
-and one request may legally hold millions of records, inflate to gigabytes, or have to be recompressed. `is_light`
+and one request may legally hold millions of records, inflate to gigabytes, or have to be recompressed. `light_cost`
 and the `INLINE_...` limits say what the loop may do itself: some ten milliseconds. Everything else goes to a thread,
 where inflating and compressing do not hold the interpreter lock, or, if the records are many, to a process.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from struct import Struct as Layout
 from typing import Final, Protocol, TypeVar
 
@@ -29,6 +29,12 @@ INLINE_RECORDS: Final = 10_000
 INLINE_BYTES: Final = 256 * 1024
 """The most bytes of a request that are inflated or compressed on the event loop."""
 INLINE_INFLATED_BYTES: Final = 8 * 1024 * 1024
+FREE_RECORDS: Final = 500
+"""A request with no more records, and without compression, does not count for the turn of the event loop."""
+TURN_COST_MAX: Final = 5_000
+"""The cost of the requests that the loop checks in one turn, when many arrive at once; the first one is always checked.
+Inflating 32 bytes costs about as much as checking a record."""
+_BYTES_PER_RECORD: Final = 32
 PROCESS_RECORDS: Final = 50_000
 """A batch of more records is checked in the process. Fewer records do not pay for the way to the process."""
 REQUEST_INFLATED_BYTES_MAX: Final = 1024 * 1024 * 1024
@@ -36,7 +42,6 @@ REQUEST_INFLATED_BYTES_MAX: Final = 1024 * 1024 * 1024
 (100 MiB); data that compress to less than a tenth come in requests of some megabytes (max.request.size)."""
 REQUEST_RECORDS_MAX: Final = 16 * 1024 * 1024
 """The most records of one request. A request of 100 MiB without compression has at most 15 million records."""
-_THREADS: Final = 2
 _COUNT: Final = Layout(">i")
 _COUNT_AT: Final = 57
 _ATTRIBUTES_AT: Final = 22
@@ -87,18 +92,18 @@ def record_count(records: Buffer) -> int:
     return max(_COUNT.unpack_from(records, _COUNT_AT)[0], 0) if len(records) >= HEADER_SIZE else 0
 
 
-def is_light(batches: Sequence[Buffer]) -> bool:
-    """Whether the loop can check these batches of one request without a further look: few records, no compression, and
-    too small to take long if the topic's codec differs."""
+def light_cost(batches: Sequence[Buffer]) -> int | None:
+    """The cost of checking these batches of one request on the event loop: the number of their records. None if that
+    takes a further look: many records, compression, or so many bytes that the topic's codec matters."""
     count = size = 0
     for records in batches:
         if len(records) < HEADER_SIZE:
             continue  # will be rejected
         if records[_ATTRIBUTES_AT] & CODEC_MASK:
-            return False
+            return None
         count += record_count(records)
         size += len(records)
-    return count <= INLINE_RECORDS and size <= INLINE_BYTES
+    return count if count <= INLINE_RECORDS and size <= INLINE_BYTES else None
 
 
 class RequestChecks:
@@ -116,16 +121,18 @@ class RequestChecks:
         """Whether no batch is left for `finish`."""
         return not self._left
 
-    def try_inline(self) -> None:
+    def try_inline(self, checker: BatchChecker) -> None:
         """Check the batches now, unless that takes longer than the loop may be held: then some are left for `finish`.
 
         The append itself checks a batch of few records that is stored as it is.
         """
         left = self._left
-        if sum(batch.record_count for batch in left.values()) > INLINE_RECORDS:
+        records = sum(batch.record_count for batch in left.values())
+        if records > INLINE_RECORDS:
             return
         transformed = [place for place, batch in left.items() if batch.is_transformed]
-        if sum(len(left[place].records) for place in transformed) > INLINE_BYTES:
+        size = sum(len(left[place].records) for place in transformed)
+        if size > INLINE_BYTES or not checker.take(records + size // _BYTES_PER_RECORD):
             return
         room = INLINE_INFLATED_BYTES
         for place in transformed:
@@ -179,15 +186,17 @@ def _over(limit: str) -> KafkaError:
 class BatchChecker:
     """Checks batches off the event loop. A broker has one.
 
-    At most one batch is in the process and two are in threads, so that memory is bounded. Waiting batches have their
-    turn in the order of their arrival: requests of several clients take turns batch by batch.
+    At most one batch is in the process and one is in the thread, so that memory is bounded. Batches have their turn in
+    the order of their arrival: requests of several clients take turns batch by batch.
     """
 
     def __init__(self, process: BatchProcess | None) -> None:
         """`process` is for batches of many records; None stands for a thread, for simulations."""
         self._process = process
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="barnabas-checks")
-        self._turn = asyncio.Lock()
+        # One thread: each thread that runs Python makes the event loop wait for the interpreter lock.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="barnabas-checks")
+        self._process_waiter = ThreadPoolExecutor(1, thread_name_prefix="barnabas-check-process")
+        self._turn_cost = 0
 
     async def run(self) -> None:
         """Wait until cancelled, and stop the process and the threads then."""
@@ -196,25 +205,35 @@ class BatchChecker:
         finally:
             if self._process is not None:
                 self._process.stop()
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._process_waiter.shutdown(wait=False, cancel_futures=True)
+
+    def take(self, cost: int) -> bool:
+        """Whether the event loop may check batches of this cost in its present turn; if so, the cost is counted."""
+        if self._turn_cost and self._turn_cost + cost > TURN_COST_MAX:
+            return False
+        if not self._turn_cost:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._turn_cost += cost
+        return True
+
+    def _begin_turn(self) -> None:
+        self._turn_cost = 0
 
     async def check(self, batch: ProducedBatch, now_ms: int, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Checked:
         """The result of `validate.check`. Raises as that does."""
-        process = self._process if batch.record_count > PROCESS_RECORDS else None
         arguments = (batch.records, batch.rules, now_ms, limit_bytes)
-        return await (self._run(check, *arguments) if process is None else self._turn_of(process.check, *arguments))
+        if self._process is not None and batch.record_count > PROCESS_RECORDS:
+            return await _run(self._process_waiter, self._process.check, *arguments)
+        return await _run(self._thread, check, *arguments)
 
     async def find(self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int) -> tuple[int, int] | None:
         """The result of `scan.find_timestamp`. Raises as that does."""
-        process = self._process if header.record_count > PROCESS_RECORDS else None
         arguments = (buf, header, timestamp, least_offset)
-        if process is None:
-            return await self._run(find_timestamp, *arguments)
-        return await self._turn_of(process.find_timestamp, *arguments)
+        if self._process is not None and header.record_count > PROCESS_RECORDS:
+            return await _run(self._process_waiter, self._process.find_timestamp, *arguments)
+        return await _run(self._thread, find_timestamp, *arguments)
 
-    async def _turn_of(self, function: Callable[..., T], *arguments: object) -> T:
-        async with self._turn:
-            return await self._run(function, *arguments)
 
-    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+async def _run(executor: Executor, function: Callable[..., T], *arguments: object) -> T:
+    return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)

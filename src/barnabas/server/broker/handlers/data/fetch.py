@@ -6,7 +6,7 @@
 - 7: incremental fetch sessions (KIP-227)
 - 8: as 7
 - 9: the leader epoch that the client knows, to fence requests by old metadata (KIP-320)
-- 10: batches compressed with zstd (KIP-110)
+- 10: batches compressed with zstd (KIP-110); older versions get them too, as from Kafka 4
 - 11: the client's rack; the preferred read replica (KIP-392)
 - 12: flexible; the last fetched epoch, answered with the diverging epoch (KIP-595)
 - 13: topic ids in place of names (KIP-516)

@@ -49,7 +49,7 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.server.broker.checking.checker import Outcome, ProducedBatch, RequestChecks, is_light
+from barnabas.server.broker.checking.checker import FREE_RECORDS, Outcome, ProducedBatch, RequestChecks, light_cost
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
@@ -101,7 +101,11 @@ _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
 async def handle(services: Services, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     acks = request.acks
     waiting: _Waiting = []
-    checks = None if is_light(_batches(request)) else _inline_checks(services, ctx, request)
+    cost = light_cost(_batches(request))
+    light = cost is not None and (cost <= FREE_RECORDS or services.checker.take(cost))
+    checks = None if light else _checks(services, ctx, request)
+    if checks is not None and cost is None:
+        checks.try_inline(services.checker)
     outcomes: _Outcomes = {} if checks is None else checks.outcomes
     if checks is not None and not checks.complete:
         ctx.runs_alone = True
@@ -147,8 +151,8 @@ def _batches(request: ProduceRequest) -> list[Buffer]:
     ]
 
 
-def _inline_checks(services: Services, ctx: RequestContext, request: ProduceRequest) -> RequestChecks:
-    """The checks of the batches that this broker will append. Those that are light have been made."""
+def _checks(services: Services, ctx: RequestContext, request: ProduceRequest) -> RequestChecks:
+    """The checks of the batches that this broker will append."""
     batches: dict[int, ProducedBatch] = {}
     for place, (topic, data) in enumerate(_each(request)):
         name = _name_of(services, ctx, topic)
@@ -156,9 +160,7 @@ def _inline_checks(services: Services, ctx: RequestContext, request: ProduceRequ
         rules = None if partition is None or name in INTERNAL_TOPICS else partition.client_rules
         if rules is not None and isinstance(data.records, _BYTES) and len(data.records) >= HEADER_SIZE:
             batches[place] = ProducedBatch(data.records, rules)
-    checks = RequestChecks(batches, ctx.now_ms)
-    checks.try_inline()
-    return checks
+    return RequestChecks(batches, ctx.now_ms)
 
 
 def _each(request: ProduceRequest) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
