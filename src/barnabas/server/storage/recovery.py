@@ -15,6 +15,8 @@ needed: `LoadRequest.verify_bytes`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -37,6 +39,10 @@ from barnabas.server.storage.segments.segments import Segments
 from barnabas.server.storage.values import RecoveryReport
 
 log = get_logger("barnabas.server.storage")
+
+
+_SHORT_LOG: Final = 64 * 1024
+"""After so few checked bytes no producer snapshot is written: another recovery reads them again as quickly."""
 
 
 class LoadRequest(Struct, frozen=True):
@@ -237,7 +243,10 @@ class _LogLoader:
                 segment.txn_index.append(txn)
         if valid < size:
             self._cut(segment, examine(segment, valid, end, self._later(segment), reason=reason, torn=torn))
-        segment.seal()
+        if segment.is_short and self._segments.active is segment:
+            segment.unlink_indexes()  # they are quickly rebuilt when they are needed, and files cost much at a start
+        else:
+            segment.seal()
         self._sound.add(segment.base_offset)
         self._recovered_end = end
         self._checked += 1
@@ -332,7 +341,10 @@ class _LogLoader:
         if len(self._segments):
             active = self._segments.active
             try:
-                end = active.next_offset() if active.size else active.base_offset
+                if active.base_offset in self._sound:
+                    end = self._recovered_end
+                else:
+                    end = active.next_offset() if active.size else active.base_offset
             except (CorruptIndexError, CorruptBatchError):
                 # The segment is corrupt, also if the last shutdown was clean.
                 self._rebuild_up_to(active)
@@ -378,7 +390,7 @@ class _LogLoader:
         elif not self._producers_valid or self._producers.end_offset != end:
             replay_producers(self._producers, self._snapshots, list(self._segments), start, end, now_ms)
         self._producers.end_offset = end
-        if self._checked:
+        if self._bytes > _SHORT_LOG:
             self._snapshots.take(self._producers)  # so that recovery after another crash need not replay these batches
 
 

@@ -253,8 +253,14 @@ class Segment:
 
     # --- indexes
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the indexes in memory have no entries yet."""
+        indexes: tuple[SparseIndex | None, ...] = (self._offset_index, self._time_index, self._txn_index)
+        return not any(index is not None and len(index) for index in indexes)
+
     def unlink_indexes(self) -> None:
-        """Delete the index files of a segment without records."""
+        """Delete the index files of a segment that `is_short`."""
         for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
             self.fs.unlink(self.file_path(kind))
 
