@@ -14,7 +14,6 @@ import asyncio
 import sys
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -74,6 +73,6 @@ def describe_stack(frame: FrameType | None) -> str:
     found: list[str] = []
     while frame is not None and len(found) < _FRAMES_MAX:
         code = frame.f_code
-        found.append(f"{code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+        found.append(f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})")
         frame = frame.f_back
     return " < ".join(found)

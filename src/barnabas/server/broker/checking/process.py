@@ -13,7 +13,6 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.validate import Checked, ValidationRules
-from barnabas.server.broker.checking.worker import receive_answer, send_batch
 
 _F_SETPIPE_SZ: Final = 1031
 _PIPE_BYTES: Final = 1 << 20
@@ -45,6 +44,8 @@ class CheckProcess:
         return found
 
     def _call(self, function: str, buf: Buffer, arguments: tuple[Any, ...]) -> Any:
+        from barnabas.server.broker.checking.worker import receive_answer, send_batch  # needs pickle, so not at start
+
         with self._lock:
             for attempt in range(1, _ATTEMPTS + 1):
                 if self._stopped:
