@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersResponse
+from barnabas.server.broker.quorum import batches as quorum_batches
 from barnabas.server.node.adapters import ReplicatedWriter
 from barnabas.server.node.channels.coordination import Markers
 from barnabas.server.replication.partition import Partition
@@ -232,7 +233,20 @@ def _file_closed_under_its_readers(patch: Patch) -> None:
     patch.setattr(Segment, "release", release)
 
 
+def _clean_logs_not_verified(patch: Patch) -> None:
+    """After a clean shutdown the CRCs of the coordinators' logs are not checked."""
+    patch.setattr(recovery._LogLoader, "_verify", lambda self: None)
+
+
+def _checksums_not_compared(patch: Patch) -> None:
+    """The CRC of a batch is computed, and the result is ignored, by everything that reads logs at the start."""
+    patch.setattr(scanning, "check_crc", lambda buf, at, header: None)
+    patch.setattr(quorum_batches, "check_crc", lambda buf, at, header: None)
+
+
 PLANTED = [
+    Planted("clean logs not verified", _clean_logs_not_verified, NodeFaultMenu.ROT, 10),
+    Planted("checksums not compared", _checksums_not_compared, NodeFaultMenu.ROT, 10, (CorrectnessError, CrashError)),
     Planted(
         "no fsync where flush is promised",
         _no_fsync,

@@ -9,6 +9,8 @@ import pytest
 from barnabas.core.errors import KafkaError
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.testing import sim
+from barnabas.testing.sim.faults import NodeFaultMenu
+from barnabas.testing.sim.torture import torture
 
 
 def first_error(error: BaseException) -> BaseException:
@@ -90,3 +92,8 @@ def test_flipped_bit_in_committed_offsets_takes_only_that_partition_offline() ->
         assert all(p.log is not None for p in broker.node.broker.partitions)
 
     sim.run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bits_that_flip_under_load_are_noticed(seed: int) -> None:
+    torture(seed, menu=NodeFaultMenu.ROT)

@@ -12,10 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import BarnabasError, KafkaError
+from barnabas.server.storage import names
 from barnabas.testing.sim.disk import never
+from barnabas.testing.sim.errors import CorrectnessError
+from barnabas.testing.sim.rot import Expected, Flip, draw_flip
 
 _ROOM: Final = 1 << 40
+DATA_DIR: Final = "/data"
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.node import SimNode
@@ -34,11 +38,14 @@ class NodeFaultMenu(Enum):
     """In addition the disk fills up, and fsync fails. Every record acknowledged under flush.messages=1 survives."""
     DESCRIPTORS = "descriptors"
     """As KILL, and in addition files cannot be opened at times, for want of descriptors. The node must stay online."""
+    ROT = "rot"
+    """As KILL, and in addition bits flip on the disk while the node is down. The node must notice; the operator then
+    restores the file. No seed draws this menu by itself."""
 
     @property
     def spares_page_cache(self) -> bool:
         """Whether every write survives, because only processes end."""
-        return self in (NodeFaultMenu.KILL, NodeFaultMenu.DESCRIPTORS)
+        return self in (NodeFaultMenu.KILL, NodeFaultMenu.DESCRIPTORS, NodeFaultMenu.ROT)
 
 
 class Faults:
@@ -59,6 +66,8 @@ class Faults:
         ]  # fmt: skip
         if not menu.spares_page_cache:
             self._choices.append((6, self.power_cut))
+        if menu is NodeFaultMenu.ROT:
+            self._choices.append((30, self.bit_rot))
         if menu is NodeFaultMenu.DESCRIPTORS:
             self._choices.append((12, self.few_descriptors))
         if menu is NodeFaultMenu.DISK:
@@ -160,6 +169,46 @@ class Faults:
         self._node.clock.skew_s = self._rng.uniform(-4, 4)
 
     # ---- its disk
+
+    async def bit_rot(self) -> None:
+        """A bit flips while the node is stopped. The node starts, is compared with what `rot.py` expects, and the
+        operator restores the file."""
+        node = self._node
+        async with self._restarts:
+            if not node.alive or node.paused:
+                return
+            stopping = asyncio.ensure_future(node.stop())
+            await asyncio.wait((stopping,), timeout=20)
+            clean = node.disk.exists(f"{DATA_DIR}/{names.CLEAN_SHUTDOWN}") and not node.alive
+            flip = draw_flip(node.disk, self._rng) if clean else None
+            if flip is not None:
+                await self._start_with(flip)
+            node.kill()
+        await self._up()
+
+    async def _start_with(self, flip: Flip) -> None:
+        node = self._node
+        node.disk.flip_bit(flip.path, flip.position, flip.bit)
+        self._world.trace.event("fault", f"bit {flip.bit} of byte {flip.position} of {flip.path} flips")
+        found = Expected.REFUSED
+        try:
+            await node.start()
+            if node.node is None or node.node.broker is None or not node.ready:
+                return  # another fault killed the node
+            offline = [p for p in node.node.broker.partitions if p.log is None]
+            found = Expected.OFFLINE if offline else Expected.NOTHING
+        except (BarnabasError, ExceptionGroup) as error:
+            self._world.trace.event(node.name, f"does not start: {error}")
+        finally:
+            if flip.expected is not Expected.NOTHING:
+                if node.alive:
+                    node.kill()
+                node.disk.flip_bit(flip.path, flip.position, flip.bit)
+        if found is not flip.expected:
+            raise CorrectnessError(
+                f"A flipped bit in {flip.path} (byte {flip.position}): {found.value}, but expected was: "
+                f"{flip.expected.value}."
+            )
 
     async def slow_disk(self) -> None:
         self._node.job_s = (0.001, self._some(0.05, 2.0))
