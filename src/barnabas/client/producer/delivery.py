@@ -243,6 +243,8 @@ class RecordPlace:
 
     def __repr__(self) -> str:
         batch = self.home()[0]
+        if not batch.done and not batch.partition.topic:
+            return "<record, not acknowledged yet>"
         if not batch.done:
             return f"<record for {batch.partition}, not acknowledged yet>"
         return f"<record for {batch.partition}, {'failed: ' + str(batch.error) if batch.error else 'written'}>"

@@ -365,6 +365,7 @@ class Sender:
             error = DeliveryTimeoutError(
                 f"{batch.record_count} records for {queue.partition} were not acknowledged within delivery.timeout.ms"
                 f"{tried}. The partition may have no leader, or the brokers may be out of reach or overloaded."
+                f"{self._cluster.problems.hint()}"
             )
             self._fail(queue, batch, error, in_doubt=batch.attempts > 0)
         if expired:
