@@ -28,7 +28,7 @@ from barnabas.testing.process import BrokerProcess
 from bench.attacks.registry import ATTACKS, Attack
 from bench.report import Sheet
 
-MODULES = ("records",)
+MODULES = ("records", "lists")
 """The modules of `bench/attacks`, in the order of the table."""
 TOPIC = "bystander"
 INTERVAL_S = 0.010

@@ -19,6 +19,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
 from barnabas.core.rng import Rng
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages import consumer_group_describe as described_consumers
 from barnabas.protocol.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -88,6 +89,9 @@ if TYPE_CHECKING:
     from barnabas.server.coordination.topic_regexes import TopicRegexes
 
 R = TypeVar("R")
+
+_GROUPS_AT_ONCE = 100
+"""The number of groups that one operation deletes: each is deleted or rejected by itself."""
 
 
 class GroupCoordinator:
@@ -221,7 +225,9 @@ class GroupCoordinator:
 
     async def describe_groups(self, ctx: GroupRequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         described = []
+        pauses = Pauses()
         for group_id in request.groups:
+            await pauses.after(1)
             describe = partial(_describe, group_id, ctx.api_version)
             try:
                 described.append(self._read(group_id, describe))
@@ -240,12 +246,20 @@ class GroupCoordinator:
     async def delete_groups(self, ctx: GroupRequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         by_partition: dict[int, list[str]] = {}
         results: dict[str, DeletableGroupResult] = {}
+        pauses = Pauses()
         for group_id in dict.fromkeys(request.groups_names):
+            await pauses.after(1)
             try:
                 by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
             except KafkaError as error:
                 results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error.code)
-        for partition, group_ids in by_partition.items():
+        parts = [
+            (partition, group_ids[start : start + _GROUPS_AT_ONCE])
+            for partition, group_ids in by_partition.items()
+            for start in range(0, len(group_ids), _GROUPS_AT_ONCE)
+        ]
+        for partition, group_ids in parts:
+            await pauses.after(len(group_ids))
             delete: Callable[[GroupShard, WriteOperation], list[DeletableGroupResult]] = partial(_delete, group_ids)
             try:
                 deleted = await self._runtime.write(partition, delete)
@@ -391,7 +405,9 @@ class GroupCoordinator:
         self, ctx: GroupRequestContext, request: ConsumerGroupDescribeRequest
     ) -> ConsumerGroupDescribeResponse:
         described = []
+        pauses = Pauses()
         for group_id in request.group_ids:
+            await pauses.after(1)
             try:
                 described.append(self._read(group_id, partial(_describe_consumers, group_id)))
             except KafkaError as error:

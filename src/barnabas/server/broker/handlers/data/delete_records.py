@@ -19,6 +19,7 @@ import asyncio
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -33,18 +34,20 @@ from barnabas.server.replication.purgatory import COMPLETE_NOW, wait_for_bytes
 
 NO_LOW_WATERMARK = -1
 HIGH_WATERMARK = -1
+_UNITS = 5
+"""What the deletion of a partition's records counts (`core/work`)."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     waiting: list[tuple[DeleteRecordsPartitionResult, Partition, int]] = []
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(services, ctx, topic.name, p, waiting) for p in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    response = DeleteRecordsResponse(topics=[])
+    pauses = Pauses()
+    for topic in request.topics:
+        result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+        response.topics.append(result)
+        for p in topic.partitions:
+            result.partitions.append(_delete(services, ctx, topic.name, p, waiting))
+            await pauses.after(_UNITS)
     deadline = ctx.deadline(request.timeout_ms)
     for answer, partition, offset in waiting:
         await _wait(answer, partition, offset, deadline)

@@ -24,6 +24,7 @@ storage.
 from __future__ import annotations
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -58,6 +59,7 @@ async def handle(services: Services, ctx: RequestContext, request: ListOffsetsRe
             key = (topic.name, p.partition_index)
             (duplicate if key in seen else seen).add(key)
     response = ListOffsetsResponse(topics=[])
+    pauses = Pauses()
     for topic in request.topics:
         answers = ListOffsetsTopicResponse(name=topic.name, partitions=[])
         response.topics.append(answers)
@@ -67,6 +69,7 @@ async def handle(services: Services, ctx: RequestContext, request: ListOffsetsRe
             else:
                 answer = await _list(services, ctx.api_version, topic.name, p, isolation, leader_only=leader_only)
             answers.partitions.append(answer)
+            await pauses.after(1)
     return response
 
 

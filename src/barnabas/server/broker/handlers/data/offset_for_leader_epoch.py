@@ -12,6 +12,7 @@ the leader's (KIP-101, KIP-279). An epoch that is not in the log has epoch -1 an
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaError
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -26,14 +27,15 @@ from barnabas.server.broker.services import Services
 async def handle(
     services: Services, ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end_of(services, topic.topic, p) for p in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    pauses = Pauses()
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        ends = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(ends)
+        for p in topic.partitions:
+            ends.partitions.append(_end_of(services, topic.topic, p))
+            await pauses.after(1)
+    return response
 
 
 def _end_of(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

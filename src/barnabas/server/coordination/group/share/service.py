@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.core.telemetry import get_logger
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages import alter_share_group_offsets as alter
 from barnabas.protocol.wire.messages import delete_share_group_offsets as delete
 from barnabas.protocol.wire.messages import describe_share_group_offsets as describe
@@ -236,7 +237,9 @@ class ShareGroupService:
 
     async def delete_states(self, group_ids: Iterable[str]) -> None:
         """Delete the share state of the share groups among these groups, which are about to be deleted."""
+        pauses = Pauses()
         for group_id in group_ids:
+            await pauses.after(5)
             try:
                 await self._delete(group_id, None)
             except KafkaError as error:
