@@ -17,7 +17,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.directory.state import FoundLog
-from barnabas.server.storage.errors import StorageError, TransientStorageError
+from barnabas.server.storage.errors import DamagedLogError, StorageError, TransientStorageError
 from barnabas.server.storage.log import Log
 
 log = get_logger("barnabas.server.replication")
@@ -90,6 +90,11 @@ class FoundLogs:
                 for _, found in opened:
                     found.close(clean=False)
                 return directory, None
+            except DamagedLogError as error:
+                log.error(
+                    "partition is offline: its log is damaged; docs/OPERATIONS.md says what to do",
+                    partition=str(name), reason=str(error),
+                )  # fmt: skip
             except StorageError as error:
                 log.error("partition is offline", partition=str(name), reason=str(error))
         if not opened:
