@@ -124,7 +124,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from barnabas.server.node.config import build_config, parse_assignments, read_properties_file, unknown_names
 
     configure_logging(options.log_level, as_json=options.log_json)
-    _raise_descriptor_limit()
     try:
         given = read_properties_file(options.config) if options.config is not None else {}
         given.update(parse_assignments(options.settings))
@@ -133,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         node_config = build_config(given, data_dir=options.data_dir, listener=options.listener)
     except (BarnabasError, ValueError) as error:
         fail(str(error), EXIT_USAGE)
+    _raise_descriptor_limit()
     for name in unknown_names(given):
         note(f"note: {name} is not a known broker setting and is ignored")
     _run(node_config, options.cluster_id, options.metrics, options.registry)

@@ -160,6 +160,6 @@ def test_replicas_are_spread_over_brokers_and_not_over_their_processes(tmp_path:
             partitions = admin.describe_topics(["t"])["t"].partitions  # type: ignore[union-attr]
         hosts = [{(replica - 1) // 2 for replica in partition.replicas} for partition in partitions]
         assert hosts == [{0, 1}] * 8, "processes 1 and 2 are one broker, 3 and 4 the other"
-        assert {partition.leader for partition in partitions} == {1, 2, 3, 4}
+        assert {replica for partition in partitions for replica in partition.replicas} == {1, 2, 3, 4}
         write(up.address, "t", 200)
         read(up.address, "t", 200)
