@@ -243,12 +243,15 @@ class _LogLoader:
                 segment.txn_index.append(txn)
         if valid < size:
             self._cut(segment, examine(segment, valid, end, self._later(segment), reason=reason, torn=torn))
-        if segment.is_short and self._segments.active is segment:
+        short = segment.is_short and self._segments.active is segment
+        if short:
             segment.unlink_indexes()  # they are quickly rebuilt when they are needed, and files cost much at a start
         else:
             segment.seal()
         self._sound.add(segment.base_offset)
         self._recovered_end = end
+        if short and self._clean and valid == size:
+            return 0  # no damage: an earlier recovery has left the segment without indexes
         self._checked += 1
         self._bytes += size
         self._rebuilt += 1
