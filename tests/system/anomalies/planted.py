@@ -181,10 +181,12 @@ def acknowledged_before_the_append() -> None:
             except KafkaError:
                 continue
 
-    def hasty(partition: Partition, records: Any, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+    def hasty(
+        partition: Partition, records: Any, acks: int, now_ms: int, origin: Origin = Origin.CLIENT, **rest: Any
+    ) -> AppendInfo:
         if origin is not Origin.CLIENT or partition.name.topic != TEST_TOPIC:
             catch_up(partition)
-            return right(partition, records, acks, now_ms, origin)
+            return right(partition, records, acks, now_ms, origin, **rest)
         queue = late.setdefault(partition, [])
         if not queue:
             asyncio.get_running_loop().call_later(0.2, catch_up, partition)
