@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 import time
@@ -236,3 +237,27 @@ class TestTheDisk:
         assert (4096, 0) in kept
         assert (5120, 1024) in kept
         assert (5120, 512) in kept
+
+
+def test_log_of_another_thread_is_not_in_the_trace() -> None:
+    """For example that of a real broker which another test has left running in this process."""
+    told, logged = threading.Event(), threading.Event()
+
+    def stranger() -> None:
+        assert told.wait(10)
+        logging.getLogger("barnabas.loop").warning("a stranger")
+        logged.set()
+
+    thread = threading.Thread(target=stranger)
+    thread.start()
+
+    async def scenario(world: sim.World) -> str:
+        told.set()
+        assert logged.wait(10)
+        logging.getLogger("barnabas.loop").warning("the world itself")
+        return world.trace.text()
+
+    text = sim.run(scenario)
+    thread.join()
+    assert "the world itself" in text
+    assert "a stranger" not in text

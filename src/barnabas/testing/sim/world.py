@@ -20,6 +20,7 @@ import gc
 import logging
 import random
 import sys
+import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -231,13 +232,19 @@ class World:
 
 
 class _LogToTrace(logging.Handler):
-    """Copies the log of the production code to the trace. A logged traceback counts as a crash."""
+    """Copies the log of the production code to the trace. A logged traceback counts as a crash.
+
+    Other threads of the process, for example those of a real broker of another test, are not part of the world.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)
         self._world = world
+        self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if threading.get_ident() != self._thread:
+            return
         process = CURRENT.get()
         if process is not None and process.state is ProcessState.DEAD:
             return
