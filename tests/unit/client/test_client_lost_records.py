@@ -252,6 +252,28 @@ def test_the_records_of_a_transaction_are_raised_by_its_commit(same: Any) -> Non
     one.call("close")
 
 
+def test_close_aborts_the_open_transaction(same: Any) -> None:
+    """Otherwise read_committed consumers would wait for transaction.timeout.ms."""
+    fake = FakeCluster()
+    fake.add_topic("t", 2)
+    ended: list[bool] = []
+
+    def end(broker: int, request: Any, version: int) -> Any:
+        ended.append(request.committed)
+        return end_txn.EndTxnResponse()
+
+    fake.scripts[ApiKey.ADD_PARTITIONS_TO_TXN] = _partitions_added
+    fake.scripts[ApiKey.END_TXN] = end
+    one = same(fake, transactional_id="tx")
+    one.call("init_transactions")
+    _begin(one)
+    one.result(one.call("send", "t", b"v"))
+    one.call("close")
+    assert ended == [False]
+    with pytest.raises(ClientClosedError):
+        one.call("abort_transaction")
+
+
 def _partitions_added(broker: int, request: Any, version: int) -> Any:
     return add_partitions_to_txn.AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[

@@ -418,10 +418,13 @@ class AsyncProducer(TransactionCalls):
         their futures or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A
         transactional producer raises the errors of its records in `commit_transaction` instead.
         """
-        if self._closed:
-            raise ClientClosedError("This producer")
+        self._check_open()
         await self._flush(timeout_ms)
         self.raise_failures()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("This producer")
 
     def raise_failures(self) -> None:
         """Raise DeliveryFailedError if records have failed whose errors nobody has retrieved."""
@@ -530,7 +533,7 @@ class AsyncProducer(TransactionCalls):
 
     async def _abort_quietly(self) -> None:
         try:
-            await self.abort_transaction()
+            await self._abort()
         except KafkaError as error:
             log.warning("the open transaction was not aborted (its transaction.timeout.ms will end it): %s", error)
 

@@ -29,6 +29,12 @@ class TransactionCalls(ABC):
     async def flush(self, timeout_ms: float | None = None) -> None: ...
 
     @abstractmethod
+    async def _flush(self, timeout_ms: float | None) -> None: ...
+
+    @abstractmethod
+    def _check_open(self) -> None: ...
+
+    @abstractmethod
     def _ensure_running(self) -> asyncio.AbstractEventLoop: ...
 
     async def init_transactions(self, *, keep_prepared: bool = False) -> None:
@@ -60,10 +66,15 @@ class TransactionCalls(ABC):
 
     async def abort_transaction(self) -> None:
         """Drop the queued records and abort. No read_committed consumer will see a record of the transaction."""
+        self._check_open()
+        await self._abort()
+
+    async def _abort(self) -> None:
+        """`abort_transaction`, also while the producer is closing."""
 
         async def settle() -> None:
             self._sender.drop_queued(TransactionAbortedError("The record's transaction was aborted."))
-            await self.flush()
+            await self._flush(None)
 
         await self._transactional().end(commit=False, settle=settle, deadline=self.cluster.deadline(self._max_block_ms))
 
