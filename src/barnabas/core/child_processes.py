@@ -3,22 +3,39 @@
 Linux sends a child the signal that the child has asked for (prctl(2), PR_SET_PDEATHSIG) when the *thread* that started
 the child ends. `start_child` therefore starts processes in one thread that lives as long as the parent process: a child
 that a short-lived thread requests must not end with that thread. On other systems children survive their parent.
+
+The child asks by a small program that then becomes the command. A `preexec_fn` would ask at less cost, but it makes
+Python run in the fork, and that Python destroys the thread-locals of all other threads. Their finalizers may reach what
+parent and child share: one of py4j's shuts down the socket by which a thread of Spark's driver speaks to its JVM.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
+
+# Arguments: the parent's process id, the number of the signal, the command. Python ignores two signals when it starts;
+# the command gets them as Popen gives them to its children.
+_ASK_AND_BECOME: Final = f"""\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, int(sys.argv[2]))
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
@@ -34,7 +51,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 def death_signal(number: int = signal.SIGKILL) -> Callable[[], None] | None:
     """The `preexec_fn` of a child of this process: the child gets signal `number` when the calling thread ends.
 
-    None on systems other than Linux."""
+    None on systems other than Linux. Only for a process without foreign threads (see above)."""
     prctl, parent = _find_prctl(), os.getpid()
     if prctl is None:
         return None
@@ -51,14 +68,19 @@ def start_child(command: Sequence[str], number: int = signal.SIGKILL, **options:
     """Start a process as `subprocess.Popen(command, **options)` does. When this process ends in any way, the child gets
     signal `number`. Raises what Popen raises."""
     global _starter
-    ask = death_signal(number)
-    if ask is None:
+    program, environment = command[0], options.get("env") or os.environ
+    if os.sep in str(program):  # Popen looks for such a program from the child's working directory
+        program = str(Path(options.get("cwd") or "", program))
+    if _find_prctl() is None or shutil.which(program, path=environment.get("PATH")) is None:  # Popen raises its error
         return subprocess.Popen(command, **options)
+    asking = [sys.executable, "-I", "-S", "-c", _ASK_AND_BECOME, str(os.getpid()), str(int(number)), *command]
     with _starter_lock:
         if _starter is None or _starter.pid != os.getpid():  # a fork copies the object, but not the thread
             _starter = _Starter()
         starter = _starter
-    return starter.start(command, {**options, "preexec_fn": ask})
+    process = starter.start(asking, options)
+    process.args = command
+    return process
 
 
 class _Starter:
@@ -80,9 +102,7 @@ class _Starter:
         while True:
             command, options, done = self._jobs.get()
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: a fork in a process with threads
-                    done.set_result(subprocess.Popen(command, **options))
+                done.set_result(subprocess.Popen(command, **options))
             except BaseException as error:  # noqa: BLE001 - `start` raises it in the thread that called
                 done.set_exception(error)
 

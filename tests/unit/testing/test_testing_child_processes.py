@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -91,3 +92,29 @@ def test_start_child_raises_what_popen_raises(tmp_path: Path) -> None:
     for start in starts:
         with pytest.raises(FileNotFoundError):
             start([str(tmp_path / "missing")])
+
+
+def test_a_child_runs_no_finalizer_of_a_thread_of_its_parent() -> None:
+    """As py4j's, by which a Spark driver lost the connection of its main thread to the JVM when a broker started."""
+    here, there = socket.socketpair()
+
+    class ShutsDown:
+        def __del__(self) -> None:
+            here.shutdown(socket.SHUT_RDWR)  # reaches the socket of the parent, too
+
+    local = threading.local()
+    local.connection = ShutsDown()
+    with here, there:
+        assert start_child([sys.executable, "-c", ""]).wait() == 0
+        here.sendall(b"still open")
+        assert there.recv(100) == b"still open"
+        del local.connection
+
+
+def test_a_child_has_the_signals_and_arguments_that_popen_gives() -> None:
+    show = "import sys; print(sys.argv[1:], [line for line in open('/proc/self/status') if line.startswith('Sig')][2:])"
+    command = [sys.executable, "-c", show, "-x", "two words"]
+    starts: list[Callable[..., subprocess.Popen[bytes]]] = [subprocess.Popen, start_child]
+    with starts[0](command, stdout=-1) as by_popen, starts[1](command, stdout=-1) as by_us:
+        assert by_us.args == command
+        assert by_us.communicate() == by_popen.communicate()
