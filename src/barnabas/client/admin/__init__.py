@@ -75,9 +75,9 @@ class AsyncAdmin:
         if cluster is not None:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
         resolved = resolve_config(ADMIN_CONFIGS, config, settings)
-        self._owns_cluster = cluster is None
         self.cluster = cluster or Cluster(ClusterConfig.from_settings(resolved))
         self._timeout_ms = int(str(resolved["default.api.timeout.ms"]))
+        self._owns_cluster = cluster is None
 
     async def __aenter__(self) -> Self:
         return self
