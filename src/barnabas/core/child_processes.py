@@ -20,7 +20,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -70,7 +69,7 @@ def start_child(command: Sequence[str], number: int = signal.SIGKILL, **options:
     global _starter
     program, environment = command[0], options.get("env") or os.environ
     if os.sep in str(program):  # Popen looks for such a program from the child's working directory
-        program = str(Path(options.get("cwd") or "", program))
+        program = os.path.join(options.get("cwd") or "", program)  # noqa: PTH118 - a start imports no pathlib
     if _find_prctl() is None or shutil.which(program, path=environment.get("PATH")) is None:  # Popen raises its error
         return subprocess.Popen(command, **options)
     asking = [sys.executable, "-I", "-S", "-c", _ASK_AND_BECOME, str(os.getpid()), str(int(number)), *command]
