@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 
 from barnabas.core.child_processes import start_child
 from barnabas.testing.process import BrokerProcess
@@ -52,6 +52,7 @@ SETTINGS: Final = (
     "transaction.state.log.segment.bytes=1048576",
     "share.coordinator.state.topic.segment.bytes=1048576",
     "group.initial.rebalance.delay.ms=0",
+    "max.incremental.fetch.session.cache.slots=100",
 )
 
 
@@ -135,7 +136,7 @@ def show(sampler: Sampler, middle: dict[str, int], done: dict[str, int]) -> bool
     """Print the tables. Returns whether every figure is flat and every kind of load went on."""
     series = sampler.series()
     growing = {name for name, values in series.items() if grows(name, values)}
-    table = Table("figure", "second third", "last third", "flat")
+    table = Table(Column("figure", overflow="fold"), "second third", "last third", "flat")
     for name, values in series.items():
         if name in ("memory", "descriptors", "tasks", "objects") or name in growing:
             before, after = growth(values)
