@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +66,8 @@ def start_child(command: Sequence[str], number: int = signal.SIGKILL, **options:
     """Start a process as `subprocess.Popen(command, **options)` does. When this process ends in any way, the child gets
     signal `number`. Raises what Popen raises."""
     global _starter
+    import shutil  # here, because a broker's start imports this module
+
     program, environment = command[0], options.get("env") or os.environ
     if os.sep in str(program):  # Popen looks for such a program from the child's working directory
         program = os.path.join(options.get("cwd") or "", program)  # noqa: PTH118 - a start imports no pathlib
