@@ -141,6 +141,18 @@ def test_a_request_has_a_budget_of_records(monkeypatch: pytest.MonkeyPatch) -> N
     assert "30000 records" in str(outcomes[1])
 
 
+def test_a_count_that_contradicts_the_offsets_is_no_request_of_many_records() -> None:
+    """As in Apache Kafka, such a batch is invalid, not too large. The batches behind it keep their budget."""
+    lie = bytearray(batch(1))
+    lie[57:61] = (1 << 30).to_bytes(4, "big")
+    request = checks(ProducedBatch(bytes(lie), RULES), ProducedBatch(batch(11_000), RULES))
+    try_inline(request)
+    first, second = finish(request, 2, BatchChecker(None))
+    assert isinstance(first, KafkaError)
+    assert first.code is not ErrorCode.MESSAGE_TOO_LARGE
+    assert isinstance(second, Checked)
+
+
 def test_a_request_has_a_budget_of_inflated_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of a batch is what the earlier batches have left, so that no more memory is allocated."""
     monkeypatch.setattr(checker, "REQUEST_INFLATED_BYTES_MAX", 25_000_000)

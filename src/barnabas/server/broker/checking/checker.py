@@ -45,6 +45,8 @@ REQUEST_RECORDS_MAX: Final = 16 * 1024 * 1024
 _COUNT: Final = Layout(">i")
 _COUNT_AT: Final = 57
 _ATTRIBUTES_AT: Final = 22
+_LAST_DELTA: Final = Layout(">i")
+_LAST_DELTA_AT: Final = 23
 
 T = TypeVar("T")
 Outcome = Checked | KafkaError | None
@@ -90,6 +92,13 @@ class BatchProcess(Protocol):
 def record_count(records: Buffer) -> int:
     """The number of records that the header of a batch declares; 0 if the header is cut."""
     return max(_COUNT.unpack_from(records, _COUNT_AT)[0], 0) if len(records) >= HEADER_SIZE else 0
+
+
+def _records_to_read(records: Buffer) -> int:
+    """The number of records that a check of the batch reads: none if the header contradicts itself, because the check
+    then rejects the batch by its header."""
+    count = record_count(records)
+    return count if count and count == _LAST_DELTA.unpack_from(records, _LAST_DELTA_AT)[0] + 1 else 0
 
 
 def light_cost(batches: Sequence[Buffer]) -> int | None:
@@ -153,7 +162,7 @@ class RequestChecks:
         batch = self._left.get(place)
         if batch is None:
             return self.outcomes.get(place)
-        if batch.record_count > self._records:
+        if _records_to_read(batch.records) > self._records:
             return self._settle(place, _over(f"{REQUEST_RECORDS_MAX} records"))
         limit = min(batch.rules.decompressed_bytes_max, self._room)
         try:
@@ -169,7 +178,7 @@ class RequestChecks:
 
     def _settle(self, place: int, outcome: Checked | KafkaError) -> Checked | KafkaError:
         batch = self._left.pop(place)
-        self._records -= batch.record_count
+        self._records -= _records_to_read(batch.records)
         if isinstance(outcome, Checked) and batch.is_transformed:
             self._room -= outcome.inflated_bytes
         self.outcomes[place] = outcome
@@ -223,7 +232,7 @@ class BatchChecker:
     async def check(self, batch: ProducedBatch, now_ms: int, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Checked:
         """The result of `validate.check`. Raises as that does."""
         arguments = (batch.records, batch.rules, now_ms, limit_bytes)
-        if self._process is not None and batch.record_count > PROCESS_RECORDS:
+        if self._process is not None and _records_to_read(batch.records) > PROCESS_RECORDS:
             return await _run(self._process_waiter, self._process.check, *arguments)
         return await _run(self._thread, check, *arguments)
 
