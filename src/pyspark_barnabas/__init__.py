@@ -28,27 +28,27 @@ class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followe
         return "barnabas"
 
     def schema(self) -> str:
-        from barnabas.spark.source import schema
+        from barnabas.spark.source.reader import schema
 
         return schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from barnabas.spark.source import batch_reader
+        from barnabas.spark.source.reader import batch_reader
 
         return batch_reader(self.options, schema.names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from barnabas.spark.source import stream_reader
+        from barnabas.spark.source.reader import stream_reader
 
         return stream_reader(self.options, schema.names)
 
     # Spark passes `overwrite` by keyword in some processes and by position in others, so its name is part of the API.
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from barnabas.spark.sink import batch_writer
+        from barnabas.spark.sink.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from barnabas.spark.sink import stream_writer
+        from barnabas.spark.sink.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.options import Limits, OnDataLoss, Splitting
-from barnabas.spark.planner import LogOffsets, PartitionRange, StreamPlanner, divide_limit, plan_ranges
-from barnabas.spark.positions import Position
-from barnabas.spark.splits import split_ranges
+from barnabas.spark.source.planner import LogOffsets, PartitionRange, StreamPlanner, divide_limit, plan_ranges
+from barnabas.spark.source.positions import Position
+from barnabas.spark.source.splits import split_ranges
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-e"]), st.integers(0, 12))
 offsets = st.dictionaries(partitions, st.integers(0, 10_000), max_size=8)

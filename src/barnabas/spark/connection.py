@@ -28,8 +28,8 @@ from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLe
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import SparkSourceError
-from barnabas.spark.planner import LogOffsets
-from barnabas.spark.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
+from barnabas.spark.source.planner import LogOffsets
+from barnabas.spark.source.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
 
 logger = logging.getLogger("barnabas.spark")
 

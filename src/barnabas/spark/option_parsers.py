@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import OptionError
-from barnabas.spark.positions import (
+from barnabas.spark.source.positions import (
     EARLIEST,
     LATEST,
     AtEdge,

@@ -6,7 +6,7 @@ additions. Options that start with `kafka.` are client settings and are passed t
 To add an option: add a row to OPTIONS and a field to `SourceOptions` or `SinkOptions`, and read the option with
 `given.get(name)` in `parse_source_options` or `parse_sink_options`. The row gives the parser of its text and its
 default, and the table in docs/SPARK.md is written from the rows (tests/golden/pages). The fields are used in
-`source.py`, `planner.py` (limits), `splits.py` and `reading.py`.
+`source/reader.py`, `source/planner.py` (limits), `source/splits.py` and `source/ranges.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from barnabas.client.config import check_names
 from barnabas.core.config import ConfigError
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.errors import OptionError
-from barnabas.spark.positions import (
+from barnabas.spark.schema import DEFAULT_COLUMNS, check_columns
+from barnabas.spark.source.positions import (
     EARLIEST,
     LATEST,
     AtEdge,
@@ -32,7 +33,6 @@ from barnabas.spark.positions import (
     MissingTimestamp,
     SourceSubscription,
 )
-from barnabas.spark.schema import DEFAULT_COLUMNS, check_columns
 
 log = logging.getLogger("barnabas.spark")
 

@@ -19,7 +19,7 @@ from barnabas.spark.options import (
     parse_sink_options,
     parse_source_options,
 )
-from barnabas.spark.positions import (
+from barnabas.spark.source.positions import (
     EARLIEST,
     LATEST,
     AtEdge,

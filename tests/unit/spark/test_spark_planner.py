@@ -7,7 +7,7 @@ import pytest
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import Limits, OnDataLoss
-from barnabas.spark.planner import (
+from barnabas.spark.source.planner import (
     LogOffsets,
     Loss,
     LossKind,
@@ -18,7 +18,7 @@ from barnabas.spark.planner import (
     missing_ends,
     plan_ranges,
 )
-from barnabas.spark.positions import Offsets, Position
+from barnabas.spark.source.positions import Offsets, Position
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

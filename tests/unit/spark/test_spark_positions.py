@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import OptionError
-from barnabas.spark.positions import (
+from barnabas.spark.source.positions import (
     EARLIEST,
     LATEST,
     AtEdge,

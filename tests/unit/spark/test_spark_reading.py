@@ -11,11 +11,11 @@ from barnabas.client.values import FetchedBatches
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
-from barnabas.spark import reading
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import OnDataLoss
-from barnabas.spark.planner import PartitionRange
 from barnabas.spark.schema import DDL, arrow_schema
+from barnabas.spark.source import ranges as reading
+from barnabas.spark.source.planner import PartitionRange
 
 T0 = TopicPartition("t", 0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.spark.errors import SinkError
 from barnabas.spark.options import SinkOptions
-from barnabas.spark.rows import HEADERS_TYPE, RowLayout, row_layout
+from barnabas.spark.sink.rows import HEADERS_TYPE, RowLayout, row_layout
 
 TO_T = SinkOptions(client={}, topic="t")
 NO_TOPIC = SinkOptions(client={})

@@ -14,8 +14,8 @@ from barnabas.core.ids import TopicPartition
 from barnabas.spark import connection
 from barnabas.spark.connection import ASSUMED_BYTES_PER_OFFSET, LogClient
 from barnabas.spark.options import Limits, OnDataLoss
-from barnabas.spark.planner import LogOffsets, StreamPlanner
-from barnabas.spark.positions import Position
+from barnabas.spark.source.planner import LogOffsets, StreamPlanner
+from barnabas.spark.source.positions import Position
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

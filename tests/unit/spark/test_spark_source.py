@@ -14,11 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.spark import source
 from barnabas.spark.errors import DataLossError, OptionError, SparkSourceError
-from barnabas.spark.planner import LogOffsets, PartitionRange
-from barnabas.spark.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
 from barnabas.spark.schema import DEFAULT_COLUMNS
+from barnabas.spark.source import reader as source
+from barnabas.spark.source.planner import LogOffsets, PartitionRange
+from barnabas.spark.source.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

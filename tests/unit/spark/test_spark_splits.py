@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.options import Splitting
-from barnabas.spark.planner import PartitionRange
-from barnabas.spark.splits import split_ranges
+from barnabas.spark.source.planner import PartitionRange
+from barnabas.spark.source.splits import split_ranges
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

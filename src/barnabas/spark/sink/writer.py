@@ -26,7 +26,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.spark.connection import BlockingClient, discard, shared
 from barnabas.spark.errors import SinkError
 from barnabas.spark.options import SinkOptions, parse_sink_options
-from barnabas.spark.rows import RowLayout, row_layout
+from barnabas.spark.sink.rows import RowLayout, row_layout
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,7 +24,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.core.errors import KafkaError
 from barnabas.spark.connection import LogClient, connect, require_partitions
 from barnabas.spark.options import ReadMode, SourceOptions, columns_of, parse_source_options
-from barnabas.spark.planner import (
+from barnabas.spark.schema import check_columns, spark_schema
+from barnabas.spark.source.planner import (
     LogOffsets,
     Loss,
     PartitionRange,
@@ -33,9 +34,8 @@ from barnabas.spark.planner import (
     missing_ends,
     plan_ranges,
 )
-from barnabas.spark.positions import AtOffsets, Position
-from barnabas.spark.schema import check_columns, spark_schema
-from barnabas.spark.splits import split_ranges
+from barnabas.spark.source.positions import AtOffsets, Position
+from barnabas.spark.source.splits import split_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -231,7 +231,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 def _read(options: SourceOptions, columns: tuple[str, ...], task: Task) -> Iterator[pa.RecordBatch]:
     # imports numba and numpy: 150 MB that the driver's processes do not need
-    from barnabas.spark.reading import read_range
+    from barnabas.spark.source.ranges import read_range
 
     return read_range(options, columns, task.range)
 

@@ -15,7 +15,7 @@ from math import ceil
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.options import Splitting
-from barnabas.spark.planner import PartitionRange
+from barnabas.spark.source.planner import PartitionRange
 
 
 def split_ranges(

@@ -6,7 +6,7 @@
 
     start, end, log ---------> ranges -> the offsets to read from each partition + losses
 
-Data loss is detected in this module, and in `reading.py` if it happens after the ranges were planned. These records are
+Data loss is detected in this module, and in `ranges.py` if it happens after the ranges were planned. These records are
 lost: records below the log start offset that were not read, records in a log that now ends before the query's position
 (truncated, or the topic was created again), and those of deleted partitions. Gaps above the log start offset are no
 loss: transaction markers and compaction leave them, and readers skip them.
@@ -21,7 +21,7 @@ from enum import Enum
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import Limits, OnDataLoss
-from barnabas.spark.positions import Offsets, Position
+from barnabas.spark.source.positions import Offsets, Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
 from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.spark.connection import connect
 from barnabas.spark.options import OnDataLoss, SourceOptions
-from barnabas.spark.planner import Loss, LossKind, PartitionRange, check_losses
+from barnabas.spark.source.planner import Loss, LossKind, PartitionRange, check_losses
 
 if TYPE_CHECKING:
     import pyarrow as pa

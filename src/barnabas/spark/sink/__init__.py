@@ -1,0 +1,1 @@
+"""The writers that Spark calls."""
