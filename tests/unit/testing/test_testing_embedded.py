@@ -22,6 +22,19 @@ def test_two_embedded_brokers_run_side_by_side_and_remove_their_data() -> None:
     assert not directory.exists()
 
 
+def _open_descriptors() -> int:
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+def test_a_stopped_broker_keeps_no_descriptor() -> None:
+    with EmbeddedBroker():
+        pass
+    before = _open_descriptors()
+    with EmbeddedBroker():
+        assert _open_descriptors() > before
+    assert _open_descriptors() == before
+
+
 def test_given_data_dir_is_kept_after_stop(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=str(tmp_path / "d")):
         pass

@@ -89,6 +89,7 @@ class DescriptorReserve:
 
     def __init__(self) -> None:
         self._kept: list[int] = []
+        self._wishes: list[int] = []
         self._wanted = 0
         self.used = 0
         """How many times a descriptor was given up. For metrics."""
@@ -96,8 +97,9 @@ class DescriptorReserve:
         """How many times no descriptor was left to give up. For metrics."""
 
     def hold(self, count: int) -> None:
-        """Keep `count` descriptors from now on."""
-        self._wanted = max(self._wanted, count)
+        """Keep at least `count` descriptors until `release(count)`. Several nodes of a process share the reserve."""
+        self._wishes.append(count)
+        self._wanted = max(self._wishes)
         self.refill()
 
     def give_up(self) -> bool:
@@ -137,12 +139,13 @@ class DescriptorReserve:
             except OSError:
                 return
 
-    def release(self) -> None:
-        """Close all, and keep none any more."""
-        self._wanted = 0
-        while self._kept:
+    def release(self, count: int) -> None:
+        """Undo one `hold(count)`, and close the descriptors that no other holder asked for."""
+        self._wishes.remove(count)
+        self._wanted = max(self._wishes, default=0)
+        while len(self._kept) > self._wanted:
             os.close(self._kept.pop())
 
 
 RESERVE: Final = DescriptorReserve()
-"""The reserve of this process; empty until a node calls `hold`."""
+"""The reserve of this process; empty unless a node runs."""

@@ -14,8 +14,8 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.validate import Origin
+from barnabas.server.storage import fs as os_files
 from barnabas.server.storage.descriptors import (
-    RESERVE,
     DescriptorReserve,
     divide_descriptors,
     raise_descriptor_limit,
@@ -354,24 +354,34 @@ def test_an_open_without_a_descriptor_is_not_a_failure_of_the_disk(tmp_path: Pat
         fs.sync_dir(str(tmp_path))
 
 
-def test_an_open_uses_the_reserve_and_a_close_restores_it(tmp_path: Path) -> None:
+def test_an_open_uses_the_reserve_and_a_close_restores_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = DescriptorReserve()  # not that of the process, which brokers of other tests may hold
+    monkeypatch.setattr(os_files, "RESERVE", reserve)
     fs, path = OsFileSystem(), str(tmp_path / "file")
     fs.open(path, Access.WRITE).close()
-    before = RESERVE.used
     with _few_descriptors(6):
-        RESERVE.hold(3)
+        reserve.hold(3)
         try:
             held = []
             with pytest.raises(DescriptorsExhaustedError):
                 held.extend(fs.open(path, Access.READ) for _ in range(100))
-            assert RESERVE.used - before == 3
-            assert RESERVE.short
+            assert reserve.used == 3
+            assert reserve.short
             for file in held:
                 file.close()
-            assert not RESERVE.short
+            assert not reserve.short
             fs.sync_dir(str(tmp_path))
         finally:
-            RESERVE.release()
+            reserve.release(3)
+
+
+def test_the_reserve_is_as_large_as_its_largest_holder_asks_for() -> None:
+    reserve = DescriptorReserve()
+    kept = []
+    for change, count in (("hold", 3), ("hold", 5), ("hold", 3), ("release", 5), ("release", 3), ("release", 3)):
+        getattr(reserve, change)(count)
+        kept.append(len(reserve._kept))
+    assert kept == [3, 5, 5, 3, 3, 0]
 
 
 def test_a_reserve_that_holds_nothing_gives_nothing() -> None:
