@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from barnabas.client.values import Headers, RecordMetadata
@@ -30,17 +31,14 @@ class ProducerInterceptor(Protocol):
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: BarnabasError | None) -> None: ...
 
 
+@dataclass(slots=True)
 class ProducerRecord:
-    """The record that an interceptor gets. The interceptor may change or replace it."""
+    """A record to be produced: what an interceptor gets and may change or replace, and what a function of
+    `barnabas.stream` returns. A `partition` or `timestamp` of None is chosen by the producer."""
 
-    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
-
-    def __init__(
-        self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers
-    ) -> None:
-        self.topic = topic
-        self.value = value
-        self.key = key
-        self.partition = partition
-        self.timestamp = timestamp
-        self.headers = headers
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers = ()

@@ -15,9 +15,27 @@ def copier(per_transaction: int, bootstrap: str, source: str, target: str, group
     return [sys.executable, "-m", module, bootstrap, source, target, group, str(per_transaction)]
 
 
+def stream_copier(bootstrap: str, source: str, target: str, group: str) -> list[str]:
+    return [sys.executable, "-m", "tests.system.transactions.stream_copier", bootstrap, source, target, group]
+
+
 def test_transactional_copy_is_exactly_once_under_kills(tmp_path: Path) -> None:
     told = prove(tmp_path, lambda *where: copier(50, *where), records=4_000, seed=1, kills=4)
     assert told["broker"] + told["application"] == 4
+
+
+def test_a_stream_is_exactly_once_under_kills(tmp_path: Path) -> None:
+    """`barnabas.stream`, read by a read_committed consumer of librdkafka."""
+    told = prove(tmp_path, stream_copier, records=4_000, seed=2, kills=4)
+    assert told["broker"] == told["application"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [21, 22])
+def test_a_long_stream_is_exactly_once_under_kills(tmp_path: Path, seed: int) -> None:
+    told = prove(tmp_path, stream_copier, records=60_000, seed=seed, kills=30)
+    assert told["broker"] > 0
+    assert told["application"] > 0
 
 
 @pytest.mark.slow

@@ -421,10 +421,12 @@ class Transactions:
     def _cannot_commit(self) -> BarnabasError:
         if self.state is State.FATAL and self.error is not None:
             return self.error
-        return TransactionAbortedError(
+        failure = TransactionAbortedError(
             f"The transaction cannot be committed, because a part of it failed: {self.error} Abort it, and do its work"
             " again in a new one."
         )
+        failure.__cause__ = self.error
+        return failure
 
 
 def _code(response: EndTxnResponse | InitProducerIdResponse) -> list[int]:
