@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +16,19 @@ _BLOCK: Final = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 _OPTIONAL: Final = re.compile(r"^import (duckdb|pyarrow)|^from (kafka|aiokafka|confluent_kafka)", re.MULTILINE)
 
 
-def run_page(page: Path, addresses: Mapping[str, str]) -> None:
+def run_page(
+    page: Path,
+    addresses: Mapping[str, str],
+    names: Mapping[str, object] | None = None,
+    after_block: Callable[[], object] = lambda: None,
+) -> None:
     """Runs every `python` block, and compares its output with the `text` block that follows. `addresses` replace the
-    addresses in the page."""
+    addresses in the page. The blocks find `names` defined. `after_block` runs after each block.
+    """
     whole = page.read_text()
     blocks = _BLOCK.findall(whole)
     assert any(kind == "python" for kind, _ in blocks)
-    names: dict[str, object] = {"__name__": "tutorial"}
+    namespace: dict[str, object] = {"__name__": "tutorial", **(names or {})}
     printed = ""
     for kind, text in blocks:
         if kind == "text":
@@ -35,5 +41,6 @@ def run_page(page: Path, addresses: Mapping[str, str]) -> None:
             source = source.replace(named, real)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(source, str(page), "exec"), names)
+            exec(compile(source, str(page), "exec"), namespace)
+            after_block()
         printed = out.getvalue()
