@@ -7,8 +7,10 @@ from barnabas.protocol.records.columnar.decode import (
     decode_to_arrow,
     iter_arrow,
     schema,
+    table_to_arrow,
 )
 from barnabas.protocol.records.columnar.encode import EncodedBatch, EncodeOptions, encode_from_arrow
+from barnabas.protocol.records.columnar.newest import NewestByKey
 from barnabas.protocol.records.columnar.partition import partitions_for_keys, rows_by_partition
 
 __all__ = [
@@ -16,10 +18,12 @@ __all__ = [
     "DecodeOptions",
     "EncodeOptions",
     "EncodedBatch",
+    "NewestByKey",
     "decode_to_arrow",
     "encode_from_arrow",
     "iter_arrow",
     "partitions_for_keys",
     "rows_by_partition",
     "schema",
+    "table_to_arrow",
 ]

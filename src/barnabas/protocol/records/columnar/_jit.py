@@ -36,6 +36,7 @@ __all__ = [
     "OUT_HASHES",
     "OUT_I32",
     "OUT_I64",
+    "OUT_U64",
     "U64",
     "copy_bytes",
     "kernel",
@@ -52,6 +53,7 @@ I32 = numba.types.Array(numba.int32, 1, "C", readonly=True)
 OUT_I64 = numba.int64[::1]
 OUT_I32 = numba.int32[::1]
 U64 = numba.uint64
+OUT_U64 = numba.uint64[::1]
 OUT_HASHES = numba.uint64[:, ::1]
 
 

@@ -61,10 +61,15 @@ def iter_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Iterator[An
 
     Raises CorruptBatchError. Batches that were yielded before the error are valid.
     """
-    arrow_schema = schema(options.columns)
     for table in iter_tables(buffers, options.selection):
-        for low, high in _row_ranges(table, options):
-            yield _record_batch(table, low, high, options, arrow_schema)
+        yield from table_to_arrow(table, options)
+
+
+def table_to_arrow(table: RecordTable, options: DecodeOptions) -> Iterator[Any]:
+    """The records of a table as `pyarrow.RecordBatch`es of about `rows_max` rows or `bytes_max` bytes."""
+    arrow_schema = schema(options.columns)
+    for low, high in _row_ranges(table, options):
+        yield _record_batch(table, low, high, options, arrow_schema)
 
 
 def decode_to_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Any:
