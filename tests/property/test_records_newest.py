@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.protocol.records.columnar import DecodeOptions, NewestByKey, decode_to_arrow, newest, schema, table_to_arrow
+from barnabas.protocol.records.columnar import (
+    DecodeOptions,
+    NewestByKey,
+    decode_to_arrow,
+    newest,
+    schema,
+    table_to_arrow,
+)
 from barnabas.protocol.records.columnar.segments import Selection, iter_tables
 from barnabas.protocol.records.compression import CompressionType
 

@@ -140,6 +140,24 @@ def group_id(_name: str, text: str) -> str:
     return text.strip()
 
 
+def segments_root(name: str, text: str) -> str:
+    """The directory in which executors find the brokers' data directories. `{broker}` stands for a broker's id,
+    `{path}` for the path of a data directory on its broker.
+    """
+    given = text.strip()
+    try:
+        given.format(broker=0, path="/")
+        known = True
+    except (KeyError, IndexError, ValueError):
+        known = False
+    if not known or not given.startswith(("/", "{path}")):
+        raise OptionError(
+            f"{name} must be an absolute path, in which {{broker}} stands for the broker's id and {{path}} for the"
+            f" broker's path of the directory, such as /mnt/{{broker}}{{path}}; got {text!r}"
+        )
+    return given
+
+
 def sink_topic(name: str, text: str) -> str:
     if not text.strip():
         raise OptionError(

@@ -22,7 +22,7 @@ from barnabas.client.config import check_names
 from barnabas.core.config import ConfigError
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.errors import OptionError
-from barnabas.spark.schema import DEFAULT_COLUMNS, check_columns
+from barnabas.spark.schema import CHANGE_TYPE, DEFAULT_COLUMNS, check_columns
 from barnabas.spark.source.positions import (
     EARLIEST,
     LATEST,
@@ -54,6 +54,20 @@ class OnDataLoss(Enum):
     FAIL = "true"
     SKIP = "false"
     REPORT = "report"
+
+
+class ReadAs(Enum):
+    """`readAs`: every record of the log, or the newest record of each key, as a table keyed by the record keys."""
+
+    LOG = "log"
+    TABLE = "table"
+
+
+class ReadFrom(Enum):
+    """`readFrom`: all records from the brokers, or closed segments from the brokers' data directories."""
+
+    BROKER = "broker"
+    SEGMENTS = "segments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,9 @@ class SourceOptions:
     splitting: Splitting = field(default_factory=Splitting)
     progress_group: str | None = None
     stall_timeout_ms: int = POLL_TIMEOUT_MS
+    read_as: ReadAs = ReadAs.LOG
+    read_from: ReadFrom = ReadFrom.BROKER
+    segments_root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +141,29 @@ OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("subscribe", "read", "Topics to read, separated by commas.", parse_as.topics),
     OptionRow("subscribePattern", "read", "Regular expression that matches whole topic names.", parse_as.topic_pattern),
     OptionRow("assign", "read", 'Partitions to read: {"topicA": [0, 1]}.', parse_as.assignment),
+    OptionRow(
+        "readAs",
+        "read",
+        "log: every record; table: the newest record of each key (see Tables).",
+        parse_as.one_of(ReadAs),
+        ReadAs.LOG,
+        ours=True,
+    ),
+    OptionRow(
+        "readFrom",
+        "read",
+        "broker; segments: closed segments straight from the brokers' data directories (see Reading segments).",
+        parse_as.one_of(ReadFrom),
+        ReadFrom.BROKER,
+        ours=True,
+    ),
+    OptionRow(
+        "segments.root",
+        "read",
+        "Where executors see the data directories, such as /mnt/{broker}{path}; without it, at the brokers' own paths.",
+        parse_as.segments_root,
+        ours=True,
+    ),
     OptionRow(
         "startingOffsets", "read", "earliest, latest or JSON per partition; streams begin at latest.", parse_as.offsets
     ),
@@ -320,6 +360,9 @@ def parse_source_options(options: Mapping[str, str], mode: ReadMode) -> SourceOp
         ),
         progress_group=_progress_group(given),
         stall_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs"),
+        read_as=given.get("readAs"),
+        read_from=given.get("readFrom"),
+        segments_root=given.get("segments.root"),
     )
 
 
@@ -344,13 +387,17 @@ def _columns(given: GivenOptions) -> tuple[str, ...]:
     include_headers = given.get("includeHeaders")
     dropped = {name for name in ("key", "value") if given.get(f"include{name.capitalize()}") is False}
     listed = given.get("columns")
+    as_table = given.get("readAs") is ReadAs.TABLE
     if listed is not None:
         columns = check_columns(listed)
+        if CHANGE_TYPE in columns and not as_table:
+            raise OptionError(f"the column {CHANGE_TYPE} exists only with readAs=table")
         if dropped & set(columns):
             excluded = f"include{min(dropped).capitalize()}=false"
             raise OptionError(f"columns={','.join(listed)} contains a column that {excluded} excludes")
         return columns
-    return tuple(name for name in (*DEFAULT_COLUMNS, *(("headers",) if include_headers else ())) if name not in dropped)
+    names = (*DEFAULT_COLUMNS, *(("headers",) if include_headers else ()), *((CHANGE_TYPE,) if as_table else ()))
+    return tuple(name for name in names if name not in dropped)
 
 
 def _subscription(given: GivenOptions) -> SourceSubscription:
@@ -366,7 +413,15 @@ def _subscription(given: GivenOptions) -> SourceSubscription:
 
 def _starting(given: GivenOptions, mode: ReadMode) -> Boundary:
     missing = given.get("startingOffsetsByTimestampStrategy")
-    default = EARLIEST if mode is ReadMode.BATCH else LATEST
+    as_table = given.get("readAs") is ReadAs.TABLE
+    if as_table and mode is ReadMode.BATCH:
+        for name in given.only(("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")):
+            if given.get(name) != AtEdge(EARLIEST):
+                raise OptionError(
+                    f"{name} is not valid with readAs=table in a batch read: a table has the newest record of every"
+                    " key since the beginning of the log; leave the option out, or read with readAs=log"
+                )
+    default = EARLIEST if mode is ReadMode.BATCH or as_table else LATEST
     boundary = _boundary(given, "starting", default, missing)
     if mode is ReadMode.BATCH and _has_edge(boundary, LATEST):
         raise OptionError("startingOffsets cannot be latest (-1) in a batch read: it would read nothing")

@@ -26,15 +26,25 @@ DDL: Final = {
 }
 """All columns of the source, in order, with their Spark types."""
 
+CHANGE_TYPE: Final = "changeType"
+"""The column that tables have in addition (readAs=table): `upsert` if the key's newest record has a value, `delete` if
+that record is a tombstone, a record with a null value.
+"""
+UPSERT: Final = "upsert"
+DELETE: Final = "delete"
+
+TABLE_DDL: Final = {**DDL, CHANGE_TYPE: "string"}
+"""All columns of the source with readAs=table."""
+
 DEFAULT_COLUMNS: Final = tuple(name for name in DDL if name != "headers")
 
 
 def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     """The same columns in their correct spelling. Raises OptionError for unknown, repeated or no columns."""
-    spelling = {name.lower(): name for name in DDL}
+    spelling = {name.lower(): name for name in TABLE_DDL}
     unknown = [name for name in columns if name.lower() not in spelling]
     if unknown:
-        raise OptionError(f"there is no column {unknown[0]!r}; the columns of the source are {', '.join(DDL)}")
+        raise OptionError(f"there is no column {unknown[0]!r}; the columns of the source are {', '.join(TABLE_DDL)}")
     proper = tuple(spelling[name.lower()] for name in columns)
     if not proper or len(set(proper)) != len(proper):
         raise OptionError(f"columns must name each column once, and at least one, got {','.join(columns)!r}")
@@ -43,7 +53,7 @@ def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 def spark_schema(columns: tuple[str, ...]) -> str:
     """The DDL text for `DataSource.schema()`."""
-    return ", ".join(f"`{name}` {DDL[name]}" for name in columns)
+    return ", ".join(f"`{name}` {TABLE_DDL[name]}" for name in columns)
 
 
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
@@ -60,5 +70,6 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
         "timestamp": pa.timestamp("us", tz="UTC"),
         "timestampType": pa.int32(),
         "headers": pa.list_(pa.field("element", header)),
+        CHANGE_TYPE: pa.string(),
     }
     return pa.schema([pa.field(name, types[name]) for name in columns])

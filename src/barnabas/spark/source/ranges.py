@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import OffsetOutOfRangeError
@@ -28,17 +29,35 @@ which would dominate with smaller batches; larger batches do not fit into the pr
 """
 
 
+@dataclass(frozen=True, slots=True)
+class FetchedRange:
+    """Record batches of one fetch, and the offsets of them that are wanted."""
+
+    bounds: PartitionRange
+    batches: FetchedBatches
+    check_crcs: bool
+
+
 def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: PartitionRange) -> Iterator[pa.RecordBatch]:
     """The records of a range. Raises DataLossError if the range is not in the log any more and `failOnDataLoss` is
     true.
     """
+    for fetched in fetch_range(options, wanted):
+        bounds = OffsetRange(wanted.tp, fetched.bounds.start, fetched.bounds.end)
+        yield from decode(fetched.batches, bounds, columns, check_crcs=fetched.check_crcs)
+
+
+def fetch_range(options: SourceOptions, wanted: PartitionRange) -> Iterator[FetchedRange]:
+    """The record batches of a range. Raises DataLossError as `read_range` does."""
     client = connect(options.client)
+    check_crcs = bool(client.settings["check.crcs"])
     position = wanted.start
     while position < wanted.end:
+        left = PartitionRange(wanted.tp, position, wanted.end)
         bounds = OffsetRange(wanted.tp, position, wanted.end)
         try:
             for batches in client.fetch(bounds, stall_timeout_ms=options.stall_timeout_ms):
-                yield from decode(batches, bounds, columns, check_crcs=bool(client.settings["check.crcs"]))
+                yield FetchedRange(left, batches, check_crcs)
                 position = next_position(batches.buffer, position)
             return
         except OffsetOutOfRangeError as error:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from barnabas.core.errors import KafkaError
 from barnabas.spark.connection import LogClient, connect, require_partitions
-from barnabas.spark.options import ReadMode, SourceOptions, columns_of, parse_source_options
+from barnabas.spark.options import ReadAs, ReadMode, SourceOptions, columns_of, parse_source_options
 from barnabas.spark.schema import check_columns, spark_schema
 from barnabas.spark.source.planner import (
     LogOffsets,
@@ -99,7 +99,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # If there is nothing to read, Spark still calls `read` once, with a partition object of its own.
         if isinstance(partition, Task):
-            yield from _read(self._options, self._columns, partition)
+            yield from _read(self._options, self._columns, partition, ReadMode.BATCH)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as above
@@ -184,7 +184,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
-            yield from _read(self._options, self._columns, partition)
+            yield from _read(self._options, self._columns, partition, ReadMode.STREAM)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._follow(Position.from_json(end))
@@ -229,14 +229,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         _report(fresh)
 
 
-def _read(options: SourceOptions, columns: tuple[str, ...], task: Task) -> Iterator[pa.RecordBatch]:
-    # imports numba and numpy: 150 MB that the driver's processes do not need
+def _read(options: SourceOptions, columns: tuple[str, ...], task: Task, mode: ReadMode) -> Iterator[pa.RecordBatch]:
+    # These modules import numba and numpy: 150 MB that the driver's processes do not need.
+    if options.read_as is ReadAs.TABLE:
+        from barnabas.spark.source.table import TableRead, read_table
+
+        return read_table(options, TableRead(columns, tombstones=mode is ReadMode.STREAM), task.range)
     from barnabas.spark.source.ranges import read_range
 
     return read_range(options, columns, task.range)
 
 
 def _tasks(client: LogClient, options: SourceOptions, ranges: list[PartitionRange]) -> list[Task]:
+    if options.read_as is ReadAs.TABLE:
+        return [Task(whole) for whole in ranges]  # only a task with all records of a key finds the newest
     long = [r.tp for r in ranges if r.size >= SPLIT_WORTH_OFFSETS]
     density = client.bytes_per_offset(client.log_view(long)) if long else {}
     return [Task(piece) for piece in split_ranges(ranges, options.splitting, density)]

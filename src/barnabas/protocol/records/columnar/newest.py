@@ -1,10 +1,10 @@
 """Codec: the newest record of each key of a partition, from tables of records, without an object for each record.
 
 `NewestByKey` reads tables in the order of the log. It finds each key in an index, an open-addressed hash table whose
-entries keep the key's bytes, and copies the records that are the newest of their keys into *blocks*. When a later record
-has the same key, the older row of a block is dead. A block without living rows is released, a block with few of them is
-copied into a smaller one, and small neighbours are merged. The memory therefore depends on the number of keys and on
-the size of their newest records, and not on the length of the log.
+entries keep the key's bytes, and copies the records that are the newest of their keys into *blocks*. When a later
+record has the same key, the older row of a block is dead. A block without living rows is released, a block with few of
+them is copied into a smaller one, and small neighbours are merged. The memory therefore depends on the number of keys
+and on the size of their newest records, and not on the length of the log.
 
 Hashes are the first 64 bits of a keyed SipHash, so that a producer cannot create keys that collide. Keys with equal
 hashes are compared byte by byte.
@@ -38,7 +38,9 @@ _BLOCK_BYTES: Final = 1 << 20
 """Neighbouring blocks that are together smaller than this are merged."""
 
 
-@kernel((BYTES, I64, I32, OUT_HASHES, OUT_I64, OUT_U64, OUT_I64, OUT_I32, MUTABLE_BYTES, scalar, scalar, OUT_I32, OUT_I32))
+@kernel(
+    (BYTES, I64, I32, OUT_HASHES, OUT_I64, OUT_U64, OUT_I64, OUT_I32, MUTABLE_BYTES, scalar, scalar, OUT_I32, OUT_I32)
+)
 def find_keys(
     data: Any,
     key_at: Any,
