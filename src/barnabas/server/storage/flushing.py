@@ -188,8 +188,9 @@ class LogFlusher:
         if job is not None:
             _run(job)
 
-    def flush_for_close(self) -> None:
-        """Write the indexes and a producer snapshot, and sync everything, so that the next start needs no recovery."""
+    def build_last_job(self) -> FlushJob | None:
+        """Write the indexes and a producer snapshot. Returns the job that makes everything durable, so that the next
+        start needs no recovery; None if nothing needs a sync."""
         state = self.state
         self.job = None
         active = state.segments.active
@@ -204,6 +205,12 @@ class LogFlusher:
             job = FlushJob(self, state.recovery_point, [], [])
         if job is not None:
             job.paths += [*written, *([snapshot] if snapshot else [])]
+        return job
+
+    def flush_for_close(self) -> None:
+        """Write the indexes and a producer snapshot, and sync everything, so that the next start needs no recovery."""
+        job = self.build_last_job()
+        if job is not None:
             _run(job)
 
     # --- truncation

@@ -377,9 +377,20 @@ class Log:
         """Make the whole log durable in the calling thread."""
         self._flusher.flush()
 
-    def close(self, *, clean: bool = True) -> None:
+    def build_last_job(self) -> FlushJob | None:
+        """Write what a clean close writes. Returns the flush that makes it durable, or None if nothing needs one.
+
+        The caller runs and finishes the flush, and calls `close` afterwards, without appending in between. Raises
+        StorageError.
+        """
+        state = self._state
+        state.abort_cleaning()
+        with state.guarded():
+            return self._flusher.build_last_job()
+
+    def close(self, *, clean: bool = True, flushed: bool = False) -> None:
         """Close the files. With `clean`, first write the indexes and a producer snapshot and sync everything, so that
-        the next start needs no recovery.
+        the next start needs no recovery; with `flushed`, the job of `build_last_job` has done so.
 
         Raises StorageError if that fails: then the clean-shutdown marker must not be written.
         """
@@ -387,7 +398,8 @@ class Log:
         state.abort_cleaning()
         if clean and state.failure is None:
             with state.guarded():
-                self._flusher.flush_for_close()
+                if not flushed:
+                    self._flusher.flush_for_close()
                 self._deleter.delete_pending_files(None)
         for segment in state.segments:
             state.open_segments.forget(segment)

@@ -315,6 +315,17 @@ class MemoryDisk:
             for lost in [p for p in durable if p == name or p.startswith(name + "/")]:
                 del durable[lost]
 
+    def sync_volume(self, path: str) -> bool:
+        self._take_descriptor("sync the volume of", path)
+        self.syncs.append("/")
+        if self.fail_syncs("/"):
+            raise DiskIoError(f"cannot sync the volume of {path}: Input/output error")
+        for inode in self._names.values():
+            if inode is not None:
+                inode.sync()
+        self._durable_names = dict(self._names)
+        return True
+
     def lock(self, path: str) -> Lock:
         self._take_descriptor("lock", path)
         if path in self.locks:
@@ -366,6 +377,9 @@ class Mount:
 
     def sync_dir(self, path: str) -> None:
         self._live().sync_dir(path)
+
+    def sync_volume(self, path: str) -> bool:
+        return self._live().sync_volume(path)
 
     def lock(self, path: str) -> Lock:
         return self._live().lock(path)

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.ids import TopicPartition
+from barnabas.server.storage.directory.flush_all import VOLUME_SYNC_LOGS
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import (
     DiskIoError,
@@ -256,3 +257,43 @@ class TestFailure:
         assert disk.exists("/data/.kafka_cleanshutdown")
         again = open_dir(disk)
         assert again.clean_shutdown
+
+
+class TestManyLogs:
+    """A clean stop syncs the volume once instead of seven files of each log."""
+
+    def open_many(self, disk: MemoryDisk) -> LogDir:
+        directory = open_dir(disk)
+        for partition in range(VOLUME_SYNC_LOGS):
+            tp = TopicPartition("many", partition)
+            directory.create_log(tp, TOPIC_ID, CONFIG, now_ms=0)
+            append(directory, tp, 2)
+        disk.syncs.clear()
+        return directory
+
+    def test_everything_is_durable_after_one_sync_of_the_volume(self, disk: MemoryDisk) -> None:
+        self.open_many(disk).close()
+        assert disk.syncs.count("/") == 1
+        assert [path for path in disk.syncs if path.startswith("/data/many")] == []
+        disk.lose_power()
+        again = open_dir(disk)
+        assert again.clean_shutdown
+        logs = [again.open_log(found, CONFIG, now_ms=0) for found in again.scan()]
+        assert {(log.log_end_offset, log.recovery_point, log.recovery.clean) for log in logs} == {(2, 2, True)}
+
+    def test_a_volume_that_cannot_be_synced_gets_no_marker(self, disk: MemoryDisk) -> None:
+        directory = self.open_many(disk)
+        disk.fail_syncs = lambda path: path == "/"
+        directory.close()
+        assert directory.failure is not None
+        assert not disk.exists("/data/.kafka_cleanshutdown")
+
+    def test_each_file_is_synced_where_the_system_has_no_such_call(
+        self, disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        directory = self.open_many(disk)
+        monkeypatch.setattr(disk, "sync_volume", lambda path: False)
+        directory.close()
+        assert len([path for path in disk.syncs if path.endswith(".log")]) == VOLUME_SYNC_LOGS
+        disk.lose_power()
+        assert open_dir(disk).clean_shutdown

@@ -19,6 +19,7 @@ from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.directory.flush_all import flush_all
 from barnabas.server.storage.directory.future_logs import FutureLogs
 from barnabas.server.storage.directory.identity import (
     MetaProperties,
@@ -277,9 +278,11 @@ class LogDir:
         clean = clean and state.failure is None
         for future in state.future_logs.values():
             future.close(clean=False)
+        if clean:
+            clean = flush_all(self.fs, self.path, state.logs)
         for tp, member in state.logs.items():
             try:
-                member.close(clean=clean)
+                member.close(clean=clean, flushed=True)
             except StorageError as e:
                 log.error("log not closed cleanly", partition=str(tp), reason=str(e))
                 clean = False
