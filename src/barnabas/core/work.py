@@ -14,7 +14,11 @@ a callback counts more than STEP_UNITS_MAX (`testing/sim/loop.py`). Counts are t
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import threading
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+R = TypeVar("R")
 
 STEP_UNITS: Final = 1_000
 """Work pauses after this many units."""
@@ -22,13 +26,10 @@ STEP_UNITS_MAX: Final = 12_500
 """The most units of one step, with the work that cannot pause: a quarter of a second."""
 
 
-class _Step:
-    """The step of the event loop that is running."""
+class _Step(threading.local):
+    """The step of the event loop that is running in this thread. What a worker thread counts concerns no event loop."""
 
-    __slots__ = ("units",)
-
-    def __init__(self) -> None:
-        self.units = 0
+    units = 0
 
 
 STEP: Final = _Step()
@@ -54,3 +55,15 @@ class Pauses:
         if self._left <= 0:
             self._left = self._step_units
             await asyncio.sleep(0)
+
+
+async def in_slices(steps: Generator[int, None, R]) -> R:
+    """Run a generator that yields the units of each slice of its work, with pauses. Returns its result."""
+    pauses = Pauses()
+    while True:
+        try:
+            units = next(steps)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        await pauses.after(units)

@@ -193,8 +193,12 @@ class CoordinatorContext(Generic[S]):
         last batch that was appended."""
         shard = self.shard
         producer_id = op.producer.producer_id if op.producer else NO_PRODUCER_ID
-        work.count(len(op.records))
-        encoded = [shard.log_format.encode(record) for record in op.records]
+        encoded = op.encoded
+        # Applying and appending a record takes 6 microseconds, encoding it 5 more.
+        work.count(len(op.records) // (4 if encoded is not None else 2))
+        if encoded is None:
+            encoded = [shard.log_format.encode(record) for record in op.records]
+        assert len(encoded) == len(op.records)
         start = 0
         for end in _batch_ends(encoded, op.atomic):
             if op.replay_records:

@@ -15,14 +15,14 @@ to earlier requests, timers. Afterwards the runtime executes the effects (Kafka'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
-from barnabas.server.coordination.ports import ProducerIdAndEpoch
+from barnabas.server.coordination.ports import LogRecord, ProducerIdAndEpoch
 
 TimerKey = tuple[str, ...]
 """Identifies a timer. The first element is the kind of timer, for example ("heartbeat", group_id, member_id)."""
@@ -82,6 +82,8 @@ class WriteOperation(Struct):
     rng: Rng
     response_future: ResponseFuture = field(default_factory=ResponseFuture)
     records: list[CoordinatorRecord] = field(default_factory=list)
+    encoded: Sequence[LogRecord] | None = None
+    """The bytes of `records`, if the caller has encoded them before the operation."""
     completed: list[tuple[ResponseFuture, Any]] = field(default_factory=list)
     """Responses to earlier requests."""
     timers: list[ScheduleTimer | CancelTimer] = field(default_factory=list)

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,6 +18,11 @@ from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from barnabas.protocol.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -27,6 +32,8 @@ from barnabas.server.coordination.group.service import GroupCoordinator
 from tests.configs import group_coordinator_config
 from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual
+
+R = TypeVar("R")
 
 LOG = TopicPartition("__consumer_offsets", 0)
 
@@ -101,16 +108,92 @@ def test_a_commit_that_cannot_fit_into_a_batch_is_rejected_in_short_steps(
     run_virtual(scenario())
 
 
+async def longest_step(running: Awaitable[R]) -> tuple[R, int]:
+    """The result, and the units of the longest step."""
+    longest = work.STEP.units = 0
+    task = asyncio.ensure_future(running)
+    while not task.done():
+        await asyncio.sleep(0)
+        longest, work.STEP.units = max(longest, work.STEP.units), 0
+    return task.result(), longest
+
+
 @pytest.mark.parametrize("commit", [plain, transactional])
-def test_a_commit_of_ten_thousand_offsets_is_written(commit: Commit) -> None:
+def test_a_commit_of_ten_thousand_offsets_is_written_in_short_steps(commit: Commit) -> None:
     async def scenario() -> None:
         writer = MemoryWriter()
         async with coordinator(writer, Catalog(t=10_000)) as groups:
             groups.on_elected(0, 0)
             await settle()
-            response = await commit(groups, 10_000, "")
+            response, longest = await longest_step(commit(groups, 10_000, ""))
             assert {p.error_code for p in response.topics[0].partitions} == {ErrorCode.NONE}
             assert len(writer[LOG].log) == 1
+            assert 10_000 // 4 <= longest <= 10_000 // 3  # the records are applied and appended in one step
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("commit", [plain, transactional])
+def test_a_topic_deleted_while_a_commit_is_built_gets_no_offsets(commit: Commit) -> None:
+    async def scenario() -> None:
+        writer = MemoryWriter()
+        async with coordinator(writer, Catalog(t=10_000)) as groups:
+            groups.on_elected(0, 0)
+            await settle()
+            task = asyncio.ensure_future(commit(groups, 10_000, ""))
+            await asyncio.sleep(0)
+            assert not task.done()
+            groups.on_topics_changed(Catalog(), frozenset({"t"}))
+            response = await task
+            assert {p.error_code for p in response.topics[0].partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            assert writer[LOG].log == []
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("names_partitions", [False, True])
+def test_a_fetch_of_many_offsets_is_answered_in_short_steps(stable: bool, names_partitions: bool) -> None:
+    async def scenario() -> None:
+        async with coordinator(MemoryWriter(), Catalog(t=10_000)) as groups:
+            groups.on_elected(0, 0)
+            await settle()
+            await plain(groups, 10_000, "")
+            topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(90_000)))]
+            requested = OffsetFetchRequestGroup(group_id="g", topics=topics if names_partitions else None)
+            request = OffsetFetchRequest(groups=[requested], require_stable=stable)
+            response, longest = await longest_step(groups.offset_fetch(Context(8), request))
+            offsets = [p.committed_offset for p in response.groups[0].topics[0].partitions]
+            assert offsets[:10_000] == list(range(10_000))
+            assert set(offsets[10_000:]) == ({-1} if names_partitions else set())
+            assert longest <= work.STEP_UNITS
+
+    run_virtual(scenario())
+
+
+def test_an_offset_is_read_before_a_stable_fetch_waits() -> None:
+    """The response of a fetch that waits for a commit must not have offsets that were written while it waited."""
+
+    async def scenario() -> None:
+        writer = MemoryWriter()
+        async with coordinator(writer, Catalog(t=1)) as groups:
+            groups.on_elected(0, 0)
+            await settle()
+            writer.hold = True
+            first = asyncio.ensure_future(plain(groups, 1, ""))
+            await settle()
+            topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+            requested = OffsetFetchRequestGroup(group_id="g", topics=topics)
+            fetch = OffsetFetchRequest(groups=[requested], require_stable=True)
+            fetched = asyncio.ensure_future(groups.offset_fetch(Context(8), fetch))
+            await settle()
+            second = offset_commit(1)
+            second.topics[0].partitions[0].committed_offset = 7
+            last = asyncio.ensure_future(groups.offset_commit(Context(8), second))
+            await settle()
+            writer.commit(LOG)
+            await asyncio.gather(first, last)
+            assert (await fetched).groups[0].topics[0].partitions[0].committed_offset == 0
 
     run_virtual(scenario())
 

@@ -70,6 +70,15 @@ class OffsetStore:
         key = (group_id, topic, partition)
         return any(key in self._pending[producer_id] for producer_id in self._open.get(group_id) or ())
 
+    def unstable(self, group_id: str) -> frozenset[tuple[str, int]]:
+        """The partitions of the group for which `is_unstable` is true."""
+        return frozenset(
+            (topic, partition)
+            for producer_id in self._open.get(group_id) or ()
+            for pending_group, topic, partition in self._pending[producer_id]
+            if pending_group == group_id
+        )
+
     def has_open_transactions(self, group_id: str) -> bool:
         return group_id in self._open
 

@@ -1,8 +1,8 @@
 """Machine: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete, and the expiry of offsets.
 
 OffsetCommit  v2-4 have a retention time in the request; v9 serves consumer groups; v10 identifies topics by id.
-OffsetFetch   v1-7 one group; v8 several groups; v9 checks the member epoch; v10 identifies topics by id. A null list of
-              topics requests all offsets of the group.
+
+The records of a commit are built in `commit_build`, the response of a fetch in `offset_fetch`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import NO_TOPIC_ID, TopicId
 from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from barnabas.protocol.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -29,31 +26,34 @@ from barnabas.protocol.wire.messages.offset_delete import (
 from barnabas.protocol.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
 )
 from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
 from barnabas.server.coordination.group import groups
 from barnabas.server.coordination.group.classic import rebalance as classic_rebalance
 from barnabas.server.coordination.group.classic.group import PREPARING, STABLE, ClassicGroup
+from barnabas.server.coordination.group.commit_build import (
+    BuiltCommit,
+    CommitRules,
+    Encode,
+    Steps,
+    build_offset_commit,
+    build_txn_offset_commit,
+    finish,
+)
 from barnabas.server.coordination.group.config import GroupCoordinatorConfig
 from barnabas.server.coordination.group.groups import GroupTable
+from barnabas.server.coordination.group.offset_fetch import fetch_offsets
 from barnabas.server.coordination.group.offset_store import (
-    NO_OFFSET,
     CommittedOffset,
     OffsetStore,
-    commit_record,
     commit_tombstone,
 )
 from barnabas.server.coordination.operation import WriteOperation
-from barnabas.server.coordination.ports import CatalogTopic, GroupRequestContext, ProducerIdAndEpoch, TopicCatalog
+from barnabas.server.coordination.ports import GroupRequestContext, ProducerIdAndEpoch, TopicCatalog
 
-TOPIC_IDS_FROM: Final = 10
 MEMBER_EPOCHS_FROM: Final = 9
 
 
@@ -70,13 +70,6 @@ class OffsetsSummary(Struct, frozen=True):
     """The time at which the next offset expires; -1 if none expires."""
 
 
-def resolve(topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int) -> CatalogTopic | ErrorCode:
-    """The topic of a request: identified by name before version 10, and by id since then."""
-    if api_version >= TOPIC_IDS_FROM:
-        return topics.by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-    return topics.by_name(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 class Offsets:
     """The offset APIs for the groups of one shard."""
 
@@ -85,12 +78,22 @@ class Offsets:
         self._table = table
         self._store = store
 
+    def commit_rules(self, api_version: int, now_ms: int, encode: Encode | None = None) -> CommitRules:
+        """The rules by which a commit is built."""
+        return CommitRules(api_version, now_ms, self._config.offset_metadata_max_bytes, encode)
+
     # -- commit --------------------------------------------------------------------------------------------------
 
     def commit(
-        self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: OffsetCommitRequest
+        self,
+        op: WriteOperation,
+        ctx: GroupRequestContext,
+        topics: TopicCatalog,
+        request: OffsetCommitRequest,
+        built: BuiltCommit[OffsetCommitResponse] | None = None,
     ) -> OffsetCommitResponse:
-        """Handle OffsetCommit. Raises KafkaError if the member may not commit offsets of the group."""
+        """Handle OffsetCommit. `built` are its records, if they were built before. Raises KafkaError if the member may
+        not commit offsets of the group."""
         group = self._table.get(request.group_id)
         if group is None:
             if request.generation_id_or_member_epoch >= 0:
@@ -109,33 +112,19 @@ class Offsets:
             member = group.members.get(request.member_id)
             if member is not None:
                 classic_rebalance.schedule_session_timeout(op, group, member)
-        retention = request.retention_time_ms
-        expires = -1 if retention == -1 else op.now_ms + retention
-        response = OffsetCommitResponse()
-        for requested in request.topics:
-            topic = resolve(topics, requested.name, requested.topic_id, ctx.api_version)
-            topic_response = OffsetCommitResponseTopic(name=requested.name, topic_id=requested.topic_id)
-            response.topics.append(topic_response)
-            for p in requested.partitions:
-                code = self._check_partition(topic, p.partition_index, p.committed_metadata)
-                topic_response.partitions.append(
-                    OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-                )
-                if code is ErrorCode.NONE and not isinstance(topic, ErrorCode):
-                    timestamp = op.now_ms if p.commit_timestamp == -1 else p.commit_timestamp
-                    stored = CommittedOffset(
-                        p.committed_offset,
-                        p.committed_leader_epoch,
-                        p.committed_metadata or "",
-                        timestamp,
-                        expires,
-                        topic.topic_id,
-                    )
-                    op.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
-        return response
+        if built is None or not built.is_current(request.topics, topics, ctx.api_version):
+            built = finish(build_offset_commit(self.commit_rules(ctx.api_version, op.now_ms), topics, request))
+        op.write(*built.records)
+        op.encoded = built.encoded
+        return built.response
 
     def commit_transactional(
-        self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: TxnOffsetCommitRequest
+        self,
+        op: WriteOperation,
+        ctx: GroupRequestContext,
+        topics: TopicCatalog,
+        request: TxnOffsetCommitRequest,
+        built: BuiltCommit[TxnOffsetCommitResponse] | None = None,
     ) -> TxnOffsetCommitResponse:
         """Handle TxnOffsetCommit: write offsets that take effect when the producer's transaction commits. Raises
         KafkaError."""
@@ -158,107 +147,19 @@ class Offsets:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
             raise
         op.producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-        response = TxnOffsetCommitResponse()
-        for requested in request.topics:
-            topic = resolve(topics, requested.name, NO_TOPIC_ID, 0)
-            topic_response = TxnOffsetCommitResponseTopic(name=requested.name)
-            response.topics.append(topic_response)
-            for p in requested.partitions:
-                code = self._check_partition(topic, p.partition_index, p.committed_metadata)
-                topic_response.partitions.append(
-                    TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-                )
-                if code is ErrorCode.NONE and not isinstance(topic, ErrorCode):
-                    stored = CommittedOffset(
-                        p.committed_offset,
-                        p.committed_leader_epoch,
-                        p.committed_metadata or "",
-                        op.now_ms,
-                        topic_id=topic.topic_id,
-                    )
-                    op.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
-        return response
-
-    def _check_partition(self, topic: CatalogTopic | ErrorCode, partition: int, metadata: str | None) -> ErrorCode:
-        if isinstance(topic, ErrorCode):
-            return topic
-        if not 0 <= partition < topic.partitions:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return self._check_metadata(metadata)
-
-    def _check_metadata(self, metadata: str | None) -> ErrorCode:
-        too_large = metadata is not None and len(metadata) > self._config.offset_metadata_max_bytes
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE
+        if built is None or not built.is_current(request.topics, topics, 0):
+            built = finish(build_txn_offset_commit(self.commit_rules(ctx.api_version, op.now_ms), topics, request))
+        op.write(*built.records)
+        op.encoded = built.encoded
+        return built.response
 
     # -- fetch ---------------------------------------------------------------------------------------------------
 
     def fetch(
         self, topics: TopicCatalog, request: OffsetFetchRequestGroup, api_version: int, *, stable: bool
-    ) -> OffsetFetchResponseGroup:
-        """The offsets of one group. Raises KafkaError.
-
-        With `stable` (`require_stable`, KIP-447) the newest state is read, and the caller waits until that state is
-        committed; an offset that an open transaction has written gets UNSTABLE_OFFSET_COMMIT. Without `stable` the
-        committed state is read.
-        """
-        group_id = request.group_id
-        exists = True
-        try:
-            group = self._table.find(group_id) if stable else self._table.find_committed(group_id)
-            groups.check_offset_fetch(group, request.member_id, request.member_epoch, committed=not stable)
-        except KafkaError as error:
-            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                raise
-            exists = False
-        response = OffsetFetchResponseGroup(group_id=group_id)
-        if request.topics is None:
-            if exists:
-                response.topics = self._fetch_all(topics, group_id, api_version, stable=stable)
-            return response
-        for requested in request.topics:
-            topic = self._find_topic(topics, requested.name, requested.topic_id, api_version)
-            topic_response = OffsetFetchResponseTopics(name=requested.name, topic_id=requested.topic_id)
-            response.topics.append(topic_response)
-            for p in requested.partition_indexes:
-                if topic is None:
-                    topic_response.partitions.append(_no_offset(p, ErrorCode.UNKNOWN_TOPIC_ID))
-                    continue
-                name, topic_id = topic
-                found = self._store.one(group_id, name, p, committed=not stable) if exists else None
-                if found is not None and NO_TOPIC_ID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
-                    found = None  # the offset belongs to a deleted topic with the same name
-                unstable = stable and exists and self._store.is_unstable(group_id, name, p)
-                topic_response.partitions.append(_partition_response(p, found, unstable=unstable))
-        return response
-
-    def _find_topic(
-        self, topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int
-    ) -> tuple[str, TopicId] | None:
-        """The topic's name and id; None if the id is unknown. A deleted topic that is requested by name may have
-        offsets."""
-        if api_version >= TOPIC_IDS_FROM:
-            by_id = topics.by_id(topic_id)
-            return None if by_id is None else (by_id.name, topic_id)
-        return name, NO_TOPIC_ID
-
-    def _fetch_all(
-        self, topics: TopicCatalog, group_id: str, api_version: int, *, stable: bool
-    ) -> list[OffsetFetchResponseTopics]:
-        topic_responses: dict[str, OffsetFetchResponseTopics] = {}
-        offsets = self._store.view(group_id, committed=not stable)
-        for topic, partition in sorted(offsets):
-            topic_response = topic_responses.get(topic)
-            if topic_response is None:
-                view = topics.by_name(topic)
-                if view is None and api_version >= TOPIC_IDS_FROM:
-                    continue  # a deleted topic has no id
-                topic_id = NO_TOPIC_ID if view is None else view.topic_id
-                topic_response = topic_responses[topic] = OffsetFetchResponseTopics(name=topic, topic_id=topic_id)
-            unstable = stable and self._store.is_unstable(group_id, topic, partition)
-            topic_response.partitions.append(
-                _partition_response(partition, offsets[(topic, partition)], unstable=unstable)
-            )
-        return list(topic_responses.values())
+    ) -> Steps[OffsetFetchResponseGroup]:
+        """The offsets of one group, as a response that is built in slices (`fetch_offsets`). Raises KafkaError."""
+        return fetch_offsets(self._table, self._store, topics, request, api_version, stable=stable)
 
     # -- delete and expire ---------------------------------------------------------------------------------------
 
@@ -348,24 +249,3 @@ class Offsets:
             for topic, partition in self._store.known_partitions(group_id):
                 if topic in gone:
                     op.write(commit_tombstone(group_id, topic, partition))
-
-
-def _partition_response(
-    partition: int, found: CommittedOffset | None, *, unstable: bool
-) -> OffsetFetchResponsePartitions:
-    if unstable:
-        return _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    if found is None:
-        return _no_offset(partition, ErrorCode.NONE)
-    return OffsetFetchResponsePartitions(
-        partition_index=partition,
-        committed_offset=found.offset,
-        committed_leader_epoch=found.leader_epoch,
-        metadata=found.metadata,
-    )
-
-
-def _no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
-        partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=code
-    )

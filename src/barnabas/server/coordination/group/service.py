@@ -19,7 +19,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
 from barnabas.core.rng import Rng
-from barnabas.core.work import Pauses
+from barnabas.core.work import Pauses, in_slices
 from barnabas.protocol.wire.messages import consumer_group_describe as described_consumers
 from barnabas.protocol.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -70,6 +70,15 @@ from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from barnabas.server.coordination.errors import error_for_client
+from barnabas.server.coordination.group.commit_build import (
+    SLICE,
+    BuiltCommit,
+    CommitRules,
+    Steps,
+    build_offset_commit,
+    build_txn_offset_commit,
+    offset_count,
+)
 from barnabas.server.coordination.group.commit_size import check_commit_size, failed_commit, failed_txn_commit
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig, NoGroupConfigs
 from barnabas.server.coordination.operation import Deferred, WriteOperation
@@ -293,8 +302,12 @@ class GroupCoordinator:
     async def offset_commit(self, ctx: GroupRequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
         try:
             check_commit_size(request.group_id, request.topics, self._config.message_max_bytes)
+            built: BuiltCommit[OffsetCommitResponse] | None = None
+            if offset_count(request) > SLICE:
+                rules = self._commit_rules(ctx, request.group_id)
+                built = await in_slices(build_offset_commit(rules, self._topics, request))
             return await self._write(
-                request.group_id, lambda shard, op: shard.offsets.commit(op, ctx, shard.topics, request)
+                request.group_id, lambda shard, op: shard.offsets.commit(op, ctx, shard.topics, request, built)
             )
         except KafkaError as error:
             return await failed_commit(request, error.code)
@@ -318,15 +331,16 @@ class GroupCoordinator:
         version = ctx.api_version
         try:
             if not stable:
-                return self._read(
+                steps = self._read(
                     request.group_id, lambda shard: shard.offsets.fetch(shard.topics, request, version, stable=False)
                 )
+                return await in_slices(steps)
 
-            def newest(shard: GroupShard, op: WriteOperation) -> OffsetFetchResponseGroup:
+            def newest(shard: GroupShard, op: WriteOperation) -> Steps[OffsetFetchResponseGroup]:
                 op.wait_for_pending = True
                 return shard.offsets.fetch(shard.topics, request, version, stable=True)
 
-            return await self._write(request.group_id, newest)
+            return await in_slices(await self._write(request.group_id, newest))
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
 
@@ -339,15 +353,24 @@ class GroupCoordinator:
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=error.code)
 
+    def _commit_rules(self, ctx: GroupRequestContext, group_id: str) -> CommitRules:
+        """The rules for a large commit, which is built and encoded before its operation. Raises KafkaError."""
+        shard = self._runtime.context(self.partition_for(group_id)).shard
+        return shard.offsets.commit_rules(ctx.api_version, self._clock.now_ms(), shard.log_format.encode)
+
     async def txn_offset_commit(
         self, ctx: GroupRequestContext, request: TxnOffsetCommitRequest
     ) -> TxnOffsetCommitResponse:
         try:
             _check_group_id(request.group_id)
             check_commit_size(request.group_id, request.topics, self._config.message_max_bytes)
+            built: BuiltCommit[TxnOffsetCommitResponse] | None = None
+            if offset_count(request) > SLICE:
+                rules = self._commit_rules(ctx, request.group_id)
+                built = await in_slices(build_txn_offset_commit(rules, self._topics, request))
             return await self._write(
                 request.group_id,
-                lambda shard, op: shard.offsets.commit_transactional(op, ctx, shard.topics, request),
+                lambda shard, op: shard.offsets.commit_transactional(op, ctx, shard.topics, request, built),
             )
         except KafkaError as error:
             code = error.code
