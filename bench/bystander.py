@@ -2,7 +2,8 @@
 
 Each attack runs against a broker of its own, in a process of its own. Meanwhile the bystander, a client with its own
 connection, produces a record every 10 ms to its own topic. Its worst latency, counted from the moment at which a record
-was due, is the time for which the broker stood still. "Worst before" is the worst latency of the second before the
+was due, is the time for which the broker stood still. "Longest step" is what the broker itself measured: the longest
+time for which a request held the event loop, and its API. "Worst before" is the worst latency of the second before the
 attack: what the machine itself costs. Memory is the peak of the broker and its child processes. The attacks are in
 `bench/attacks`.
 """
@@ -11,28 +12,33 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import re
+import socket
 import sys
 import tempfile
 import time
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
+from urllib.request import urlopen
 
 from rich.console import Console
 from tests.system.broker.wire_client import WireClient
 
 from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.testing.process import BrokerProcess
 from bench.attacks.registry import ATTACKS, Attack
 from bench.report import Sheet
 
-MODULES = ("records", "lists")
+MODULES = ("records", "lists", "largest")
 """The modules of `bench/attacks`, in the order of the table."""
 TOPIC = "bystander"
 INTERVAL_S = 0.010
 QUIET_S = 1.0
+_HELD = re.compile(r'barnabas_loop_held_max_ms\{by="(\w+)"\} (\S+)')
 STALL_MS_MAX = 250
 """What a bystander may notice of an attack."""
 
@@ -101,6 +107,25 @@ def _peak_bytes(pid: int) -> int:
     return 0
 
 
+class _MeasuredBroker(BrokerProcess):
+    """A broker that serves its metrics."""
+
+    metrics_port = 0
+
+    def command(self) -> list[str]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.metrics_port = probe.getsockname()[1]
+        return [*super().command(), "--metrics", f"http://127.0.0.1:{self.metrics_port}"]
+
+    def longest_step(self, api: ApiKey | None) -> str:
+        """The longest step of this API, or of all requests, since the start."""
+        with urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as page:
+            held = {by: float(held) for by, held in _HELD.findall(page.read().decode())}
+        longest = max(held, key=held.__getitem__, default="") if api is None else APIS[api].name
+        return f"{held.get(longest, 0.0):.0f} ms {longest}"
+
+
 def _attack(name: str, address: str, pipe: Connection) -> None:
     """In a process of its own: prepare the attack, wait for the word to begin, attack, report."""
     _load()
@@ -122,13 +147,13 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
     """One row of the table."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    with BrokerProcess(folder / "data", settings=attack.settings) as broker:
+    with _MeasuredBroker(folder / "data", settings=attack.settings) as broker:
         assert broker.process is not None
         process = context.Process(target=_attack, args=(attack.name, broker.bootstrap_servers, theirs), daemon=True)
         process.start()
         prepared = ours.recv()
         if prepared != "prepared":
-            return (attack.name, "", "", "", "", "", f"could not be prepared: {prepared[1]}")
+            return (attack.name, "", "", "", "", "", "", f"could not be prepared: {prepared[1]}")
         bystander = Bystander(broker.bootstrap_servers)
         bystander.run(QUIET_S / 2)
         before = bystander.run(QUIET_S)
@@ -148,6 +173,7 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
             f"{max(before):.0f} ms",
             f"{max(during):.0f} ms",
             f"{sorted(during)[int(len(during) * 0.99)]:.0f} ms",
+            broker.longest_step(attack.api),
             f"{seconds:.1f} s",
             f"{memory.before / 1e6:.0f} to {memory.peak / 1e6:.0f} MB",
             result,
@@ -178,7 +204,16 @@ def main() -> None:
     for name in options.attacks or ATTACKS:
         with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=options.dir) as folder:
             rows.append(measure(ATTACKS[name], Path(folder)))
-    heading = ("attack", "worst before", "worst during", "p99 during", "attack took", "broker's memory", "answer")
+    heading = (
+        "attack",
+        "worst before",
+        "worst during",
+        "p99 during",
+        "longest step",
+        "attack took",
+        "broker's memory",
+        "answer",
+    )
     title = f"A record every 10 ms on its own connection (a stall above {STALL_MS_MAX} ms is too long)"
     console.print(Sheet(title, heading, [tuple(row) for row in rows]).render())
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
+from barnabas.protocol.wire.apis import ApiKey
+
 Steps = Generator[None, None, str]
 Run = Callable[[str], Steps]
 
@@ -20,17 +22,19 @@ class Attack:
     run: Run
     settings: tuple[str, ...] = ()
     """Settings of the broker, as `name=value`."""
+    api: ApiKey | None = None
+    """The API whose longest step the table prints; None: the longest of all."""
 
 
 ATTACKS: dict[str, Attack] = {}
 
 
-def attack(name: str, what: str, *settings: str) -> Callable[[Run], Run]:
+def attack(name: str, what: str, *settings: str, api: ApiKey | None = None) -> Callable[[Run], Run]:
     """Register the decorated generator function as an attack."""
 
     def register(run: Run) -> Run:
         assert name not in ATTACKS, f"two attacks are called {name}"
-        ATTACKS[name] = Attack(name, what, run, settings)
+        ATTACKS[name] = Attack(name, what, run, settings, api)
         return run
 
     return register

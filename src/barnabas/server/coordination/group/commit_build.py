@@ -21,6 +21,7 @@ from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_TOPIC_ID, TopicId
 from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -28,6 +29,7 @@ from barnabas.protocol.wire.messages.offset_commit import (
 )
 from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -134,7 +136,8 @@ def _build_topic(
     """Build the records of one topic. Returns the error of each partition."""
     codes: list[ErrorCode] = []
     encode, records = rules.encode, built.records
-    for position, p in enumerate(requested.partitions, start=1):
+    partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition] = requested.partitions
+    for position, p in enumerate(partitions, start=1):
         if position % SLICE == 0:
             yield SLICE
         code = _check(topic, p.partition_index, p.committed_metadata, rules.metadata_max_bytes)

@@ -1,0 +1,34 @@
+"""Every API that brokers serve has its largest request in the table of attacks, or a reason why not."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from bench.attacks.largest import LARGEST, NOT_ATTACKED, Largest, element_count, entries_of, wire_bytes
+from bench.attacks.registry import ATTACKS
+
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.compile_decoder import REQUEST_ELEMENTS_MAX
+from barnabas.server.broker.apis import BROKER_APIS, ROUTES
+
+
+def test_every_api_is_attacked_or_says_why_not() -> None:
+    served = {route.key for route in ROUTES}
+    assert served - LARGEST.keys() - NOT_ATTACKED.keys() == set(), "add the API to bench/attacks/largest.py"
+    assert (LARGEST.keys() | NOT_ATTACKED.keys()) - served == set()
+    assert LARGEST.keys() & NOT_ATTACKED.keys() == set()
+    assert {attack.api for attack in ATTACKS.values() if attack.api is not None} == LARGEST.keys()
+
+
+@pytest.mark.parametrize("api", LARGEST, ids=lambda api: api.name)
+def test_the_largest_request_is_one_that_brokers_decode(api: ApiKey) -> None:
+    row: Largest = LARGEST[api]
+    route = BROKER_APIS.by_key[api]
+    assert route.min_version <= row.version <= route.max_version
+    entries = entries_of(row)
+    assert entries >= min(5_000, row.entries_max)
+    request = row.build(UUID(int=1), entries)
+    assert type(request).__schema__.key == api
+    assert wire_bytes(request, row.version) <= row.bytes_max
+    assert element_count(request) <= REQUEST_ELEMENTS_MAX
