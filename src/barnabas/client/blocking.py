@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from barnabas.client.admin import AsyncAdmin
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.errors import ClientClosedError, DeliveryFailedError, ForkedError
@@ -98,9 +99,10 @@ class LoopThread:
         self.loop.call_soon_threadsafe(start)
 
     def stop(self) -> None:
-        """Stop the loop and wait for its thread; nothing is closed."""
-        if self.is_of_this_process:
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        """Cancel the loop's tasks, stop the loop and wait for its thread; nothing is closed. (A task that is pending
+        when the interpreter removes it would print asyncio's internals.)"""
+        if self.is_of_this_process and not self.loop.is_closed():
+            self.end_after(_cancelled())
             self._thread.join(1.0)
 
     def close(self) -> None:
@@ -112,6 +114,15 @@ class LoopThread:
         self.loop.close()
 
 
+async def _cancelled() -> None:
+    """Cancel all other tasks of this loop, and wait shortly until they have ended."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=0.5)
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
@@ -120,6 +131,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+@checks_arguments()
 class Blocking(Generic[C]):
     """An asyncio client and the loop on which it runs."""
 

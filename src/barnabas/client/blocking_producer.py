@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.blocking import Blocking, call, wait
 from barnabas.client.errors import RequestTimeoutError
 from barnabas.client.interceptors import DeliveryCallback, notify
@@ -69,6 +70,7 @@ _HandedOver = tuple[
 """The time until which the record may wait, and the parameters of `try_place` in their order."""
 
 
+@checks_arguments(without=("send",))
 class Producer(Blocking[AsyncProducer]):
     """`AsyncProducer`, blocking. `send` leaves the record for the loop's thread and returns, without waiting for the
     loop unless more than `HANDED_OVER_MAX` records are waiting."""

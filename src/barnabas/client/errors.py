@@ -20,10 +20,13 @@ KafkaError                        a response of a broker with an error code (bar
    ├─ TruncationError             the log was truncated below the position (KIP-320)
    ├─ AcknowledgementError         share groups: a record was not acknowledged, or cannot be acknowledged
    └─ CommitFailedError           the group has rebalanced; the partitions may belong to another member
+
+ArgumentTypeError                 an argument of a method has the wrong type: a ConfigError and a TypeError
 """
 
 from __future__ import annotations
 
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
@@ -91,6 +94,12 @@ class ForkedError(ClientClosedError):
             f"{what} belongs to the process that created it. Its thread and its connections do not exist in this"
             " process, which was forked: create a client in each process.",
         )
+
+
+class ArgumentTypeError(ConfigError, TypeError):
+    """An argument of a client's method has the wrong type. The message names the method, the argument, the expected
+    type and the given value. It is a TypeError of Python, too.
+    """
 
 
 class SerializationError(ClientError):

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlencode
 
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.blocking import LoopThread
 from barnabas.client.errors import ClientClosedError
 from barnabas.registry.http_client import HttpClient
@@ -33,6 +34,7 @@ V = TypeVar("V")
 CACHED_MAX: Final = 10_000
 
 
+@checks_arguments()
 class AsyncRegistryClient:
     """The asyncio client. Every method raises RegistryError with the registry's error code, or
     RegistryUnreachableError.

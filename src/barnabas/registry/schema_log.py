@@ -174,13 +174,26 @@ class KafkaSchemaLog:
 
     async def _read_back(self, end: int, apply: Callable[[Record], None]) -> None:
         """Wait until the last stable offset reaches `end`, and apply the records. The transaction is already committed
-        then, but its marker, which makes the records readable, is written later.
+        then, but its marker, which makes the records readable, is written later. Raises RegistryError after
+        `_CHANGE_TIMEOUT_MS`.
         """
-        async with asyncio.timeout(_CHANGE_TIMEOUT_MS / 1000):
-            wait_s = _MARKER_WAIT_S
-            while (stable := await self._offset(LATEST)) < end:
-                await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, 0.1)
+        stable = -1
+        try:
+            async with asyncio.timeout(_CHANGE_TIMEOUT_MS / 1000):
+                wait_s = _MARKER_WAIT_S
+                while (stable := await self._offset(LATEST)) < end:
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(2 * wait_s, 0.1)
+        except TimeoutError as error:
+            if isinstance(error, BarnabasError):
+                raise
+            seen = f"its last stable offset is {stable}" if stable >= 0 else "no broker has answered for its end"
+            message = (
+                f"The change is written to {self.topic}, but could not be read back within {_CHANGE_TIMEOUT_MS} ms:"
+                f" it ends at offset {end}, and {seen}. Another transaction may be open there (see"
+                f" `barnabas transactions list`), or its leader may be down. The registry will read the change later."
+            )
+            raise RegistryError(Code.OPERATION_TIMEOUT, message) from error
         await self._read_to(stable, apply)
 
     async def _close_producer(self) -> None:

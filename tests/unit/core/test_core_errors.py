@@ -21,6 +21,7 @@ from barnabas.core.ids import TopicPartition
 
 SAMPLES: dict[str, Any] = {
     "str": "what happened",
+    "object": "a value",
     "str | None": "what happened",
     "BarnabasError": KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the first error"),
     "int": 17,

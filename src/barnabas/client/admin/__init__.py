@@ -4,7 +4,8 @@ The client has the methods of Kafka's own Admin, except those for ACLs, quotas, 
 brokers do not support yet.
 
 Calls with many items return a mapping, in which a failed item is a `KafkaError`. A call raises only when the request as
-a whole failed. `timeout_ms` is the time of the whole call, retries included (default.api.timeout.ms).
+a whole failed, and ArgumentTypeError for an argument of the wrong type. `timeout_ms` is the time of the whole call,
+retries included (default.api.timeout.ms).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from barnabas.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.metadata import TopicDescription
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
@@ -60,6 +62,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 
 
+@checks_arguments()
 class AsyncAdmin:
     """`async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin: await admin.list_topics()`.
 

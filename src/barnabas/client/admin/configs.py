@@ -22,6 +22,7 @@ from barnabas.client.values import (
     LogDirDescription,
     ReplicaSize,
 )
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
@@ -212,6 +213,8 @@ async def _by_broker(cluster: Cluster, resources: Iterable[ConfigResource], ask:
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in dict.fromkeys(resources):
         own = resource.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and resource.name
+        if own and not resource.name.isdecimal():
+            raise ConfigError(f"The name of a broker is its id, or '' for all brokers, not {resource.name!r:.100}.")
         groups.setdefault(int(resource.name) if own else None, []).append(resource)
     merged: dict[ConfigResource, Any] = {}
     for part in await asyncio.gather(*(ask(broker_id, part) for broker_id, part in groups.items())):

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
-from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 
 I = TypeVar("I", bound=Hashable)  # noqa: E741  # an item: a topic name, a resource, a group id
@@ -20,15 +19,8 @@ _TRY_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QU
 
 
 def names_of(names: Iterable[str]) -> list[str]:
-    """The names as a list, each once. Raises ConfigError for a single text, whose letters would be taken for names, and
-    for a name that is no text."""
-    if isinstance(names, str):
-        raise ConfigError(f"A list of names is expected, not the text {names!r:.100}; write [{names!r:.100}].")
-    found = list(dict.fromkeys(names))
-    for name in found:
-        if not isinstance(name, str):
-            raise ConfigError(f"A name is a text, not {name!r:.100}.")
-    return found
+    """The names as a list, each once."""
+    return list(dict.fromkeys(names))
 
 
 def item_error(code: int, message: str | None, what: str) -> KafkaError:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, is_given, resolve_config
 from barnabas.client.consumer.commits import REVOKE_TIMEOUT_MS, Commits
@@ -62,6 +63,7 @@ Record = ConsumerRecord[Any, Any]
 CLOSE_TIMEOUT_MS: Final = 30_000
 
 
+@checks_arguments(without=("poll_arrow", "arrow"))
 class AsyncConsumer:
     """A consumer. Its configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
 from barnabas.client.errors import (
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.client")
 
 
+@checks_arguments(without=("send", "send_and_wait", "try_send", "try_place", "place", "learn", "send_arrow"))
 class AsyncProducer(TransactionCalls):
     """A producer. Its configs are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 

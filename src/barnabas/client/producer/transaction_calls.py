@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Self
 
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import TransactionAbortedError, TransactionStateError
 from barnabas.client.producer.sender import Sender
@@ -17,6 +18,7 @@ from barnabas.core.config import ConfigError
 from barnabas.core.ids import TopicPartition
 
 
+@checks_arguments(without=("flush",))
 class TransactionCalls(ABC):
     """The transactional methods of `AsyncProducer`."""
 

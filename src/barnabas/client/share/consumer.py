@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
+from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
 from barnabas.client.errors import AcknowledgementError, ClientClosedError
@@ -45,6 +46,7 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
 
 
+@checks_arguments(without=("acknowledge",))
 class AsyncShareConsumer:
     """A share consumer. Its configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as
     keywords.
