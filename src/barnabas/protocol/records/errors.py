@@ -4,7 +4,8 @@ KafkaError
 ├─ CorruptBatchError          the bytes are not a valid batch         (CORRUPT_MESSAGE)
 │  └─ DecompressionLimitError the records inflate beyond the limit    (CORRUPT_MESSAGE)
 ├─ InflationError             a batch exceeds the room that is left for it (MESSAGE_TOO_LARGE)
-└─ RecordValidationError      a valid batch that the topic rejects    (INVALID_RECORD, INVALID_TIMESTAMP, ...)
+├─ RecordValidationError      a valid batch that the topic rejects    (INVALID_RECORD, INVALID_TIMESTAMP, ...)
+└─ LogFileError               a file beside the batches violates its format (KAFKA_STORAGE_ERROR)
 """
 
 from __future__ import annotations
@@ -41,3 +42,10 @@ class RecordValidationError(KafkaError):
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(code, message)
         self.record_errors = tuple(record_errors)
+
+
+class LogFileError(KafkaError):
+    """An index, a snapshot or an identity file of a log violates its format."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.ids import NO_LEADER_EPOCH
+from barnabas.protocol.records.log_files import AbortedTxn
+
+__all__ = [
+    "EMPTY_READ",
+    "UNKNOWN_EPOCH_END",
+    "AbortedTxn",
+    "AppendInfo",
+    "EpochEndOffset",
+    "ReadResult",
+    "RecoveryReport",
+    "TimestampOffset",
+]
 
 
 class AppendInfo(Struct, frozen=True):
@@ -62,15 +72,6 @@ class EpochEndOffset(Struct, frozen=True):
 
 
 UNKNOWN_EPOCH_END = EpochEndOffset(NO_LEADER_EPOCH, -1)
-
-
-class AbortedTxn(NamedTuple):
-    """One aborted transaction, as in the response to a read_committed Fetch and in `.txnindex`."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class RecoveryReport(Struct, frozen=True):

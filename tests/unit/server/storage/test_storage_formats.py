@@ -9,10 +9,12 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.crc import crc32c
+from barnabas.protocol.records.errors import LogFileError
+from barnabas.protocol.records.log_files import MetaProperties
 from barnabas.server.storage.directory.checkpoints import decode_offsets, encode_offsets
 from barnabas.server.storage.directory.identity import (
-    MetaProperties,
     leave_clean_shutdown,
+    read_meta_properties,
     read_topic_id,
     take_clean_shutdown,
     write_topic_id,
@@ -233,8 +235,13 @@ class TestIdentity:
 
     @pytest.mark.parametrize("text", ["version=2\n", "version=1\nnode.id=1\n", "version=1\ncluster.id=a\nnode.id=x\n"])
     def test_corrupt(self, text: str) -> None:
-        with pytest.raises(CorruptFileError):
+        with pytest.raises(LogFileError):
             MetaProperties.decode(text.encode(), "x")
+        disk = MemoryDisk()
+        disk.mkdir("/d")
+        disk.put("/d/meta.properties", text.encode())
+        with pytest.raises(CorruptFileError):
+            read_meta_properties(disk, "/d")
 
     def test_topic_id(self) -> None:
         disk = MemoryDisk()

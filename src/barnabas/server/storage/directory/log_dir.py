@@ -17,12 +17,12 @@ from uuid import UUID
 
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.records.log_files import MetaProperties
 from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.flush_all import flush_all
 from barnabas.server.storage.directory.future_logs import FutureLogs
 from barnabas.server.storage.directory.identity import (
-    MetaProperties,
     leave_clean_shutdown,
     read_meta_properties,
     read_topic_id,

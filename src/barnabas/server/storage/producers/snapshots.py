@@ -1,12 +1,10 @@
 """Codec and Shell: snapshots of the producer state, with which a restart need not replay the whole log.
 
-    version int16 (1) | crc uint32 (CRC-32C of what follows) | count int32 | count x
-        { producerId int64 | epoch int16 | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64
-        | coordinatorEpoch int32 | currentTxnFirstOffset int64 (-1: none) }
+    Kafka's ProducerSnapshot (`protocol/records/log_files.py`)
     "earlier" | count int32 | count x
         { entry int32 (index above) | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64 }
 
-The first part is Kafka's ProducerSnapshot schema, version 1, which contains only the newest batch of each producer. A
+The first part contains only the newest batch of each producer. A
 producer with several requests in flight retries all of them after a restart of the leader. The second part therefore
 contains up to four earlier batches of each producer, the oldest first. Kafka ignores the second part. Kafka's own files
 do not have it; the missing batches are then unknown. `<offset>.snapshot` is the state of the records below that offset.
@@ -18,69 +16,58 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from barnabas.protocol.records.crc import crc32c
+from barnabas.protocol.records.errors import LogFileError
+from barnabas.protocol.records.log_files import (
+    SnapshotProducer,
+    decode_snapshot_producers,
+    encode_snapshot_producers,
+)
 from barnabas.server.storage import names
 from barnabas.server.storage.errors import CorruptSnapshotError, FileMissingError
 from barnabas.server.storage.fs import Access, FileSystem, read_file
 from barnabas.server.storage.producers.state import KnownBatch, ProducerEntry, ProducerState
 
-_HEAD: Final = Struct(">hIi")
-_ENTRY: Final = Struct(">qhiqiqiq")
 _EARLIER: Final = b"earlier"
 _COUNT: Final = Struct(">i")
 _EARLIER_ENTRY: Final = Struct(">iiqiq")
-_VERSION: Final = 1
-_COUNT_START: Final = 6
 
 
 def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
-    out = bytearray(_HEAD.size + _ENTRY.size * len(entries))
-    at = _HEAD.size
+    producers = []
     for e in entries:
         last = e.batches[-1] if e.batches else KnownBatch(-1, -1, 0, -1)
-        _ENTRY.pack_into(
-            out,
-            at,
-            e.producer_id,
-            e.epoch,
-            last.last_sequence,
-            last.last_offset,
-            last.offset_delta,
-            e.last_timestamp,
-            e.coordinator_epoch,
-            e.txn_first_offset,
+        producers.append(
+            SnapshotProducer(
+                e.producer_id,
+                e.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                e.last_timestamp,
+                e.coordinator_epoch,
+                e.txn_first_offset,
+            )
         )
-        at += _ENTRY.size
     earlier = [(number, batch) for number, e in enumerate(entries) for batch in e.batches[:-1]]
+    tail = b""
     if earlier:
-        out += _EARLIER + _COUNT.pack(len(earlier))
-        for number, batch in earlier:
-            out += _EARLIER_ENTRY.pack(number, *batch)
-    _HEAD.pack_into(out, 0, _VERSION, 0, len(entries))
-    _HEAD.pack_into(out, 0, _VERSION, crc32c(memoryview(out)[_COUNT_START:]), len(entries))
-    return bytes(out)
+        rows = (_EARLIER_ENTRY.pack(number, *batch) for number, batch in earlier)
+        tail = b"".join([_EARLIER, _COUNT.pack(len(earlier)), *rows])
+    return encode_snapshot_producers(producers, tail)
 
 
 def decode_snapshot(data: bytes, what: str) -> list[ProducerEntry]:
     """Raises CorruptSnapshotError."""
-    if len(data) < _HEAD.size:
-        raise CorruptSnapshotError(f"{what} has only {len(data)} bytes")
-    version, crc, count = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise CorruptSnapshotError(f"{what} has version {version}; only version {_VERSION} is known")
-    if crc32c(memoryview(data)[_COUNT_START:]) != crc:
-        raise CorruptSnapshotError(f"{what} failed its CRC")
-    end = _HEAD.size + count * _ENTRY.size
-    if count < 0 or len(data) < end:
-        raise CorruptSnapshotError(f"{what} should contain {count} producers and has {len(data)} bytes")
+    try:
+        producers, tail = decode_snapshot_producers(data, what)
+    except LogFileError as error:
+        raise CorruptSnapshotError(str(error)) from None
     entries = []
-    for producer_id, epoch, sequence, offset, delta, timestamp, coordinator, txn in _ENTRY.iter_unpack(
-        memoryview(data)[_HEAD.size : end]
-    ):
+    for producer_id, epoch, sequence, offset, delta, timestamp, coordinator, txn in producers:
         batches = [KnownBatch(sequence, offset, delta, timestamp)] if offset >= 0 else []
         entries.append(ProducerEntry(producer_id, epoch, coordinator, timestamp, txn, batches))
-    if len(data) > end:
-        _decode_earlier(memoryview(data)[end:], entries, what)
+    if tail:
+        _decode_earlier(tail, entries, what)
     return entries
 
 
