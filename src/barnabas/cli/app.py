@@ -20,6 +20,7 @@ NOUNS = (
     "logs",
     "cluster",
     "registry",
+    "pipelines",
 )
 """The nouns, in the order in which `barnabas --help` lists them.
 

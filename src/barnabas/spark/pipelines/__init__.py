@@ -1,0 +1,1 @@
+"""Spark Declarative Pipelines' own files, run on a classic Spark session: once, or for ever."""

@@ -1,0 +1,67 @@
+"""Table: what the failure of a flow means, from the text of Spark's exception."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_PLAN_CHANGED: Final = (
+    (
+        r"There are \[?\d+\]? sources? in the checkpoint offsets and now there (?:are|is)",
+        "its number of sources changed",
+    ),
+    (r"STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "the columns that it groups or joins by changed"),
+    (r"STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE", "the columns in its state changed"),
+    (r"Provided schema doesn't match to the schema for existing state", "the columns in its state changed"),
+    (r"STREAMING_STATEFUL_OPERATOR_(?:NOT_MATCH|MISSING|REMOVED|\w*)", "its stateful operators changed"),
+    (
+        r"STATE_STORE_(?:UNSUPPORTED_OPERATION|STATE_SCHEMA|CANNOT_LOAD|INVALID_\w*SCHEMA)\w*",
+        "its state has another form",
+    ),
+    (r"INCOMPATIBLE_STATEFUL_OPERATOR|StateSchemaCompatib", "its stateful operators changed"),
+    (r"detected a change in the number of shuffle partitions", "its number of shuffle partitions changed"),
+    (r"TRANSFORM_WITH_STATE_\w*|STATEFUL_PROCESSOR_\w*", "its stateful processor changed"),
+)
+"""Spark's texts for a query that cannot continue from its checkpoint, and what they mean."""
+
+_FINAL: Final = (
+    r"AnalysisException|\[(?:UNRESOLVED_|DATATYPE_MISMATCH|TABLE_OR_VIEW_NOT_FOUND|PARSE_SYNTAX)",
+    r"OptionError|DataLossError|SinkError",
+    r"STREAMING_OUTPUT_MODE",
+)
+"""Failures of which another attempt would be no better."""
+
+_PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_SPARK_ERROR: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
+_WRAPPERS: Final = ("STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The failure of a flow: one line about it, and what to do."""
+
+    summary: str
+    is_final: bool
+    plan_change: str | None = None
+
+
+def classify(text: str) -> Failure:
+    """Classify the text of an exception that a query or the start of a query has raised."""
+    summary = summarize(text)
+    for pattern, meaning in _PLAN_CHANGED:
+        if re.search(pattern, text):
+            return Failure(summary, True, meaning)
+    return Failure(summary, any(re.search(pattern, text) for pattern in _FINAL))
+
+
+def summarize(text: str) -> str:
+    """The one line of an exception's text that says most: the innermost Python error, else Spark's own message."""
+    python = _PYTHON_ERROR.findall(text)
+    if python:
+        name, message = python[-1]
+        return f"{name}: {message}".strip()
+    for condition, message in reversed(_SPARK_ERROR.findall(text)):
+        if condition not in _WRAPPERS:
+            return f"[{condition}] {message}".strip()
+    return text.strip().splitlines()[0] if text.strip() else "unknown error"

@@ -1,0 +1,116 @@
+"""Shell: notices which tables a query reads while its function runs on a classic session.
+
+Spark Connect sends an unresolved plan to the server, which resolves the names of a pipeline in the order that it needs.
+A classic session resolves a name as soon as a function uses it. Therefore the methods that take the name of a table
+are wrapped while a function runs: before such a method is called, the evaluator makes the table available.
+
+The wrappers also give each `format("barnabas")` source a consumer group, if the function has not set one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+Provide = Callable[[str, bool], str | None]
+"""Called with the name of a table, and whether it is read as a stream, before the table is read. Returns the name of a
+temporary view to read instead, or None.
+"""
+
+_RELATION: Final = re.compile(r"'UnresolvedRelation \[([^\]]*)\], \[[^\]]*\], (true|false)")
+_CTE: Final = re.compile(r"CTE \[([^\]]*)\]")
+_GROUP_OPTIONS: Final = frozenset({"groupid", "group.id", "kafka.group.id"})
+
+
+def relations(tree: str) -> list[tuple[str, bool]]:
+    """The tables that a parsed plan reads, and whether as a stream, from Spark's text of the plan."""
+    common = {name.strip() for names in _CTE.findall(tree) for name in names.split(",")}
+    found: dict[tuple[str, bool], None] = {}
+    for parts, streaming in _RELATION.findall(tree):
+        name = ".".join(f"`{part.strip()}`" for part in parts.split(","))
+        if name.strip("`") not in common:
+            found[name, streaming == "true"] = None
+    return list(found)
+
+
+def renamed(query: str, name: str, instead: str) -> str:
+    """The query with a name of several parts, `db.table`, replaced by the name of a temporary view."""
+    parts = [re.escape(part) for part in name.strip("`").split("`.`")]
+    pattern = r"\s*\.\s*".join(f"`?{part}`?" for part in parts)
+    return re.sub(rf"(?<![\w.`]){pattern}(?![\w`])", lambda _: f"`{instead}`", query, flags=re.IGNORECASE)
+
+
+@contextmanager
+def intercepted(spark: Any, provide: Provide, group_id: str) -> Iterator[None]:
+    """While this context is entered, `provide` is called before a table is read in this thread."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame  # noqa: F401  # fails early without it
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.session import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    thread = threading.get_ident()
+    parser = spark._jsparkSession.sessionState().sqlParser()
+
+    def before_table(method: Callable[..., Any], streaming: bool) -> Callable[..., Any]:
+        def wrapper(self: Any, tableName: str, *more: Any, **named: Any) -> Any:
+            instead = provide(tableName, streaming) if threading.get_ident() == thread else None
+            return method(self, instead or tableName, *more, **named)
+
+        return wrapper
+
+    def before_sql(method: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any, sqlQuery: str, *more: Any, **named: Any) -> Any:
+            query = sqlQuery
+            if threading.get_ident() == thread:
+                for name, streaming in relations(parser.parsePlan(query).toString()):
+                    instead = provide(name, streaming)
+                    if instead is not None and "`.`" in name:
+                        query = renamed(query, name, instead)
+            return method(self, query, *more, **named)
+
+        return wrapper
+
+    with ExitStack() as stack:
+        for cls, streaming in ((DataFrameReader, False), (DataStreamReader, True), (SparkSession, False)):
+            stack.enter_context(patch.object(cls, "table", before_table(cls.table, streaming)))
+        stack.enter_context(patch.object(SparkSession, "sql", before_sql(SparkSession.sql)))
+        for name, wrapper in _group_wrappers(DataStreamReader, group_id).items():
+            stack.enter_context(patch.object(DataStreamReader, name, wrapper))
+        yield
+
+
+def _group_wrappers(reader: Any, group_id: str) -> dict[str, Callable[..., Any]]:
+    """Wrappers of DataStreamReader's methods that set the option groupId before `load`, unless it is set."""
+    option, options, load, choose_format = reader.option, reader.options, reader.load, reader.format
+
+    def noted(self: Any, **changes: Any) -> None:
+        self.__dict__.update(changes)
+
+    def wrapped_format(self: Any, source: str) -> Any:
+        noted(self, _barnabas_is_format=source.lower() == "barnabas")
+        return choose_format(self, source)
+
+    def wrapped_option(self: Any, key: str, value: Any) -> Any:
+        if key.lower() in _GROUP_OPTIONS:
+            noted(self, _barnabas_has_group=True)
+        return option(self, key, value)
+
+    def wrapped_options(self: Any, **given: Any) -> Any:
+        if any(key.lower() in _GROUP_OPTIONS for key in given):
+            noted(self, _barnabas_has_group=True)
+        return options(self, **given)
+
+    def wrapped_load(self: Any, path: Any = None, format: Any = None, schema: Any = None, **given: Any) -> Any:
+        if format is not None:
+            self.format(format)
+        if given:
+            self.options(**given)
+        if group_id and getattr(self, "_barnabas_is_format", False) and not getattr(self, "_barnabas_has_group", False):
+            option(self, "groupId", group_id)
+        return load(self, path, None, schema)
+
+    return {"format": wrapped_format, "option": wrapped_option, "options": wrapped_options, "load": wrapped_load}

@@ -1,0 +1,317 @@
+"""Shell: runs the flows of a pipeline as streaming queries and batch writes, until they have ended or are stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from barnabas.spark.pipelines.errors import FlowFailedError, PipelineError, PlanChangedError
+from barnabas.spark.pipelines.evaluation import Evaluator
+from barnabas.spark.pipelines.failures import Failure, classify
+from barnabas.spark.pipelines.graph import OutputKind, PipelineGraph, ResolvedFlow
+from barnabas.spark.pipelines.progress import FlowProgress, ProgressMeter
+from barnabas.spark.pipelines.registry import load_definitions
+from barnabas.spark.pipelines.schedule import FlowSchedule, FlowState
+from barnabas.spark.pipelines.state import PipelineProject
+from barnabas.spark.pipelines.tables import PipelineTables, check_writers
+
+POLL_INTERVAL_S: Final = 0.2
+SAVE_INTERVAL_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `barnabas pipelines run` was asked for."""
+
+    continuous: bool = False
+    trigger_interval_ms: int | None = None
+    full_refresh: Sequence[str] = ()
+    """Flows or outputs that begin anew."""
+    full_refresh_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEvent:
+    """Something that happened: a flow changed its state, or finished a micro-batch."""
+
+    flow: str
+    state: FlowState
+    kind: str
+    progress: FlowProgress
+    message: str | None = None
+
+
+class LoadedPipeline:
+    """A pipeline whose definitions are loaded and checked; nothing has been written yet."""
+
+    def __init__(self, project: PipelineProject, spark: Any) -> None:
+        """Raises PipelineError."""
+        self.project = project
+        catalog = project.spec.catalog or spark.catalog.currentCatalog()
+        self.graph = PipelineGraph(catalog, project.spec.database or spark.catalog.currentDatabase())
+        load_definitions(project.spec, project.spec_path, spark, self.graph)
+        check_writers(self.graph)
+        self.evaluator = Evaluator(spark, project.spec, self.graph)
+        self.flows = self.evaluator.resolve()
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The flows, sources first, as JSON values."""
+        return [
+            {
+                "flow": name,
+                "type": "stream" if flow.is_streaming else "batch",
+                "target": flow.target.name,
+                "target_type": flow.target.kind.value,
+                "format": flow.target.format,
+                "reads": list(flow.sources),
+                "defined_in": flow.flow.place,
+            }
+            for name, flow in self.flows.items()
+        ]
+
+
+class PipelineRunner:
+    """One run of a loaded pipeline. `on_event` is called for each event."""
+
+    def __init__(
+        self, pipeline: LoadedPipeline, spark: Any, options: RunOptions, on_event: Callable[[FlowEvent], None]
+    ) -> None:
+        self._pipeline = pipeline
+        self._spark = spark
+        self._options = options
+        self._on_event = on_event
+        settings = pipeline.project.spec.settings
+        self._interval_ms = (
+            settings.trigger_interval_ms if options.trigger_interval_ms is None else options.trigger_interval_ms
+        )
+        self._tables = PipelineTables(spark, pipeline.graph, pipeline.project.storage)
+        self.schedule = FlowSchedule(
+            pipeline.flows.values(), continuous=options.continuous, refresh_interval_ms=settings.refresh_interval_ms
+        )
+        self.meters = {name: ProgressMeter() for name in pipeline.flows}
+        self.failures: dict[str, Failure] = {}
+        self._queries: dict[str, Any] = {}
+        self._started_ms = time.time_ns() // 1_000_000
+        self._saved_ms = 0
+        self._stopping = False
+
+    def run(self) -> None:
+        """Run the pipeline. Returns when all flows have ended, or after `request_stop`. Raises PlanChangedError,
+        FlowFailedError, PipelineError.
+        """
+        try:
+            self._prepare()
+            while not self._stopping and not self.schedule.is_done:
+                now_ms = time.time_ns() // 1_000_000
+                for flow in self.schedule.due(now_ms):
+                    self._start(flow)
+                self._poll()
+                self._save()
+                if self._options.continuous and self.schedule.has_failed:
+                    break
+                time.sleep(POLL_INTERVAL_S)
+        finally:
+            self._stop_queries()
+            self.schedule.stop()
+            self._save(force=True, ended=True)
+        self._raise_failure()
+
+    def request_stop(self) -> None:
+        """Let `run` stop the queries and return; may be called from a signal handler."""
+        self._stopping = True
+
+    # -- preparing ---------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._begin_anew()
+        for output in self._pipeline.graph.outputs:
+            if output.kind is OutputKind.STREAMING_TABLE:
+                self._tables.prepare(output, self._pipeline.evaluator.schema(output))
+        self._save(force=True)
+
+    def _begin_anew(self) -> None:
+        """Reset the flows that the user wants to begin anew. A table is emptied together with all the flows that
+        write to it: else its files would say that the first micro-batches are written.
+        """
+        project, graph = self._pipeline.project, self._pipeline.graph
+        asked = {graph.key(name) for name in [*project.resets(), *self._options.full_refresh]}
+        known = {
+            graph.key(name) for flow in self._pipeline.flows.values() for name in (flow.flow.name, flow.target.name)
+        }
+        for name in sorted(asked - known):
+            raise PipelineError(f"there is no flow and no table {name} to reset{graph.suggest(name)}")
+        chosen = [
+            flow
+            for flow in self._pipeline.flows.values()
+            if self._options.full_refresh_all or {graph.key(flow.flow.name), graph.key(flow.target.name)} & asked
+        ]
+        tables = {flow.target.name: flow.target for flow in chosen if flow.target.kind.is_table}
+        for table in tables.values():
+            self._tables.drop(table)
+        for flow in self._pipeline.flows.values():
+            if flow in chosen or flow.target.name in tables:
+                self._tables.begin_anew(flow)
+        project.save_resets([])
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def _start(self, flow: ResolvedFlow) -> None:
+        name = flow.flow.name
+        self._event(name, "state")
+        try:
+            frame = self._pipeline.evaluator.evaluate(flow)
+            with self._pipeline.evaluator.configured(flow.flow.spark_conf):
+                if flow.is_streaming:
+                    self._queries[name] = self._start_stream(flow, frame)
+                else:
+                    self._refresh(flow, frame)
+        except PipelineError as error:
+            self._failed(name, Failure(str(error), is_final=True))
+        except Exception as error:  # noqa: BLE001  # Spark's and the user's exceptions; the failure is classified by its text
+            self._failed(name, classify(_text(error)))
+
+    def _start_stream(self, flow: ResolvedFlow, frame: Any) -> Any:
+        target = flow.target
+        writer = (
+            frame.writeStream.queryName(flow.flow.name)
+            .outputMode("append")
+            .option("checkpointLocation", self._tables.checkpoint(flow))
+        )
+        if self._options.continuous:
+            writer = writer.trigger(processingTime=f"{self._interval_ms} milliseconds")
+        else:
+            writer = writer.trigger(availableNow=True)
+        if target.format:
+            writer = writer.format(target.format)
+        if target.kind is OutputKind.SINK:
+            return writer.options(**target.options).start()
+        if target.partition_columns:
+            writer = writer.partitionBy(*target.partition_columns)
+        return writer.toTable(self._tables.identifier(target))
+
+    def _refresh(self, flow: ResolvedFlow, frame: Any) -> None:
+        """Compute a materialized view, while the streams go on."""
+        name = flow.flow.name
+        began = time.monotonic()
+        rows = self._tables.replace(flow.target, frame)
+        took_ms = max(1, int((time.monotonic() - began) * 1_000))
+        batch = self.meters[name].progress.batches
+        report = {"timestamp": _now_text(), "batchId": batch, "numInputRows": rows}
+        self.meters[name].add(report | {"durationMs": {"triggerExecution": took_ms, "addBatch": took_ms}})
+        self._event(name, "progress")
+        self.schedule.on_completed(name, time.time_ns() // 1_000_000)
+        self._event(name, "state")
+
+    # -- watching ----------------------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        for name, query in list(self._queries.items()):
+            is_active = query.isActive
+            self._read_progress(name, query)
+            if is_active:
+                continue
+            del self._queries[name]
+            error = query.exception()
+            if error is not None:
+                self._failed(name, classify(_text(error)))
+            elif not self._stopping:
+                self.schedule.on_completed(name, time.time_ns() // 1_000_000)
+                self._event(name, "state")
+
+    def _read_progress(self, name: str, query: Any) -> None:
+        """Reading one report is cheap; all recent ones are read if some were missed."""
+        meter = self.meters[name]
+        before = meter.progress
+        last = _report(query.lastProgress)
+        if not last or str(last["timestamp"]) <= (before.timestamp or ""):
+            return
+        is_next = before.batch_id is not None and int(last["batchId"]) <= before.batch_id + 1
+        for report in [last] if is_next else map(_report, query.recentProgress):
+            if str(report["timestamp"]) <= (before.timestamp or ""):
+                continue
+            if meter.add(report):
+                self.schedule.on_progress(name)
+                self.failures.pop(name, None)
+                self._event(name, "progress")
+
+    def _failed(self, name: str, failure: Failure) -> None:
+        self.failures[name] = failure
+        self.schedule.on_failed(name, time.time_ns() // 1_000_000, is_final=failure.is_final)
+        self._event(name, "state", failure.summary)
+
+    def _event(self, name: str, kind: str, message: str | None = None) -> None:
+        self._on_event(FlowEvent(name, self.schedule.state(name), kind, self.meters[name].progress, message))
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def _stop_queries(self) -> None:
+        """Stop all queries. A micro-batch that is interrupted is repeated at the next start."""
+        for name, query in self._queries.items():
+            self._read_progress(name, query)
+            try:
+                query.stop()
+            except Exception as error:  # noqa: BLE001  # the session is stopped next, which ends the query in any case
+                self._event(name, "state", f"the query did not stop in order: {classify(_text(error)).summary}")
+        self._queries.clear()
+
+    def _raise_failure(self) -> None:
+        states = self.schedule.states()
+        for name, failure in self.failures.items():
+            if states[name] is not FlowState.FAILED:
+                continue
+            if failure.plan_change is not None:
+                pipeline = self._pipeline.project.spec.name
+                raise PlanChangedError(
+                    f"the flow {name} cannot continue from its checkpoint: {failure.plan_change} ({failure.summary}). "
+                    f"Undo the change, or begin anew with: barnabas pipelines reset {pipeline} {name}"
+                )
+            raise FlowFailedError(
+                f"the flow {name} failed: {failure.summary} (Spark's log: {self._pipeline.project.log_file})"
+            )
+
+    def _save(self, *, force: bool = False, ended: bool = False) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        if not force and now_ms - self._saved_ms < SAVE_INTERVAL_MS:
+            return
+        self._saved_ms = now_ms
+        states = self.schedule.states()
+        flows = [
+            described
+            | {"state": states[described["flow"]].value}
+            | asdict(self.meters[described["flow"]].progress)
+            | {"error": self.failures[described["flow"]].summary if described["flow"] in self.failures else None}
+            for described in self._pipeline.describe()
+        ]
+        self._pipeline.project.save_run(
+            {
+                "pipeline": self._pipeline.project.spec.name,
+                "spec": str(self._pipeline.project.spec_path.resolve()),
+                "pid": os.getpid(),
+                "mode": "continuous" if self._options.continuous else "once",
+                "started_ms": self._started_ms,
+                "updated_ms": now_ms,
+                "ended_ms": now_ms if ended else None,
+                "flows": flows,
+            }
+        )
+
+
+def _report(progress: Any) -> dict[str, Any]:
+    """A progress report as JSON values; empty if there is none yet."""
+    if progress is None:
+        return {}
+    return progress if isinstance(progress, dict) else dict(json.loads(progress.json))
+
+
+def _text(error: BaseException) -> str:
+    """The exception's text, with its kind before it if the text is not Spark's."""
+    text = str(error)
+    return text if text.startswith("[") else f"{type(error).__name__}: {text}"
+
+
+def _now_text() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,166 @@
+"""Shell: the tables of a pipeline in Spark's catalog, their data, and the checkpoints of the flows.
+
+Checkpoints are where Spark's own command has them, so that both can continue each other's work:
+`_checkpoints/<catalog>/<schema>/<table>/<flow>/<n>` and `_checkpoints/<sink>/<flow>/<n>`, below the storage directory.
+A flow that begins anew gets the next number.
+
+Spark's default catalog forgets its tables when the session ends. With this catalog, tables have a fixed location, and
+are declared again at every start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.spark.pipelines.errors import GraphError, PlanChangedError
+from barnabas.spark.pipelines.graph import OutputKind, OutputNode, PipelineGraph, ResolvedFlow
+from barnabas.spark.pipelines.sql import quoted_name
+
+
+class PipelineTables:
+    """The catalog objects and directories of one pipeline. Paths are Hadoop paths: storage need not be local."""
+
+    def __init__(self, spark: Any, graph: PipelineGraph, storage: str) -> None:
+        self._spark = spark
+        self._graph = graph
+        self._storage = storage.rstrip("/")
+        self._forgets = (
+            spark.conf.get("spark.sql.catalogImplementation") == "in-memory" and graph.catalog == "spark_catalog"
+        )
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, output: OutputNode, schema: Any) -> None:
+        """Create a streaming table, or add the columns that it lacks. Raises PlanChangedError."""
+        name = self.identifier(output)
+        if not self._spark.catalog.tableExists(name):
+            self._spark.sql(self._create_statement(output, schema))
+            return
+        existing = {field.name.lower(): field for field in self._spark.table(name).schema.fields}
+        new = []
+        for field in schema.fields:
+            other = existing.get(field.name.lower())
+            if other is None:
+                new.append(field)
+            elif other.dataType.simpleString() != field.dataType.simpleString():
+                raise PlanChangedError(
+                    f"{output.place}: the column {field.name} of {output.name} was {other.dataType.simpleString()} and "
+                    f"is {field.dataType.simpleString()} now; cast it, or reset the flows into {output.name}"
+                )
+        if new:
+            self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({self._ddl(new)})")
+
+    def replace(self, output: OutputNode, frame: Any) -> int:
+        """Write a materialized view. Returns the number of rows."""
+        name = self.identifier(output)
+        writer = frame.write.mode("overwrite")
+        if output.format:
+            writer = writer.format(output.format)
+        if output.partition_columns:
+            writer = writer.partitionBy(*output.partition_columns)
+        if self._forgets:
+            writer = writer.option("path", self._location(output))
+        writer.saveAsTable(name)
+        if output.comment:
+            self._spark.sql(f"COMMENT ON TABLE {name} IS {_literal(output.comment)}")
+        return int(self._spark.table(name).count())
+
+    def drop(self, output: OutputNode) -> None:
+        """Remove the table and its data."""
+        self._spark.sql(f"DROP TABLE IF EXISTS {self.identifier(output)}")
+        if self._forgets:
+            self._delete(self._location(output))
+
+    def identifier(self, output: OutputNode) -> str:
+        """The whole quoted name."""
+        return ".".join(f"`{part}`" for part in self._parts(output))
+
+    def _create_statement(self, output: OutputNode, schema: Any) -> str:
+        clauses = [f"CREATE TABLE {self.identifier(output)} ({self._ddl(schema.fields)})"]
+        clauses.append(f"USING {output.format or self._spark.conf.get('spark.sql.sources.default')}")
+        if output.partition_columns:
+            clauses.append(f"PARTITIONED BY ({', '.join(f'`{name}`' for name in output.partition_columns)})")
+        if output.cluster_columns:
+            clauses.append(f"CLUSTER BY ({', '.join(f'`{name}`' for name in output.cluster_columns)})")
+        if self._forgets:
+            clauses.append(f"LOCATION {_literal(self._location(output))}")
+        if output.comment:
+            clauses.append(f"COMMENT {_literal(output.comment)}")
+        if output.properties:
+            pairs = ", ".join(f"{_literal(key)} = {_literal(str(value))}" for key, value in output.properties.items())
+            clauses.append(f"TBLPROPERTIES ({pairs})")
+        return " ".join(clauses)
+
+    def _ddl(self, fields: Sequence[Any]) -> str:
+        from pyspark.sql.types import StructType
+
+        nullable = StructType([type(field)(field.name, field.dataType, True) for field in fields])
+        return str(self._spark._jsparkSession.parseDataType(nullable.json()).toDDL())
+
+    def _location(self, output: OutputNode) -> str:
+        *_, database, table = self._parts(output)
+        warehouse = str(self._spark.conf.get("spark.sql.warehouse.dir")).rstrip("/")
+        return f"{warehouse}/{table}" if database == "default" else f"{warehouse}/{database}.db/{table}"
+
+    def _parts(self, output: OutputNode) -> tuple[str, ...]:
+        parts = quoted_name(output.name)
+        return (self._graph.catalog, self._graph.database, *parts)[-3:] if len(parts) < 3 else parts
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, resolved: ResolvedFlow) -> str:
+        """The newest checkpoint directory of a flow, which need not exist yet."""
+        root = self._checkpoints(resolved)
+        return f"{root}/{max(self._numbers(root), default=0)}"
+
+    def begin_anew(self, resolved: ResolvedFlow) -> None:
+        """Let the flow start without its checkpoint. The old checkpoint stays where it is."""
+        root = self._checkpoints(resolved)
+        numbers = self._numbers(root)
+        if numbers:
+            path = self._path(f"{root}/{max(numbers) + 1}")
+            path.getFileSystem(self._hadoop()).mkdirs(path)
+
+    def _checkpoints(self, resolved: ResolvedFlow) -> str:
+        target = resolved.target
+        parts = (target.name,) if target.kind is OutputKind.SINK else self._parts(target)
+        return "/".join([self._storage, "_checkpoints", *parts, quoted_name(resolved.flow.name)[-1]])
+
+    def _numbers(self, root: str) -> list[int]:
+        path = self._path(root)
+        system = path.getFileSystem(self._hadoop())
+        if not system.exists(path):
+            return []
+        names = [status.getPath().getName() for status in system.listStatus(path)]
+        return [int(name) for name in names if name.isdigit()]
+
+    def _delete(self, location: str) -> None:
+        path = self._path(location)
+        path.getFileSystem(self._hadoop()).delete(path, True)
+
+    def _path(self, text: str) -> Any:
+        return self._spark._jvm.org.apache.hadoop.fs.Path(text)
+
+    def _hadoop(self) -> Any:
+        return self._spark._jsparkSession.sessionState().newHadoopConf()
+
+
+def check_writers(graph: PipelineGraph) -> None:
+    """Refuse several flows into one table of files. Spark's file sink numbers the micro-batches of a table, not of a
+    flow: the second flow's micro-batch 0 counts as written already, and its rows are lost without an error.
+    Raises GraphError.
+    """
+    for output in graph.outputs:
+        flows = graph.flows_into(output)
+        if output.kind is OutputKind.STREAMING_TABLE and len(flows) > 1 and (output.format or "parquet") != "delta":
+            names = " and ".join(flow.name for flow in flows)
+            raise GraphError(
+                f"{output.place}: the flows {names} write to the table {output.name}, and Spark's files allow only one "
+                "(it would silently skip rows of the others): make one flow of them with union, or write to a sink"
+            )
+
+
+def _literal(text: str) -> str:
+    """A string in Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

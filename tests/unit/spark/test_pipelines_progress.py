@@ -1,0 +1,60 @@
+"""The row of a flow, from Spark's progress reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.spark.pipelines.progress import FlowProgress, ProgressMeter
+
+
+def report(batch: int, rows: int, **more: Any) -> dict[str, Any]:
+    return {
+        "timestamp": f"2026-11-23T00:00:0{batch}.000Z",
+        "batchId": batch,
+        "numInputRows": rows,
+        "durationMs": {"triggerExecution": 200, "addBatch": 80},
+        **more,
+    }
+
+
+def test_rows_rate_lag_watermark_and_state() -> None:
+    meter = ProgressMeter()
+    source = {"endOffset": '{"t": {"0": 60, "1": 5}}', "latestOffset": '{"t": {"0": 100, "1": 5}, "$lost": {"t": 1}}'}
+    assert meter.add(
+        report(
+            4,
+            100,
+            sources=[source, {"endOffset": "7", "latestOffset": None}],
+            eventTime={"watermark": "2013-01-01T00:00:00.000Z"},
+            stateOperators=[
+                {"numRowsTotal": 3, "memoryUsedBytes": 10},
+                {"numRowsTotal": 4, "memoryUsedBytes": 20},
+            ],
+        )
+    )
+    assert meter.progress == FlowProgress(
+        rows=100,
+        batches=1,
+        batch_id=4,
+        rows_per_second=500.0,
+        lag=40,
+        batch_ms=200,
+        watermark="2013-01-01T00:00:00.000Z",
+        state_rows=7,
+        state_bytes=30,
+        timestamp="2026-11-23T00:00:04.000Z",
+    )
+
+
+def test_the_same_report_counts_once() -> None:
+    meter = ProgressMeter()
+    assert meter.add(report(0, 10))
+    assert not meter.add(report(0, 10))
+    assert meter.progress.rows == 10
+
+
+def test_a_report_without_a_micro_batch_sets_the_rate_to_zero_and_keeps_the_rest() -> None:
+    meter = ProgressMeter()
+    meter.add(report(0, 10))
+    assert not meter.add({"timestamp": "later", "batchId": 1, "numInputRows": 0, "durationMs": {"triggerExecution": 5}})
+    assert (meter.progress.rows_per_second, meter.progress.rows, meter.progress.batch_ms) == (0.0, 10, 200)

@@ -1,0 +1,81 @@
+"""The statements of a pipeline's SQL file."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.spark.pipelines.errors import DefinitionError
+from barnabas.spark.pipelines.sql import SqlDataset, SqlFlow, SqlSetting, parse_statements, quoted_name
+
+
+def test_statements_are_split_outside_of_strings_and_comments() -> None:
+    text = """
+-- a comment; with a semicolon
+CREATE MATERIALIZED VIEW totals COMMENT 'a; b' AS
+SELECT ';' AS x, /* ; */ count(*) FROM orders;
+
+CREATE STREAMING TABLE third AS SELECT v FROM STREAM(orders_log) ;;
+"""
+    assert parse_statements(text, "a.sql") == [
+        SqlDataset("materialized view", "totals", 3, "SELECT ';' AS x, /* ; */ count(*) FROM orders", comment="a; b"),
+        SqlDataset("streaming table", "third", 6, "SELECT v FROM STREAM(orders_log)"),
+    ]
+
+
+def test_all_clauses() -> None:
+    text = """CREATE STREAMING TABLE IF NOT EXISTS db.`t 1` (a INT, b DECIMAL(10, 2) COMMENT ')x') USING parquet
+    PARTITIONED BY (a, `b`) CLUSTER BY (b) COMMENT "it''s" TBLPROPERTIES ('k.a' = 'v', other.key = 'w', z 1)
+    AS WITH x AS (SELECT 1) SELECT * FROM x"""
+    assert parse_statements(text, "a.sql") == [
+        SqlDataset(
+            "streaming table",
+            "db.`t 1`",
+            1,
+            "WITH x AS (SELECT 1) SELECT * FROM x",
+            "a INT, b DECIMAL(10, 2) COMMENT ')x'",
+            "parquet",
+            "it''s",
+            ("a", "b"),
+            ("b",),
+            {"k.a": "v", "other.key": "w", "z": "1"},
+        )
+    ]
+
+
+def test_a_table_without_a_query_a_flow_a_view_and_a_setting() -> None:
+    text = """SET spark.sql.ansi.enabled = false;
+create streaming table t;
+CREATE FLOW f COMMENT 'c' AS INSERT INTO t BY NAME SELECT * FROM STREAM s;
+CREATE TEMPORARY VIEW v AS SELECT 1"""
+    assert parse_statements(text, "a.sql") == [
+        SqlSetting("spark.sql.ansi.enabled", "false"),
+        SqlDataset("streaming table", "t", 2),
+        SqlFlow("f", "t", 3, "SELECT * FROM STREAM s"),
+        SqlDataset("temporary view", "v", 4, "SELECT 1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT 1", "a.sql, line 1: CREATE is expected, not 'SELECT'"),
+        ("\n\nCREATE TABLE t AS SELECT 1", "a.sql, line 3: CREATE TABLE is not a statement of a pipeline"),
+        ("CREATE MATERIALIZED VIEW v", "the materialized view v has no query"),
+        ("CREATE STREAMING TABLE t SELECT 1", "'SELECT' is not expected here; the query begins with AS"),
+        ("CREATE STREAMING TABLE t AS", "the query is missing"),
+        ("CREATE FLOW f AS INSERT INTO t SELECT 1", "BY is expected, not 'SELECT'"),
+        ("CREATE FLOW f AS AUTO CDC INTO t", "call create_auto_cdc_flow in a Python file"),
+        ("USE db", "set catalog and database in the pipeline's spec"),
+        ("CREATE STREAMING TABLE t (a INT", "the statement ends too early"),
+        ("CREATE STREAMING TABLE 1", "a name is expected, not '1'"),
+    ],
+)
+def test_what_is_refused(text: str, message: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        parse_statements(text, "a.sql")
+    assert message in str(caught.value)
+
+
+def test_the_parts_of_a_name() -> None:
+    assert quoted_name("a.`b.c`.d") == ("a", "b.c", "d")
+    assert quoted_name("`x``y`") == ("x`y",)
