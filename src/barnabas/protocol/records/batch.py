@@ -49,6 +49,7 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 _INT32: Final = 1 << 32
+_new_tuple: Final = tuple.__new__  # `BatchHeader._make` is a Python function around this
 _CODECS: Final = tuple(CompressionType)  # indexed by codec id; a look-up is faster than CompressionType(...)
 
 
@@ -160,12 +161,18 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """
     if pos < 0 or len(buf) - pos < HEADER_SIZE:
         raise CorruptBatchError(f"a batch header needs {HEADER_SIZE} bytes, {max(len(buf) - pos, 0)} are left at {pos}")
-    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    header: BatchHeader = _new_tuple(BatchHeader, _HEADER.unpack_from(buf, pos))
     if header[3] != MAGIC:
         raise CorruptBatchError(f"magic {header[3]} at byte {pos}: only record format v2 is supported (KIP-724)")
     if header[1] < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptBatchError(f"batch length {header[1]} at byte {pos} is smaller than a batch header")
     return header
+
+
+def moved(header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
+    """The header with another base offset and leader epoch, the two fields that a leader assigns."""
+    new: BatchHeader = _new_tuple(BatchHeader, (base_offset, header[1], leader_epoch, *header[3:]))
+    return new
 
 
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -183,7 +190,7 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
             raise CorruptBatchError(f"batch length {length} at byte {pos} is smaller than a batch header")
         if end - pos < LOG_OVERHEAD + length:
             return
-        yield pos, BatchHeader._make(_HEADER.unpack_from(buf, pos))
+        yield pos, _new_tuple(BatchHeader, _HEADER.unpack_from(buf, pos))
         pos += LOG_OVERHEAD + length
 
 
@@ -202,12 +209,12 @@ def last_batch(buf: Buffer, pos: int = 0) -> BatchHeader | None:
             break
         last = pos
         pos += LOG_OVERHEAD + length
-    return None if last < 0 else BatchHeader._make(_HEADER.unpack_from(buf, last))
+    return None if last < 0 else _new_tuple(BatchHeader, _HEADER.unpack_from(buf, last))
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Compare the CRC-32C of the batch at `pos` with its header. Raises CorruptBatchError if they differ."""
-    end = pos + header.size
+    end = pos + header.batch_length + LOG_OVERHEAD
     if len(buf) < end:
         raise CorruptBatchError(f"batch at byte {pos} needs {header.size} bytes, {len(buf) - pos} are left")
     computed = crc32c(memoryview(buf)[pos + CRC_START : end])

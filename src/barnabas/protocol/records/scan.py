@@ -116,8 +116,12 @@ def _follow(data: Buffer, at: int, count: int) -> int:
 def _skip_record(data: Buffer, at: int) -> int:
     """The start of the record after the one at `at`, by its length prefix."""
     raw = data[at]
-    if not raw & 0x81:
-        return at + 1 + (raw >> 1)
+    if not raw & 1:
+        if raw < 0x80:
+            return at + 1 + (raw >> 1)
+        second = data[at + 1]
+        if second < 0x80:
+            return at + (raw >> 1) + (second << 6) - 62  # that is 2 + ((raw & 0x7F | second << 7) >> 1)
     length, at = read_varint(data, at)
     if length < 0:
         raise CorruptBatchError(f"a record has length {length}")
@@ -126,7 +130,57 @@ def _skip_record(data: Buffer, at: int) -> int:
 
 def open_record(data: Buffer, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
     """Check every length of the record at `at`, which must have the offset delta `index`. Returns the facts and the
-    start of the next record."""
+    start of the next record.
+
+    The common shape is decoded here, without a call for each varint: varints of one and two bytes, no headers. All
+    other records are decoded or rejected by `_open_any_record`.
+    """
+    start = at
+    try:
+        length = data[at]
+        at += 2  # the length's first byte, the attributes
+        if length >= 0x80:
+            length = length & 0x7F | data[at - 1] << 7
+            at += 1
+        end = at - 1 + (length >> 1)
+        timestamp = data[at]
+        at += 1
+        if timestamp >= 0x80:
+            timestamp = timestamp & 0x7F | data[at] << 7
+            at += 1
+        offset = data[at]
+        at += 1
+        if offset >= 0x80:
+            offset = offset & 0x7F | data[at] << 7
+            at += 1
+        key = data[at]
+        at += 1
+        if key >= 0x80:
+            key = key & 0x7F | data[at] << 7
+            at += 1
+        at += key >> 1  # 0 for null, which is 1 in zigzag form
+        value = data[at]
+        at += 1
+        if value >= 0x80:
+            value = value & 0x7F | data[at] << 7
+            at += 1
+        at += value >> 1
+        # bit 0 of a length: negative; bit 14: a third byte follows
+        if (
+            at + 1 == end <= len(data)
+            and not data[at]
+            and offset == index << 1
+            and not (length | timestamp | offset | key | value) & ~0x3FFF
+            and (not (length | key | value) & 1 or _only_nulls(length, key, value))
+        ):
+            return RecordFacts(base_timestamp + ((timestamp >> 1) ^ -(timestamp & 1)), not key & 1), end
+    except IndexError:
+        pass
+    return _open_any_record(data, start, index, base_timestamp)
+
+
+def _open_any_record(data: Buffer, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
+    """As `open_record`, for records of any shape."""
     try:
         length, at = read_varint(data, at)
         end = at + length

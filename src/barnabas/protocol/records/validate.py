@@ -28,7 +28,9 @@ from barnabas.protocol.records.batch import (
     BatchHeader,
     TimestampType,
     check_crc,
+    codec_of,
     iter_batches,
+    moved,
     read_header,
     records_payload,
 )
@@ -159,10 +161,10 @@ def validate_and_assign(
             check_crc(buf, pos, header)
         stored = _assign(buf, pos, header, rules, offset, leader_epoch, now_ms, parts, checked)
         batches.append(stored)
-        size += stored.size
-        offset = stored.next_offset
+        size += LOG_OVERHEAD + stored.batch_length
+        offset += stored.last_offset_delta + 1
         if stored.max_timestamp > max_timestamp:
-            max_timestamp, offset_of_max = stored.max_timestamp, stored.last_offset
+            max_timestamp, offset_of_max = stored.max_timestamp, offset - 1
     by_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
     return Validated(
         parts,
@@ -217,18 +219,21 @@ def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]
     """The position and header of each batch in `buf`. Other bytes are rejected (ProduceRequest.validateRecords)."""
     found: list[tuple[int, BatchHeader]] = []
     pos = 0
-    while pos < len(buf):
+    end = len(buf)
+    while pos < end:
         if found and rules.origin is Origin.CLIENT:
             raise _refused(rules, "a produce request may hold exactly one batch per partition; bytes follow the first")
         try:
             header = read_header(buf, pos)
         except CorruptBatchError as error:
             raise _no_batch(buf, pos, rules) or error from None
-        if header.size > len(buf) - pos:
-            raise _refused(rules, f"the batch declares {header.size} bytes, {len(buf) - pos} were sent")
-        _check_size(header.size, rules)
+        size = LOG_OVERHEAD + header.batch_length
+        if size > end - pos:
+            raise _refused(rules, f"the batch declares {size} bytes, {end - pos} were sent")
+        if size > rules.max_message_bytes:
+            _check_size(size, rules)
         found.append((pos, header))
-        pos += header.size
+        pos += size
     if not found:
         raise _refused(rules, "there is no record batch in the request")
     return found
@@ -298,16 +303,17 @@ def _assign(
         payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
     else:
         max_timestamp = checked.max_timestamp
-    end = pos + header.size
-    codec, attributes = header.codec, header.attributes
+    end = pos + LOG_OVERHEAD + header.batch_length
+    attributes = header.attributes
+    codec = codec_of(attributes)
     control = attributes & CONTROL_FLAG
-    target = _target(header, rules)
+    target = codec if rules.compression_type is None else _target(header, rules)
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and not control:
         attributes |= LOG_APPEND_TIME_FLAG
         max_timestamp = now_ms
     elif target is codec and max_timestamp == header.max_timestamp:
         parts += (_HEAD.pack(offset, header.batch_length, leader_epoch), memoryview(buf)[pos + _HEAD_SIZE : end])
-        return BatchHeader._make((offset, header.batch_length, leader_epoch, *header[3:]))
+        return moved(header, offset, leader_epoch)
     records: Buffer = memoryview(buf)[pos + HEADER_SIZE : end]
     if target is not codec:
         attributes = attributes & ~CODEC_MASK | target
@@ -341,16 +347,19 @@ def _check_records(
 ) -> tuple[Buffer, int]:
     """The decompressed bytes of the records, and the largest timestamp of a record."""
     most = rules.decompressed_bytes_max if limit_bytes is None else min(limit_bytes, rules.decompressed_bytes_max)
+    count, base = header.record_count, header.base_timestamp
     try:
-        payload = records_payload(buf, pos, header, most)
-        base = header.base_timestamp
-        last_at = check_chain(payload, header.record_count)
-        first, _ = open_record(payload, 0, 0, base)
-        last = first if not last_at else open_record(payload, last_at, header.record_count - 1, base)[0]
-        found = max(first.timestamp, last.timestamp)
+        if header.attributes & CODEC_MASK:
+            payload = records_payload(buf, pos, header, most)
+        else:
+            payload = memoryview(buf)[pos + HEADER_SIZE : pos + LOG_OVERHEAD + header.batch_length]
+        last_at = check_chain(payload, count)
+        found = open_record(payload, 0, 0, base)[0].timestamp
+        if last_at:
+            found = max(found, open_record(payload, last_at, count - 1, base)[0].timestamp)
         if not _every_record_matters(header, rules, found, now_ms):
             return payload, found
-        scan = scan_records(bytes(payload), header.record_count, base)
+        scan = scan_records(bytes(payload), count, base)
     except DecompressionLimitError as error:
         if most < rules.decompressed_bytes_max:
             raise InflationError(most) from error
@@ -373,12 +382,11 @@ def _every_record_matters(header: BatchHeader, rules: ValidationRules, found_ms:
         rules.record_check is RecordCheck.FULL
         or (rules.compact and not header.is_control)
         or found_ms != header.max_timestamp
-        or (rules.timestamp_type is TimestampType.CREATE_TIME and _timestamps_need_a_look(rules, found_ms, now_ms))
+        or (
+            (rules.timestamp_before_max_ms != LONG_MAX or found_ms - now_ms > rules.timestamp_after_max_ms)
+            and rules.timestamp_type is TimestampType.CREATE_TIME
+        )
     )
-
-
-def _timestamps_need_a_look(rules: ValidationRules, found_ms: int, now_ms: int) -> bool:
-    return rules.timestamp_before_max_ms != LONG_MAX or found_ms - now_ms > rules.timestamp_after_max_ms
 
 
 def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: ValidationRules, now_ms: int) -> None:
