@@ -47,7 +47,10 @@ def test_every_step_but_the_last_is_added_and_waiting_is_not(fail: bool) -> None
         return steps.exception() or steps.result()
 
     async def _outer(step: Step) -> str:
-        return await in_steps(_three_steps(clock, fail), hold, clock, step)
+        coroutine = _three_steps(clock, fail)
+        awaited = coroutine.send(None)
+        hold.add(clock() - step.began)
+        return await in_steps(coroutine, awaited, hold, clock, step)
 
     outcome = asyncio.run(run())
     assert isinstance(outcome, ValueError) if fail else outcome == "done"
@@ -71,7 +74,8 @@ def test_cancellation_reaches_the_coroutine() -> None:
 
     async def run() -> None:
         async def outer() -> None:
-            await in_steps(waits(), hold, clock, Step(clock()))
+            coroutine = waits()
+            await in_steps(coroutine, coroutine.send(None), hold, clock, Step(clock()))
 
         task = asyncio.ensure_future(outer())
         await asyncio.sleep(0)

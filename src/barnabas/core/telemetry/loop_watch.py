@@ -110,26 +110,26 @@ class Step:
 
 @types.coroutine
 def in_steps(
-    coroutine: Coroutine[Any, Any, T], hold: LoopHold, clock: Callable[[], float], step: Step
+    coroutine: Coroutine[Any, Any, T], awaited: Any, hold: LoopHold, clock: Callable[[], float], step: Step
 ) -> Generator[Any, Any, T]:
-    """Run `coroutine`, and add to `hold` each of its steps but the last, which began at `step.began` and is not over
-    when this coroutine returns or raises."""
-    resume: Callable[[Any], Any] = coroutine.send
-    argument: Any = None
+    """Run the rest of `coroutine`, whose first step has ended: `coroutine.send(None)` returned `awaited`. Each of the
+    following steps but the last is added to `hold`; the last one, which began at `step.began`, is not over when this
+    coroutine returns or raises."""
     while True:
+        try:
+            sent = yield awaited
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - the inner coroutine gets cancellation, too
+            resume: Callable[[Any], Any] = coroutine.throw
+            argument: Any = error
+        else:
+            resume, argument = coroutine.send, sent
+        step.began = clock()
         try:
             awaited = resume(argument)
         except StopIteration as stop:
             result: T = stop.value
             return result
         hold.add(clock() - step.began)
-        try:
-            argument = yield awaited
-        except GeneratorExit:
-            coroutine.close()
-            raise
-        except BaseException as error:  # noqa: BLE001 - the inner coroutine gets cancellation, too
-            resume, argument = coroutine.throw, error
-        else:
-            resume = coroutine.send
-        step.began = clock()

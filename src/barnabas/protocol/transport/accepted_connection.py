@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.eager import Finished, start
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
 
@@ -85,10 +84,9 @@ class AcceptedConnection(asyncio.Protocol):
         except WireError as error:
             self.close(f"bad frame: {error}")
             return
-        for request in requests:
-            owner.budget.take(len(request.frame))
-            self._waiting.append(request)
         if requests:
+            owner.budget.take(len(requests), sum([len(request.frame) for request in requests]))
+            self._waiting.extend(requests)
             self._start_waiting()
 
     def pause_writing(self) -> None:
@@ -108,9 +106,9 @@ class AcceptedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        for request in self._waiting:
-            self._owner.budget.give_back(len(request.frame))
-        self._waiting.clear()
+        waiting = self._waiting
+        self._owner.budget.give_back(len(waiting), sum([len(request.frame) for request in waiting]))
+        waiting.clear()
         self._count_unsent(0)
         for task in list(self._cancellable):
             task.cancel()
@@ -157,29 +155,32 @@ class AcceptedConnection(asyncio.Protocol):
             return
         self._starting = True
         waiting, owner = self._waiting, self._owner
-        turn = _TURN
+        started = started_bytes = 0
         limit = owner.limits.pipelined_requests_max
         try:
             while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
-                if not turn or self._outgoing_bytes >= _TURN_BYTES:
+                if started == _TURN or self._outgoing_bytes >= _TURN_BYTES:
                     owner.call_soon(self._start_waiting)
                     break
-                turn -= 1
                 request = waiting.popleft()
-                owner.budget.give_back(len(request.frame))
+                started += 1
+                started_bytes += len(request.frame)
                 self._start(request)
         finally:
             self._starting = False
+            if started:
+                owner.budget.give_back(started, started_bytes)
             if self._outgoing:
                 self._write_out()
-        self._regulate()
+        if waiting or self._in_flight or not self._reading or not self._writable:
+            self._regulate()
 
     def _start(self, request: ReceivedRequest) -> None:
         handler = self._owner.handler
         assert self._peer is not None
         self._in_flight += 1
         try:
-            outcome = start(handler.handle(request, self._peer))
+            outcome = handler.begin(request, self._peer)
         except CloseConnectionError as error:
             self._in_flight -= 1
             self.close(str(error))
@@ -189,14 +190,15 @@ class AcceptedConnection(asyncio.Protocol):
             log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
             self.close("an unexpected error in a handler")
             return
-        if isinstance(outcome, Finished):
+        if type(outcome) is Finished:
             self._in_flight -= 1
             self._answer(request, outcome.value)
             return
+        rest = cast("Coroutine[Any, Any, Answer]", outcome)
         scheduling = handler.scheduling(request)
         if scheduling is not RequestScheduling.PIPELINED:
             self._blocked = True
-        task = self._owner.spawn(self._finish(request, outcome, scheduling))
+        task = self._owner.spawn(self._finish(request, rest, scheduling))
         if scheduling is RequestScheduling.CANCELLABLE:
             self._cancellable.add(task)
             task.add_done_callback(self._cancellable.discard)

@@ -11,18 +11,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
+
+from barnabas.protocol.transport.ports import Finished
 
 T = TypeVar("T")
-
-
-class Finished(Generic[T]):
-    """The coroutine ended without suspending; `value` is its result."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Finished[T] | Coroutine[Any, Any, T]:

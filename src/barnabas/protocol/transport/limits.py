@@ -165,14 +165,15 @@ class RequestBudget:
         self.unsent = 0
         """Response bytes, over all connections, that slow clients have not received yet. For metrics."""
 
-    def take(self, size: int) -> None:
-        """Count a request of `size` bytes that was received."""
-        self.requests += 1
+    def take(self, requests: int, size: int) -> None:
+        """Count requests of `size` bytes together that were received."""
+        self.requests += requests
         self.bytes += size
 
-    def give_back(self, size: int) -> None:
-        """Stop counting a request of `size` bytes, because its handler was started or the request was dropped."""
-        self.requests -= 1
+    def give_back(self, requests: int, size: int) -> None:
+        """Stop counting requests of `size` bytes together, because their handlers were started or the requests were
+        dropped."""
+        self.requests -= requests
         self.bytes -= size
         assert self.requests >= 0
         assert self.bytes >= 0

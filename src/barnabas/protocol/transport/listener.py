@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
@@ -65,6 +66,8 @@ class Listener:
         self._request_tasks: dict[asyncio.Task[None], None] = {}
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.now: Callable[[], float] = time.monotonic
+        """The time of the event loop's clock; `bind` sets it."""
 
     async def bind(self) -> ListenerEndpoint:
         """Bind the port, and return the endpoint with that port. Raises OSError if the port is in use.
@@ -73,6 +76,7 @@ class Listener:
         """
         sock = self._sock or bound_socket(self.endpoint)
         self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
         self._server = await self._loop.create_server(
             lambda: AcceptedConnection(self), sock=sock, backlog=BACKLOG, start_serving=False
         )
@@ -150,10 +154,6 @@ class Listener:
         self._request_tasks[task] = None
         task.add_done_callback(lambda done: self._request_tasks.pop(done, None))
         return task
-
-    def now(self) -> float:
-        assert self._loop is not None
-        return self._loop.time()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         assert self._loop is not None

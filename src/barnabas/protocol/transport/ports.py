@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,18 @@ from barnabas.protocol.wire.server_conn import ReceivedRequest
 
 Answer = Sequence[Buffer] | None
 """The response frame, as buffers that are sent without being joined; None if there is no response (acks=0)."""
+
+
+T = TypeVar("T")
+
+
+class Finished(Generic[T]):
+    """A coroutine, or a request, ended without suspending; `value` is its result."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
 
 
 class CloseConnectionError(BarnabasError):
@@ -49,11 +61,14 @@ class Peer(Struct):
 
 
 class RequestHandler(Protocol):
-    """Handles requests. `handle` runs up to its first suspension before the connection starts its next request."""
+    """Handles requests."""
 
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling: ...
 
-    def handle(self, request: ReceivedRequest, peer: Peer) -> Coroutine[Any, Any, Answer]: ...
+    def begin(self, request: ReceivedRequest, peer: Peer) -> Finished[Answer] | Coroutine[Any, Any, Answer]:
+        """Handle the request up to the first suspension, before the connection starts its next request. Returns the
+        answer, or a coroutine that runs the rest. Raises CloseConnectionError if the request cannot be answered."""
+        ...
 
     def on_closed(self, peer: Peer) -> None:
         """The connection was closed: the handler can drop the state that it keeps for the connection."""

@@ -56,7 +56,7 @@ def encode_frame(message: MessageStruct, version: int, head: bytes) -> list[Buff
     if length > FRAME_BYTES_MAX:
         raise WireError(f"{message.__schema__.name} v{version} takes {length} bytes; a frame holds {FRAME_BYTES_MAX}")
     parts[0] = length.to_bytes(4, "big") + head
-    return _join_small(parts, bulk)
+    return _join_small(parts, bulk) if bulk else [b"".join(parts)]
 
 
 def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:

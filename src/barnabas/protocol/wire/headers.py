@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import struct
+from typing import Final
 
-from barnabas.protocol.wire.apis import API_KEYS, request_header_version
+from barnabas.protocol.wire.apis import API_KEYS, APIS, request_header_version
 from barnabas.protocol.wire.codec import decode_prefix
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message, int16, int32, string
 
 _API = struct.Struct(">hh")
+_FIXED = struct.Struct(">hhih")
+_NEVER: Final = 1 << 15
+_FLEXIBLE_FROM: Final = {
+    int(key): _NEVER if api.flexible_from is None else api.flexible_from for key, api in APIS.items()
+}
+"""The first version of each API whose request header has tagged fields."""
 _RESPONSE_HEADERS = (
     struct.Struct(">i"),
     struct.Struct(">ix"),
 )  # by header version; version 1 adds a count of tagged fields, which is 0
+
+
+_new: Final = object.__new__
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+"):
@@ -36,7 +46,32 @@ class ResponseHeader(Message, versions="0-1", flexible="1+"):
 
 
 def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, int]:
-    """The header at `offset`, and the offset of the body. Raises WireError if the API key is unknown."""
+    """The header at `offset`, and the offset of the body. Raises WireError if the API key is unknown.
+
+    Every request needs a header, so the common case is decoded here: a client id, and no tagged fields. All other
+    headers are decoded, or rejected, by the generated decoder.
+    """
+    size = len(frame)
+    if size - offset > _FIXED.size:
+        key, version, correlation_id, length = _FIXED.unpack_from(frame, offset)
+        start = offset + _FIXED.size
+        end = start + length
+        if length >= 0 and end < size and key in _FLEXIBLE_FROM:
+            flexible = version >= _FLEXIBLE_FROM[key]
+            if not flexible or not frame[end]:
+                header = _new(RequestHeader)
+                header.api_key = key
+                header.api_version = version
+                header.correlation_id = correlation_id
+                try:
+                    header.client_id = frame[start:end].decode()
+                except UnicodeDecodeError:
+                    return _read_any_header(frame, offset)
+                return header, end + flexible
+    return _read_any_header(frame, offset)
+
+
+def _read_any_header(frame: bytes, offset: int) -> tuple[RequestHeader, int]:
     if len(frame) - offset < _API.size:
         raise WireError(f"a request of {len(frame) - offset} bytes is too short for a header")
     key, version = _API.unpack_from(frame, offset)

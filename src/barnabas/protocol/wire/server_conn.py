@@ -52,14 +52,20 @@ class ReceivedRequest:
         Bytes after the message are ignored, as in Kafka's brokers: librdkafka 2.16 appends three bytes to a Metadata
         request for all topics.
         """
-        return decode_prefix(APIS[self.key].request, self.version, self.frame, self.body_offset)[0]
+        header = self.header
+        request = APIS[API_KEYS[header.api_key]].request
+        return decode_prefix(request, header.api_version, self.frame, self.body_offset)[0]
 
     def answer(self, response: Message, version: int | None = None) -> list[Buffer]:
         """The frame of a response, in pieces. `version` is the version of the response, by default the version of the
         request. They differ only if the version of an ApiVersions request is not supported (KIP-511).
         """
-        head = write_response_header(self.header.correlation_id, response_header_version(self.key, self.version))
-        return encode_frame(response, self.version if version is None else version, head)
+        header = self.header
+        requested = header.api_version
+        head = write_response_header(
+            header.correlation_id, response_header_version(API_KEYS[header.api_key], requested)
+        )
+        return encode_frame(response, requested if version is None else version, head)
 
     def __repr__(self) -> str:
         return f"ReceivedRequest({self.header!r}, {len(self.frame) - self.body_offset} bytes)"
@@ -102,17 +108,21 @@ class ServerConnection:
         self._unanswered.extend(requests)
         return requests
 
-    def respond(self, request: ReceivedRequest, parts: Sequence[Buffer] | None) -> list[Buffer]:
+    def respond(self, request: ReceivedRequest, parts: Sequence[Buffer] | None) -> Sequence[Buffer]:
         """Pass the response to a request: a frame in pieces, or None if the request has no response (acks=0).
 
         Returns the buffers to send now: this response and the later ones that waited for it; empty while an earlier
         request is unanswered.
         """
         assert not request._answered, "a request is answered once"
+        unanswered = self._unanswered
+        if unanswered[0] is request and (len(unanswered) == 1 or not unanswered[1]._answered):  # nothing has waited
+            request._answered = True
+            unanswered.popleft()
+            return () if parts is None else parts
         request._answered = True
         request._parts = parts
         out: list[Buffer] = []
-        unanswered = self._unanswered
         while unanswered and unanswered[0]._answered:
             first = unanswered.popleft()
             if first._parts is not None:

@@ -26,8 +26,9 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Counter, Histogram, Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, in_steps
-from barnabas.protocol.transport.ports import CloseConnectionError, Peer, RequestScheduling
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.codec import decode_prefix
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message
 from barnabas.protocol.wire.server_conn import ReceivedRequest
@@ -80,11 +81,23 @@ Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None
 class _LoadedRoute:
     """A route, its imported handler and its metrics."""
 
-    __slots__ = ("handle", "hold", "large_fields", "latency", "max_version", "min_version", "requests")
+    __slots__ = (
+        "carries_data",
+        "handle",
+        "hold",
+        "large_fields",
+        "latency",
+        "max_version",
+        "min_version",
+        "request",
+        "requests",
+    )
 
     def __init__(self, route: Route, metrics: Metrics, watch: LoopWatch) -> None:
         module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
         self.handle: Handle = module.handle
+        self.request = APIS[route.key].request
+        self.carries_data = route.key in _CARRIERS
         self.min_version = route.min_version
         self.max_version = route.max_version
         api = APIS[route.key].name
@@ -102,8 +115,8 @@ class Dispatcher(Generic[ServicesT]):
     """Serves the requests of all connections of a listener, by the API table of `services`. Implements the protocol
     `RequestHandler`.
 
-    `handle` runs synchronously up to the first await of the API's handler. `loop_time` is the event loop's clock, which
-    stands still while a step runs on uvloop; the clock of `watch` does not.
+    `begin` runs up to the first await of the API's handler, without a task. `loop_time` is the event loop's clock,
+    which stands still while a step runs on uvloop; the clock of `watch` does not.
     """
 
     def __init__(
@@ -138,24 +151,24 @@ class Dispatcher(Generic[ServicesT]):
         for key in keys:
             self._load(key)
 
-    async def handle(self, request: ReceivedRequest, peer: Peer) -> list[Buffer] | None:
-        """The buffers of the response frame, in order; None if the request gets no response. Raises
-        CloseConnectionError if the request cannot be answered."""
+    def begin(self, request: ReceivedRequest, peer: Peer) -> Finished[Answer] | Coroutine[Any, Any, Answer]:
+        """Handle the request up to the handler's first suspension. Returns the buffers of the response frame, in order,
+        or None for no response; or a coroutine that runs the rest. Raises CloseConnectionError if the request cannot be
+        answered."""
         header = request.header
         key, version = header.api_key, header.api_version
         loaded = self._loaded.get(key) or self._load(key)
         if not loaded.min_version <= version <= loaded.max_version:
-            return self._reject_version(request, loaded)
-        if len(request.frame) > PLAIN_REQUEST_BYTES_MAX and key not in _CARRIERS:
+            return Finished(self._reject_version(request, loaded))
+        if len(request.frame) > PLAIN_REQUEST_BYTES_MAX and not loaded.carries_data:
             raise CloseConnectionError(
                 f"The {_name(key)} request has {len(request.frame)} bytes; at most {PLAIN_REQUEST_BYTES_MAX} are "
                 "accepted. Send fewer topics or partitions in one request."
             )
         clock, hold = self._clock, loaded.hold
         began = clock()
-        step = Step(began)
         try:
-            message = request.decode()
+            message = decode_prefix(loaded.request, version, request.frame, request.body_offset)[0]
         except WireError as error:
             hold.add(clock() - began)
             raise CloseConnectionError(f"{APIS[ApiKey(key)].name} v{version} cannot be decoded: {error}") from error
@@ -164,25 +177,65 @@ class Dispatcher(Generic[ServicesT]):
             key, version, header.correlation_id, header.client_id, peer, services.clock.now_ms(), self._loop_time()
         )
         self._newest = ctx
+        coroutine = loaded.handle(services, ctx, message)
         try:
-            response = await in_steps(loaded.handle(services, ctx, message), hold, clock, step)
+            awaited = coroutine.send(None)
+        except StopIteration as stop:
+            response = stop.value
         except CloseConnectionError:
-            hold.add(clock() - step.began)
+            hold.add(clock() - began)
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
-        answer: list[Buffer] | None = None
-        if response is not None:
-            if loaded.large_fields and _is_large(request, response, loaded):
-                hold.add(clock() - step.began)
-                answer = await asyncio.get_running_loop().run_in_executor(self._codecs, request.answer, response)
-                step.began = clock()
-            else:
-                answer = request.answer(response)
-        loaded.requests.value += 1
-        ended = clock()
-        hold.add(ended - step.began)
-        loaded.latency.observe((ended - began) * 1000)
+        else:
+            hold.add(clock() - began)
+            return self._finish(request, ctx, loaded, Step(began), coroutine, awaited)
+        if response is not None and loaded.large_fields and _is_large(request, response, loaded):
+            return self._answer_in_thread(request, loaded, Step(began), response)
+        answer = None if response is None else request.answer(response)
+        _count(loaded, began, began, clock())
+        return Finished(answer)
+
+    async def _finish(
+        self,
+        request: ReceivedRequest,
+        ctx: RequestContext,
+        loaded: _LoadedRoute,
+        step: Step,
+        coroutine: Coroutine[Any, Any, Message | None],
+        awaited: Any,
+    ) -> Answer:
+        """Run the rest of a handler that has suspended to wait for `awaited`. Its first step, which is over, began at
+        `step.began`."""
+        began, clock = step.began, self._clock
+        try:
+            response = await in_steps(coroutine, awaited, loaded.hold, clock, step)
+        except CloseConnectionError:
+            loaded.hold.add(clock() - step.began)
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `begin`
+            response = _error_response(ctx, error)
+        if response is not None and loaded.large_fields and _is_large(request, response, loaded):
+            return await self._answer_in_thread(request, loaded, step, response, began)
+        answer = None if response is None else request.answer(response)
+        _count(loaded, began, step.began, clock())
+        return answer
+
+    async def _answer_in_thread(
+        self,
+        request: ReceivedRequest,
+        loaded: _LoadedRoute,
+        step: Step,
+        response: Message,
+        began: float | None = None,
+    ) -> Answer:
+        """Encode a large response off the event loop. The request's handling began at `began`, by default with the
+        current step."""
+        began = step.began if began is None else began
+        loaded.hold.add(self._clock() - step.began)
+        answer = await asyncio.get_running_loop().run_in_executor(self._codecs, request.answer, response)
+        now = self._clock()
+        _count(loaded, began, now, now)
         return answer
 
     def _load(self, key: int) -> _LoadedRoute:
@@ -203,6 +256,13 @@ class Dispatcher(Generic[ServicesT]):
         from barnabas.server.broker.handlers.cluster.api_versions import unsupported_version
 
         return request.answer(unsupported_version(self._services.apis), version=0)
+
+
+def _count(loaded: _LoadedRoute, began: float, step_began: float, ended: float) -> None:
+    """Add an answered request to the metrics. Its last step began at `step_began`."""
+    loaded.requests.value += 1
+    loaded.hold.add(ended - step_began)
+    loaded.latency.observe((ended - began) * 1000)
 
 
 def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedRoute) -> bool:

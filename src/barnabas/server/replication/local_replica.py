@@ -68,13 +68,13 @@ class LocalReplica:
         unsynced = None if self.log is None else self.log.unsynced_truncation
         return self.high_watermark if unsynced is None else min(self.high_watermark, unsynced)
 
-    def announce_high_watermark(self) -> None:
+    def announce_high_watermark(self, log_end_offset: int) -> None:
         """Notify waiting fetches that the high watermark rose."""
-        if len(self.consumer_fetches):
+        if self.consumer_fetches:
             self.consumer_fetches.notify(self._unannounced_bytes or COMPLETE_NOW)
-        if self.high_watermark >= self.open_log.log_end_offset:
+        if self.high_watermark >= log_end_offset:
             self._unannounced_bytes = 0
-        if len(self.follower_fetches):
+        if self.follower_fetches:
             self.follower_fetches.complete_within(NEWS_S)
 
     def add_unannounced(self, size: int) -> None:
@@ -87,7 +87,7 @@ class LocalReplica:
     def must_flush(self) -> bool:
         """Whether flush.messages requires an fsync before the appended records are acknowledged."""
         log = self.log
-        return log is not None and log.unflushed_messages >= log.config.flush_messages
+        return log is not None and log.must_flush
 
     def flush_if_due(self) -> None:
         """Request an fsync if flush.messages requires one."""

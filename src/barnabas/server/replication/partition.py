@@ -256,7 +256,9 @@ class Partition(LocalReplica, LogListener):
     ) -> AppendInfo:
         """Append as leader. Raises KafkaError if this broker does not lead, too few replicas are in sync, the records
         are invalid, or the disk fails. With `checked` the records have been checked by `client_rules`."""
-        return self._require_leader().append(records, acks, now_ms, origin, checked)
+        role = self.role
+        leader = role if type(role) is LeaderRole else self._require_leader()
+        return leader.append(records, acks, now_ms, origin, checked)
 
     async def wait_committed(self, offset: int, deadline: float) -> ErrorCode:
         """Wait until all records below `offset` are committed. Returns NONE, or the error: time-out, leadership lost,

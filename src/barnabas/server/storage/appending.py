@@ -33,16 +33,19 @@ from barnabas.server.storage.values import AppendInfo
 class Appender:
     """Appends to one log."""
 
-    __slots__ = ("_flusher", "_rules", "_state")
+    __slots__ = ("_client_rules", "_flusher", "_rules", "_segment_size", "_state")
 
     def __init__(self, state: LogState, flusher: LogFlusher) -> None:
         self._state = state
         self._flusher = flusher
         self._rules: dict[Origin, ValidationRules] = {}
+        self.on_config_changed()
 
     def on_config_changed(self) -> None:
-        """Build the validation rules again from the state's config."""
+        """Take over the state's config."""
         self._rules.clear()
+        self._client_rules: ValidationRules | None = None
+        self._segment_size = self._state.config.segment_size
 
     def rules(self, origin: Origin) -> ValidationRules:
         """The rules by which batches of this origin are checked."""
@@ -50,6 +53,8 @@ class Appender:
         if rules is None:
             topic = self._state.topic_partition.topic
             rules = self._rules[origin] = self._state.config.validation_rules(topic, origin)
+            if origin is Origin.CLIENT:
+                self._client_rules = rules
         return rules
 
     def append_as_leader(
@@ -61,18 +66,18 @@ class Appender:
             state.check_usable()
         valid = validate_and_assign(
             buf,
-            self._rules.get(origin) or self.rules(origin),
+            (self._client_rules if origin is Origin.CLIENT else None) or self.rules(origin),
             first_offset=state.log_end_offset,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
             checked=checked,
         )
         batches = valid.batches
-        if valid.size > state.config.segment_size:
+        if valid.size > self._segment_size:
             raise RecordValidationError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{valid.size} bytes do not fit a segment of {state.topic_partition}: segment.bytes is "
-                f"{state.config.segment_size}",
+                f"{self._segment_size}",
             )
         prepared = None
         if _from_producers(batches):
@@ -139,8 +144,12 @@ class Appender:
             state.fail(e)
             raise
         state.log_end_offset = end = checked.last_offset + 1
-        for txn in state.producers.commit(prepared, end):
-            active.txn_index.append(txn)
+        producers = state.producers
+        if prepared is None:
+            producers.end_offset = end
+        else:
+            for txn in producers.commit(prepared, end):
+                active.txn_index.append(txn)
         latest = state.epochs.latest
         if latest is None or latest.epoch != batches[-1].partition_leader_epoch:
             for header in batches:
@@ -157,14 +166,14 @@ class Appender:
         """
         config = self._state.config
         size = active.size
-        if size > config.segment_size - checked.size or not active.takes_offset(checked.last_offset):
+        if size > self._segment_size - checked.size or not active.takes_offset(checked.last_offset):
             return True
         if size:
             first = active.first_timestamp
             waited = checked.max_timestamp - first if first is not None and first >= 0 else now_ms - active.created_ms
             if waited > config.segment_ms - active.jitter_ms:
                 return True
-        return active.indexes_full(config.segment_index_bytes)
+        return active.indexes_full(config.segment_index_bytes, size)
 
 
 def _from_producers(batches: Sequence[BatchHeader]) -> bool:

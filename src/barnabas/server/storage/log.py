@@ -355,6 +355,12 @@ class Log:
         return self._flusher.unflushed_messages
 
     @property
+    def must_flush(self) -> bool:
+        """Whether flush.messages requires a flush."""
+        state = self._state
+        return state.log_end_offset - state.recovery_point >= state.config.flush_messages
+
+    @property
     def unsynced_truncation(self) -> int | None:
         """The lowest offset to which the log has been truncated since the last flush, or None.
 

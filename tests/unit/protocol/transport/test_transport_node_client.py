@@ -11,10 +11,11 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Metrics
+from barnabas.protocol.transport.eager import start
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.node_client import NodeClient
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -37,8 +38,8 @@ class Scripted:
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         return RequestScheduling.SEQUENTIAL
 
-    def handle(self, request: ReceivedRequest, peer: Peer) -> Coroutine[Any, Any, Answer]:
-        return self._handle(request)
+    def begin(self, request: ReceivedRequest, peer: Peer) -> Finished[Answer] | Coroutine[Any, Any, Answer]:
+        return start(self._handle(request))
 
     def on_closed(self, peer: Peer) -> None:
         self.connections += 1

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.protocol.transport.eager import Finished, start
+from barnabas.protocol.transport.eager import start
 from barnabas.protocol.transport.endpoint import (
     EndpointError,
     ListenerEndpoint,
@@ -15,6 +15,7 @@ from barnabas.protocol.transport.endpoint import (
     parse_protocol_map,
 )
 from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
+from barnabas.protocol.transport.ports import Finished
 from tests.configs import transport_config
 
 
@@ -60,13 +61,13 @@ def test_connection_quota() -> None:
 
 def test_request_budget() -> None:
     budget = RequestBudget(transport_config(queued_max_requests=2, queued_max_request_bytes=100))
-    budget.take(60)
+    budget.take(1, 60)
     assert not budget.spent
-    budget.take(40)
+    budget.take(1, 40)
     assert budget.spent
-    budget.give_back(40)
+    budget.give_back(1, 40)
     assert not budget.spent
-    budget.take(10)
+    budget.take(1, 10)
     assert budget.spent
 
 

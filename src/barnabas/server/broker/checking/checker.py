@@ -110,7 +110,9 @@ def light_cost(batches: Sequence[Buffer]) -> int | None:
             continue  # will be rejected
         if records[_ATTRIBUTES_AT] & CODEC_MASK:
             return None
-        count += record_count(records)
+        declared = _COUNT.unpack_from(records, _COUNT_AT)[0]
+        if declared > 0:
+            count += declared
         size += len(records)
     return count if count <= INLINE_RECORDS and size <= INLINE_BYTES else None
 

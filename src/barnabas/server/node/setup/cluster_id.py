@@ -13,13 +13,13 @@ the other controllers on its listener.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.node_client import NodeClient
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -146,13 +146,13 @@ class NewcomerHandler:
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         return RequestScheduling.SEQUENTIAL
 
-    def handle(self, request: ReceivedRequest, peer: Peer) -> Coroutine[Any, Any, Answer]:
-        return self._handle(request)
+    def begin(self, request: ReceivedRequest, peer: Peer) -> Finished[Answer]:
+        return Finished(self._answer(request))
 
     def on_closed(self, peer: Peer) -> None:
         """Does nothing: the handler keeps no state of a connection."""
 
-    async def _handle(self, request: ReceivedRequest) -> Answer:
+    def _answer(self, request: ReceivedRequest) -> Answer:
         key, version = request.header.api_key, request.header.api_version
         low, high = self._SERVED.get(key, (0, -1))
         if not low <= version <= high:

@@ -153,4 +153,4 @@ class FollowerRole:
         rose = high_watermark > replica.high_watermark
         replica.high_watermark = high_watermark
         if rose:
-            replica.announce_high_watermark()
+            replica.announce_high_watermark(replica.open_log.log_end_offset)

@@ -80,23 +80,25 @@ class LeaderRole:
     ) -> AppendInfo:
         """Append record batches. Raises KafkaError if too few replicas are in sync, the records are invalid, or the
         disk fails."""
-        replica, target = self._replica, self._replica.open_log
+        replica, state = self._replica, self.state
+        target = replica.open_log
         if acks == -1:
-            refusal = refuse_append(self.state, acks, target.config.min_insync_replicas)
+            refusal = refuse_append(state, acks, target.config.min_insync_replicas)
             if refusal is not ErrorCode.NONE:
                 raise KafkaError(
                     refusal,
-                    f"{len(self.state.isr)} replicas of {replica.name} are in sync, "
+                    f"{len(state.isr)} replicas of {replica.name} are in sync, "
                     f"min.insync.replicas is {target.config.min_insync_replicas}.",
                 )
         info = target.append_as_leader(
-            records, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin, checked=checked
+            records, leader_epoch=state.leader_epoch, now_ms=now_ms, origin=origin, checked=checked
         )
         if not info.duplicate:
             replica.add_unannounced(info.size)
-            replica.flush_if_due()
+            if target.must_flush:
+                replica.flush_if_due()
             self.advance()
-            if len(replica.follower_fetches):
+            if replica.follower_fetches:
                 replica.follower_fetches.notify(info.size)
         return info
 
@@ -109,6 +111,7 @@ class LeaderRole:
         """Raise the high watermark as far as the replicas' progress allows, and wake up the requests that wait."""
         replica, context, leader = self._replica, self._context, self.state
         target = replica.open_log
+        config = target.config
         end = target.log_end_offset
         counted = target.durable_offset if replica.flushes_first else end
         joining = (
@@ -117,14 +120,12 @@ class LeaderRole:
             else ()
         )
         before = replica.high_watermark
-        after = high_watermark(
-            leader, counted, before, min_insync_replicas=target.config.min_insync_replicas, joining=joining
-        )
+        after = high_watermark(leader, counted, before, min_insync_replicas=config.min_insync_replicas, joining=joining)
         if after > before:
             replica.high_watermark = after
-            if len(replica.delayed_produces):
+            if replica.delayed_produces:
                 replica.delayed_produces.complete(after, lambda offset: self.try_committed(offset) or ErrorCode.NONE)
-            replica.announce_high_watermark()
+            replica.announce_high_watermark(end)
 
     # -- DeleteRecords -------------------------------------------------------------------------------------------------
 

@@ -175,7 +175,8 @@ def acknowledge(state: LeaderState, required_offset: int, watermark: int, min_in
 
 def effective_min_insync(replicas: Collection[int], min_insync_replicas: int) -> int:
     """min.insync.replicas, but at most the number of replicas (`Partition.effectiveMinIsr`)."""
-    return min(min_insync_replicas, len(replicas))
+    count = len(replicas)
+    return min_insync_replicas if min_insync_replicas < count else count
 
 
 def check_leader_epoch(local: int, requested: int) -> ErrorCode:

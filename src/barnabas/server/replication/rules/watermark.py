@@ -32,6 +32,8 @@ def high_watermark(
     """
     if len(state.isr) < effective_min_insync(state.replicas, min_insync_replicas):
         return current
+    if len(state.isr) == 1 and not state.proposed_isr and not joining:  # the leader is always in the ISR
+        return log_end_offset if log_end_offset > current else current
     candidate = log_end_offset
     followers = state.followers
     for members in (state.isr, state.proposed_isr, joining):

@@ -156,9 +156,13 @@ class ProducerState:
     def duplicate_of(self, header: BatchHeader) -> KnownBatch | None:
         """The earlier batch that `header` repeats, if it is one of the producer's last five batches."""
         entry = self._producers.get(header.producer_id)
-        if entry is None:
+        if entry is None or header.producer_epoch != entry.epoch:
             return None
-        return entry.duplicate(header.producer_epoch, header.base_sequence, header.last_sequence)
+        first, last = header.base_sequence, header.last_sequence
+        for known in entry.batches:
+            if known.last_sequence == last and known.first_sequence == first:
+                return known
+        return None
 
     def prepare(
         self, batches: Sequence[BatchHeader], markers: dict[int, EndTxn], origin: Origin | None

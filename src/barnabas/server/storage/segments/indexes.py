@@ -80,10 +80,10 @@ class OffsetIndex:
         return len(self._relative)
 
     def append(self, offset: int, position: int) -> None:
-        relative = offset - self.base_offset
-        if not 0 <= relative <= _INT32_MAX or (self._relative and relative <= self._relative[-1]):
+        relative, known = offset - self.base_offset, self._relative
+        if not 0 <= relative <= _INT32_MAX or (known and relative <= known[-1]):
             raise CorruptIndexError(f"offset {offset} cannot follow in the index of {self.base_offset}")
-        self._relative.append(relative)
+        known.append(relative)
         self._positions.append(position)
 
     def lookup(self, offset: int) -> int:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.records.batch import BatchHeader, check_crc
+from barnabas.protocol.records.batch import LOG_OVERHEAD, BatchHeader, check_crc
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage import names
 from barnabas.server.storage.errors import (
@@ -323,9 +323,12 @@ class Segment:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self._tail = RecentBatches()
 
-    def indexes_full(self, max_bytes: int) -> bool:
+    def indexes_full(self, max_bytes: int, size: int) -> bool:
         """Whether another entry would exceed segment.index.bytes. One entry of the time index is reserved for
-        `seal`."""
+        `seal`. `size` is the segment's size: each entry stands for more than index.interval.bytes of it."""
+        interval = self.index_interval_bytes
+        if interval and (size // interval + 3) * 12 <= max_bytes:
+            return False
         return (len(self.offset_index) + 1) * 8 > max_bytes or (len(self.time_index) + 2) * 12 > max_bytes
 
     def write_indexes(self) -> list[str]:
@@ -361,7 +364,7 @@ class Segment:
         self._size = position + size
         for header in batches:
             self.index_batch(header, position)
-            position += header.size
+            position += LOG_OVERHEAD + header.batch_length
         assert position == self._size, "the sizes of the parts and of the batches differ"
 
     def _undo_append(self, file: File, position: int) -> None:
@@ -382,7 +385,8 @@ class Segment:
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
         """Add a batch at `position` to the indexes in memory. Recovery calls this too."""
-        last_offset = header.base_offset + header.last_offset_delta
+        base_offset = header.base_offset
+        last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
         if self._first_timestamp is None and position == 0:
             self._first_timestamp = timestamp
@@ -390,16 +394,17 @@ class Segment:
         if largest is None or timestamp > largest:
             self._max_timestamp = largest = timestamp
             self._offset_of_max_timestamp = last_offset
-        if self._bytes_since_index > self.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(largest, self._offset_of_max_timestamp)
-            self._bytes_since_index = 0
-        self._bytes_since_index += header.size
-        self._tail.add(header.base_offset, last_offset, position)
+        since = self._bytes_since_index
+        if since > self.index_interval_bytes:
+            (self._offset_index or self.offset_index).append(last_offset, position)
+            (self._time_index or self.time_index).maybe_append(largest, self._offset_of_max_timestamp)
+            since = 0
+        self._bytes_since_index = since + LOG_OVERHEAD + header.batch_length
+        self._tail.add(base_offset, last_offset, position)
 
     def takes_offset(self, offset: int) -> bool:
         """Whether the offset, relative to the base offset, fits an index entry."""
-        return reaches(self.base_offset, offset)
+        return 0 <= offset - self.base_offset <= _INT32_MAX
 
     def seal(self) -> list[str]:
         """Add the largest timestamp to the time index and write the indexes: there are no more appends. Returns the

@@ -127,12 +127,11 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     for answer, partition, end in waiting:
         if partition.must_flush:
             await _flush(services, answer, partition, end)
-    if acks == -1 and waiting:
-        deadline = ctx.deadline(request.timeout_ms)
+    if acks == -1:
         for answer, partition, end in waiting:
             code = partition.try_committed(end)
             if code is None:
-                code = await partition.wait_committed(end, deadline)
+                code = await partition.wait_committed(end, ctx.deadline(request.timeout_ms))
             if code is not ErrorCode.NONE:
                 answer.error_code = code
                 answer.base_offset = INVALID_OFFSET
@@ -200,15 +199,17 @@ def _append_all(
     rejected: _Rejected,
     outcomes: _Outcomes,
 ) -> ProduceResponse:
-    response = _empty_response(request)
+    responses: list[TopicProduceResponse] = []
     place = 0
-    for topic, answers in zip(request.topic_data, response.responses, strict=True):
+    for topic in request.topic_data:
         name = _name_of(services, ctx, topic)
+        answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             outcome = outcomes.get(place) if outcomes else None
-            answers.partition_responses.append(_produce(services, ctx, request, name, data, waiting, rejected, outcome))
+            answers.append(_produce(services, ctx, request, name, data, waiting, rejected, outcome))
             place += 1
-    return response
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    return ProduceResponse(responses=responses)
 
 
 def _empty_response(request: ProduceRequest) -> ProduceResponse:
@@ -297,7 +298,8 @@ def _produce(
                 ErrorCode.INVALID_RECORD, "A Produce request must contain a record batch for each partition."
             )
         records = data.records
-        if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+        attributes = records[_ATTRIBUTES_AT] if len(records) > _ATTRIBUTES_AT else 0
+        if attributes & TRANSACTIONAL_FLAG:
             # The batch decides, not the request (CVE-2018-17196): an open transaction without a transactional id would
             # hold back the last stable offset for ever.
             if request.transactional_id is None:
@@ -308,7 +310,7 @@ def _produce(
             problem = rejected.get(TopicPartition(name, data.index)) if rejected else None
             if problem is not None:
                 raise problem
-        if ctx.api_version < ZSTD_SINCE and len(records) > _ATTRIBUTES_AT and _is_zstd(records):
+        if ctx.api_version < ZSTD_SINCE and attributes & CODEC_MASK == CompressionType.ZSTD:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 "Batches compressed with zstd need Produce version 7 or later (KIP-110).",
@@ -344,10 +346,6 @@ def _produce(
     )
     waiting.append((answer, partition, info.next_offset))
     return answer
-
-
-def _is_zstd(records: Buffer) -> bool:
-    return records[_ATTRIBUTES_AT] & CODEC_MASK == CompressionType.ZSTD
 
 
 def _log_start(partition: Partition | None, code: ErrorCode) -> int:
