@@ -1,0 +1,1 @@
+"""What Kafka Streams programs do, on Spark: one small file for each. README.md lists them."""
