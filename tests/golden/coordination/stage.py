@@ -26,6 +26,7 @@ class Stage:
         self.settings: dict[str, Any] = {
             "group_initial_rebalance_delay_ms": 0,
             "group_consumer_assignment_interval_ms": 0,
+            "group_consumer_regex_refresh_interval_ms": 600_000,
         }
         self.catalog = Catalog(t=4, u=2, v=1)
         self.writer = MemoryWriter()

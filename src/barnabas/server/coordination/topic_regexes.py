@@ -48,16 +48,9 @@ class TopicRegexes:
                         await _resolve(catalog, pattern)
 
 
-def matching_topics(catalog: TopicCatalog, pattern: str) -> tuple[str, ...]:
-    """The names of the topics that match, sorted. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
-    found = _of(catalog).get(pattern)
-    if found is None:
-        names = catalog.names()
-        compiled = Re2Pattern(pattern)
-        cost = compiled.program_size * sum(map(len, names))
-        work.count(cost // _COST_OF_A_UNIT)
-        found = compiled.select(names)
-    return found
+def matching_topics(catalog: TopicCatalog, pattern: str) -> tuple[str, ...] | None:
+    """The names of the topics that match, sorted; None if `prepare` has not resolved the expression."""
+    return _of(catalog).get(pattern)
 
 
 async def _resolve(catalog: TopicCatalog, pattern: str) -> None:

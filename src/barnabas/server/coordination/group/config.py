@@ -44,6 +44,7 @@ class GroupCoordinatorConfig(Struct, frozen=True):
     group_consumer_assignment_interval_ms: int
     """The minimum time between two target assignments of a group, so that many joins cost one computation
     (KIP-1263)."""
+    group_consumer_regex_refresh_interval_ms: int
 
     # share groups
     group_share_session_timeout_ms: int

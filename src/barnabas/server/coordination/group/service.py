@@ -152,14 +152,15 @@ class GroupCoordinator:
 
     def on_topics_changed(self, topics: TopicCatalog, deleted: frozenset[str] = frozenset()) -> None:
         """Use a new metadata image, and delete the offsets of deleted topics from all groups."""
-        self._topics = topics
-        self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted))
+        before, self._topics = self._topics, topics
+        created = not set(topics.names()).issubset(before.names())
+        self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted, created=created))
 
     def _catch_up(self, shard: GroupShard, op: WriteOperation) -> None:
         """Give a shard the topics that have changed while its log was replayed."""
         if shard.topics is not self._topics:
             deleted = frozenset(name for name in shard.topics.names() if self._topics.by_name(name) is None)
-            shard.on_topics_changed(op, self._topics, deleted)
+            shard.on_topics_changed(op, self._topics, deleted, created=True)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds the group. Used by FindCoordinator, too.
@@ -408,8 +409,8 @@ class GroupCoordinator:
             return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
 
     async def _prepare_regexes(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """Resolve the regular expressions that the heartbeat may need: its own, and after a change of the topics those
-        of the whole group. Raises KafkaError."""
+        """Match the regular expressions that may be resolved after the heartbeat with the topics: its own, and after a
+        change of the topics those of the whole group. Raises KafkaError."""
         shard = self._runtime.context(self.partition_for(request.group_id)).shard
         patterns = shard.regexes_of(request.group_id)
         if request.subscribed_topic_regex:

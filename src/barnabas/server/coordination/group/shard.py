@@ -27,6 +27,7 @@ from barnabas.server.coordination.group.classic import rebalance as classic_reba
 from barnabas.server.coordination.group.classic.group import ClassicGroup
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.server.coordination.group.consumer import classic_members as classic_in_consumer
+from barnabas.server.coordination.group.consumer.expressions import resolve_expressions
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.consumer.manager import FENCE_REASONS, LEFT, ConsumerGroupManager
 from barnabas.server.coordination.group.groups import GroupTable
@@ -280,6 +281,10 @@ class GroupShard:
                 consumers = self.table.consumer(group_id)
                 if consumers is not None and not consumers.is_empty:
                     self.consumer_groups.assign(op, consumers)
+            case ("consumer-regex", group_id):
+                consumers = self.table.consumer(group_id)
+                if consumers is not None:
+                    resolve_expressions(self.consumer_groups, op, consumers)
             case ("share-assign", group_id):
                 shares = self.table.share(group_id)
                 if shares is not None and not shares.is_empty:
@@ -307,19 +312,25 @@ class GroupShard:
                 classic_rebalance.complete_sync_future(op, member, SyncGroupResponse(error_code=code))
 
     def regexes_of(self, group_id: str) -> set[str]:
-        """The regular expressions of the group's members, if the topics have changed since they were resolved."""
+        """The regular expressions of the group's members, if the topics have changed since the last heartbeat."""
         group = self.table.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return set()
-        if group.resolved_topics_version.value == self.consumer_groups.topics_version:
+        is_current = group.resolved_topics_version.value == self.consumer_groups.topics_version
+        if is_current and group_id not in self.consumer_groups.unprepared:
             return set()
-        return {member.topic_regex for member in group.members.values() if member.topic_regex}
+        return set(group.expressions)
 
-    def on_topics_changed(self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[str]) -> None:
-        """A new metadata image: resolve subscriptions again, and delete the offsets of deleted topics."""
+    def on_topics_changed(
+        self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[str], *, created: bool
+    ) -> None:
+        """A new metadata image: compare subscriptions again, and delete the offsets of deleted topics. `created` tells
+        whether there are new topics."""
         before, self.topics = self.topics, topics
         self.consumer_groups.catalog = self.share_groups.catalog = self.admin.catalog = topics
         self.consumer_groups.topics_version += 1
+        if created:
+            self.consumer_groups.created_version = self.consumer_groups.topics_version
         self.share_groups.topics_version += 1
         if deleted:
             gone = [view.topic_id for name in sorted(deleted) if (view := before.by_name(name)) is not None]

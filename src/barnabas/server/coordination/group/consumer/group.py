@@ -97,9 +97,13 @@ class ConsumerGroup:
         self.owners: TimelineMap[tuple[TopicId, int], int] = TimelineMap(timeline)
         """The member epoch of the owner of each partition. A partition without an entry is free."""
         self.regexes: TimelineMap[str, ResolvedRegex] = TimelineMap(timeline)
+        self.expressions: TimelineMap[str, int] = TimelineMap(timeline)
+        """The number of members that subscribe to each regular expression, resolved or not."""
+        self.expressions_version = TimelineCell(timeline, 0)
+        """The version of the topic metadata for which the expressions were last resolved. Not in the log."""
         self.assigned_at_ms = TimelineCell(timeline, 0)
         self.resolved_topics_version = TimelineCell(timeline, 0)
-        """The version of the topic metadata for which the subscriptions were last resolved. Not in the log."""
+        """The version of the topic metadata for which the subscribed topics were last compared. Not in the log."""
         self.last_epoch_bump = TimelineCell(timeline, NO_EPOCH_BUMP)
         """The last increment of the group epoch, for ExplainGroup. Not in the log."""
 
@@ -140,6 +144,10 @@ class ConsumerGroup:
             if resolved is not None:
                 topics |= frozenset(resolved.topics)
         return topics
+
+    def last_resolution_ms(self) -> int | None:
+        """The time at which the expressions were last resolved; None if none is resolved."""
+        return max((resolved.timestamp_ms for resolved in self.regexes.values()), default=None)
 
     def subscribed_topics(self) -> frozenset[str]:
         topics: set[str] = set()
@@ -201,6 +209,7 @@ class ConsumerGroup:
         if value is None:
             if before is not None:
                 self._release(before)
+                self._count_expression(before.topic_regex, -1)
                 self.members.pop(member_id)
                 if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
                     self.static_members.pop(before.instance_id)
@@ -217,9 +226,20 @@ class ConsumerGroup:
             server_assignor=value.server_assignor,
             classic=classic_protocol_metadata(value),
         )
+        if before is not None:
+            self._count_expression(before.topic_regex, -1)
+        self._count_expression(member.topic_regex, 1)
         self.members[member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member_id
+
+    def _count_expression(self, pattern: str | None, change: int) -> None:
+        if pattern:
+            count = (self.expressions.get(pattern) or 0) + change
+            if count:
+                self.expressions[pattern] = count
+            else:
+                self.expressions.pop(pattern)
 
     def apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         before = self.members.get(member_id)

@@ -3,7 +3,7 @@
 A heartbeat goes through these steps, each of which writes records only for changes:
 
     member        found, created, or put in the place of a static member
-    subscription  stored; a regular expression is resolved to topics
+    subscription  stored; regular expressions are resolved to topics after the heartbeat (`expressions.py`)
     group epoch   incremented if a subscription or the subscribed topics changed
     target        computed if the assignment epoch is behind the group epoch
     reconcile     the member's next step towards its target assignment
@@ -32,15 +32,21 @@ from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
 )
 from barnabas.server.coordination.group.classic.group import ClassicGroup
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
-from barnabas.server.coordination.group.consumer.group import ConsumerGroup, EpochBump, ResolvedRegex
+from barnabas.server.coordination.group.consumer.expressions import (
+    ExpressionUpdate,
+    delete_unused_expressions,
+    update_expressions,
+)
+from barnabas.server.coordination.group.consumer.group import ConsumerGroup, EpochBump
 from barnabas.server.coordination.group.consumer.member import (
     JOINING_EPOCH,
     NO_PARTITIONS,
     STATIC_LEAVING_EPOCH,
     ConsumerGroupMember,
     ConsumerMemberState,
+    Partitions,
 )
-from barnabas.server.coordination.group.consumer.reconcile import Owned, reconcile
+from barnabas.server.coordination.group.consumer.reconcile import Owned, keeps_assignment, reconcile, withdraw
 from barnabas.server.coordination.group.consumer.requests import (
     check_epoch,
     check_request,
@@ -54,7 +60,6 @@ from barnabas.server.coordination.group.share.group import ShareGroup
 from barnabas.server.coordination.operation import CoordinatorRecord, WriteOperation
 from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
 from barnabas.server.coordination.regex import Re2Pattern
-from barnabas.server.coordination.topic_regexes import matching_topics
 
 LEFT: Final = "left the group"
 FENCE_REASONS: Final = {
@@ -82,6 +87,10 @@ class ConsumerGroupManager:
         self.catalog = catalog
         self.topics_version = 1
         """Incremented with each new metadata image."""
+        self.created_version = 1
+        """The `topics_version` of the last image with new topics."""
+        self.unprepared: set[str] = set()
+        """The groups whose expressions could not be resolved, because the shell had not matched them yet."""
         self._group_configs = group_configs
         self._apply = apply
         self._assignors: dict[str, ServerAssignor] = {
@@ -207,23 +216,30 @@ class ConsumerGroupManager:
         """Store the member's subscription, update the group, and reconcile the member. Returns the resulting member."""
         member_id = updated.member_id
         before = group.members.get(member_id)
-        change = ""
-        if before is None:
-            change = f"member {member_id} joined"
-        elif before.topic_names != updated.topic_names or (before.topic_regex or "") != (updated.topic_regex or ""):
-            change = f"member {member_id} subscribes to other topics"
+        names_changed = updated.topic_names != (() if before is None else before.topic_names)
+        expression = "" if before is None else before.topic_regex or ""
         if before != updated:
             self.apply_and_write(op, updated.metadata_record(group.group_id))
+        update = update_expressions(self, op, group, expression, updated.topic_regex or "")
+        change = ""
+        if names_changed or update is ExpressionUpdate.RESOLVED or not group.epoch.value:
+            change = f"member {member_id} " + ("joined" if before is None else "subscribes to other topics")
         self._refresh_topics(op, group, change)
         self._refresh_target(op, group)
         member = group.members[member_id]
-        step = reconcile(
-            member,
-            group.assignment_epoch.value,
-            group.target_of(member_id),
-            lambda topic_id, partition: (topic_id, partition) in group.owners,
-            owned,
-        )
+        epoch = group.assignment_epoch.value
+        if not keeps_assignment(member, epoch, owned):
+            step = reconcile(
+                member,
+                epoch,
+                self._subscribed(group, member, group.target_of(member_id)),
+                lambda topic_id, partition: (topic_id, partition) in group.owners,
+                owned,
+            )
+        elif names_changed or update is not ExpressionUpdate.NONE:
+            step = withdraw(member, self._subscribed(group, member, member.assigned), owned)
+        else:
+            return member
         if step is not member:
             self.apply_and_write(op, step.assignment_record(group.group_id))
             member = group.members[member_id]
@@ -238,7 +254,6 @@ class ConsumerGroupManager:
         stale = group.resolved_topics_version.value != self.topics_version
         if not change and not stale:
             return
-        self._refresh_expressions(op, group, everything=stale)
         group.resolved_topics_version.value = self.topics_version
         self.raise_epoch(op, group, change)
 
@@ -250,19 +265,15 @@ class ConsumerGroupManager:
             group.last_epoch_bump.value = EpochBump(change or "the subscribed topics changed", op.now_ms)
             self.apply_and_write(op, group.epoch_record(group.epoch.value + 1, fingerprint))
 
-    def _refresh_expressions(self, op: WriteOperation, group: ConsumerGroup, *, everything: bool) -> None:
-        """Resolve the regular expressions of the members, and delete those that no member uses any longer."""
-        used = {member.topic_regex for member in group.members.values() if member.topic_regex}
-        for pattern in sorted(set(group.regexes) - used):
-            self.apply_and_write(op, group.regex_record(pattern, None))
-        for pattern in sorted(used):
-            known = group.regexes.get(pattern)
-            if known is not None and not everything:
-                continue
-            topics = matching_topics(self.catalog, pattern)
-            if known is None or known.topics != topics:
-                resolved = ResolvedRegex(topics, self.topics_version, op.now_ms)
-                self.apply_and_write(op, group.regex_record(pattern, resolved))
+    def _subscribed(self, group: ConsumerGroup, member: ConsumerGroupMember, partitions: Partitions) -> Partitions:
+        """Those of the partitions whose topics the member subscribes to. The target assignment can be older than the
+        member's subscription."""
+        topics = group.topics_of(member)
+        return {
+            topic_id: some
+            for topic_id, some in partitions.items()
+            if (view := self.catalog.by_id(topic_id)) is not None and view.name in topics
+        }
 
     def _refresh_target(self, op: WriteOperation, group: ConsumerGroup) -> None:
         """Compute a new target assignment if the current one is behind the group epoch. If the current target
@@ -289,7 +300,9 @@ class ConsumerGroupManager:
         for member_id in sorted(target):
             if member_id not in group.target or group.target_of(member_id) != target[member_id]:
                 self.apply_and_write(op, group.target_record(member_id, target[member_id]))
-        self.apply_and_write(op, group.target_epoch_record(group.epoch.value, op.now_ms))
+        # The first assignment, if nothing is subscribed yet, does not delay that of the topics (as in Kafka).
+        is_empty = not group.assignment_epoch.value and not group.subscribed_topics()
+        self.apply_and_write(op, group.target_epoch_record(group.epoch.value, 0 if is_empty else op.now_ms))
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
@@ -313,7 +326,7 @@ class ConsumerGroupManager:
         """Remove a member; `why` completes the sentence "member ... `why`". The member's partitions are free, and the
         other members get them with their next heartbeats."""
         self.apply_and_write(op, *group.member_tombstones(member_id))
-        self._refresh_expressions(op, group, everything=False)
+        delete_unused_expressions(self, op, group)
         self.raise_epoch(op, group, f"member {member_id} {why}")
         self.cancel_timers(op, group.group_id, member_id)
 

@@ -63,6 +63,27 @@ def reconcile(
             return _next(member, target_epoch, target_epoch, target, is_owned, owned)
 
 
+def keeps_assignment(member: ConsumerGroupMember, target_epoch: int, owned: Owned) -> bool:
+    """Whether the member has no step to make: it is at the target's epoch, or has not revoked its partitions yet."""
+    if member.state is ConsumerMemberState.STABLE:
+        return member.member_epoch == target_epoch
+    return member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking)
+
+
+def withdraw(member: ConsumerGroupMember, subscribed: Partitions, owned: Owned) -> ConsumerGroupMember:
+    """Revoke the partitions that are not in `subscribed`, because the member has changed its subscription. It does so
+    before there is a new target. Returns the same object if there are none."""
+    if subscribed == member.assigned:
+        return member
+    revoking = dict(member.revoking)
+    for topic_id, partitions in member.assigned.items():
+        if topic_id not in subscribed:
+            _put(revoking, topic_id, revoking.get(topic_id, frozenset()) | partitions)
+    if _still_owns(owned, revoking):
+        return _step(member, ConsumerMemberState.UNREVOKED_PARTITIONS, member.member_epoch, subscribed, revoking)
+    return _step(member, member.state, member.member_epoch, subscribed, member.revoking)
+
+
 def _still_owns(owned: Owned, revoking: Partitions) -> bool:
     if owned is None:
         return True
