@@ -18,13 +18,14 @@ from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE
-from barnabas.protocol.records.batch import BatchHeader
+from barnabas.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.protocol.records.control import EndTxn
 from barnabas.protocol.records.validate import Origin
 from barnabas.server.storage.values import AbortedTxn
 
 BATCHES_KEPT: Final = 5
 _INT32_MAX: Final = (1 << 31) - 1
+_TRANSACTION_FLAGS: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 class KnownBatch(NamedTuple):
@@ -156,13 +157,12 @@ class ProducerState:
     def duplicate_of(self, header: BatchHeader) -> KnownBatch | None:
         """The earlier batch that `header` repeats, if it is one of the producer's last five batches."""
         entry = self._producers.get(header.producer_id)
-        if entry is None or header.producer_epoch != entry.epoch:
+        if entry is None:
             return None
-        first, last = header.base_sequence, header.last_sequence
-        for known in entry.batches:
-            if known.last_sequence == last and known.first_sequence == first:
-                return known
-        return None
+        batches = entry.batches
+        if batches and (batches[-1].last_sequence + 1) & _INT32_MAX == header.base_sequence:
+            return None  # the batch follows the last one, as most batches do
+        return entry.duplicate(header.producer_epoch, header.base_sequence, header.last_sequence)
 
     def prepare(
         self, batches: Sequence[BatchHeader], markers: dict[int, EndTxn], origin: Origin | None
@@ -173,6 +173,11 @@ class ProducerState:
         Returns None if no batch has a producer id. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
         """
+        if len(batches) == 1:
+            header = batches[0]
+            known = self._producers.get(header.producer_id)
+            if known is not None and self._continues(known, header):
+                return self._prepare_next(known, header, origin)
         append: ProducerAppend | None = None
         for header in batches:
             producer_id = header.producer_id
@@ -191,6 +196,25 @@ class ProducerState:
                 self._prepare_marker(entry, header, markers[header.base_offset], origin, append)
             # otherwise compaction has emptied the control batch, and removed the whole transaction
         return append
+
+    def _continues(self, entry: ProducerEntry, header: BatchHeader) -> bool:
+        """Whether `header` is a plain batch in the producer's current epoch: the common case."""
+        return (
+            header.producer_epoch == entry.epoch
+            and entry.txn_first_offset < 0
+            and not header.attributes & _TRANSACTION_FLAGS
+        )
+
+    def _prepare_next(self, known: ProducerEntry, header: BatchHeader, origin: Origin | None) -> ProducerAppend:
+        """As `prepare`, for one batch that `_continues`."""
+        if origin is Origin.CLIENT:
+            self._check_sequence(known, header)
+        delta = header.last_offset_delta
+        timestamp = header.max_timestamp
+        batch = KnownBatch(header.last_sequence, header.base_offset + delta, delta, timestamp)
+        batches = [*known.batches[1 - BATCHES_KEPT :], batch]
+        entry = ProducerEntry(known.producer_id, known.epoch, known.coordinator_epoch, timestamp, -1, batches)
+        return ProducerAppend({known.producer_id: entry}, [], [])
 
     def _prepare_data(
         self, entry: ProducerEntry, header: BatchHeader, origin: Origin | None, append: ProducerAppend
@@ -266,6 +290,8 @@ class ProducerState:
         if append is None:
             return []
         self._producers.update(append.entries)
+        if not append.started and not append.completed:
+            return []
         for first_offset, producer_id in append.started:
             self._ongoing[first_offset] = producer_id
         aborted = []
