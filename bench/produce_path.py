@@ -1,12 +1,16 @@
-"""Shell: the CPU time of one Produce request in the broker, from the received bytes to the written response.
+"""Shell: the cost of one Produce or Fetch request in the broker, from the received bytes to the written response.
 
     python -m bench.produce_path             one batch of 16 KB for one partition, acks=all, one in-sync replica
     python -m bench.produce_path --fetch     a Fetch of such a batch
 
 The broker runs in this process, and a transport that only counts bytes stands for the socket. So the figures contain
 the whole path of the production code (frames, decoding, dispatch, checks, the write into the page cache, index, answer)
-and not the system calls of the socket. The minimum over many rounds is printed: the other rounds include what other
-processes do to the caches. Each stage is measured by itself, so that the sum shows what is left.
+and not the system calls of the socket. The producer is idempotent, as clients are by default.
+
+The first table has the CPU time. The minimum over many rounds is printed: the other rounds include what other processes
+do to the caches. Some stages are measured by themselves. The second table is exact and the same on a busy machine: the
+Python calls and bytecode instructions of one request, by the part of the code that they are in. A test limits the
+calls (`tests/unit/bench/test_bench_produce_path.py`). docs/PERFORMANCE.md has the budget of a request.
 """
 
 from __future__ import annotations
@@ -14,9 +18,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, cast
 
 import uvloop
@@ -37,12 +46,13 @@ from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
 from barnabas.server.node.typed_configs import LOG
 
-ROUNDS: Final = 60
-REQUESTS: Final = 200
-"""Requests in one round."""
+ROUNDS: Final = 300
+REQUESTS: Final = 40
+"""Requests in one round: few, so that they stay in the CPU's cache, as they do when the kernel has just copied them."""
 PRODUCE_VERSION: Final = 12
 FETCH_VERSION: Final = 12
 _NOW_MS: Final = 1_700_000_000_000
+_WARM_UP: Final = 20
 
 
 class CountingTransport:
@@ -73,18 +83,114 @@ class CountingTransport:
     def abort(self) -> None: ...
 
 
-def least_us(run: Callable[[], object], times: int = REQUESTS, rounds: int = ROUNDS) -> float:
-    """The least CPU time of one call in microseconds, over `rounds` rounds of `times` calls."""
-    least = float("inf")
-    for _ in range(rounds):
-        began = time.process_time()
-        for _ in range(times):
-            run()
-        least = min(least, time.process_time() - began)
-    return least / times * 1e6
+PARTS: Final = {
+    "protocol/transport/": "transport",
+    "protocol/wire/server_conn": "transport",
+    "protocol/wire/frames": "transport",
+    "protocol/wire/headers": "transport",
+    "protocol/wire/apis": "transport",
+    "protocol/wire/": "decode and encode",
+    "<": "decode and encode",  # generated functions
+    "protocol/records/": "check",
+    "core/": "dispatch and metrics",
+    "server/broker/dispatch": "dispatch and metrics",
+    "server/broker/": "handler",
+    "server/node/": "handler",
+    "server/replication/": "leader",
+    "server/storage/": "log",
+}
+"""The parts of the path, by the beginning of a module's path within the package."""
 
 
-async def measure(records: int, size: int, *, fetching: bool) -> list[tuple[str, float]]:
+@dataclass(frozen=True)
+class Counted:
+    """The Python calls and bytecode instructions of one request, by part."""
+
+    calls: Counter[str]
+    instructions: Counter[str]
+
+
+def count(run: Callable[[], object]) -> Counted:
+    """Count the work of one call of `run`, exactly."""
+    counted = Counted(Counter(), Counter())
+    parts: dict[str, str] = {}
+
+    def part_of(frame: FrameType) -> str:
+        name = frame.f_code.co_filename
+        if name not in parts:
+            inside = name.rpartition("/barnabas/")[2]
+            parts[name] = next((part for start, part in PARTS.items() if inside.startswith(start)), "")
+        return parts[name]
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        part = part_of(frame)
+        if not part:
+            return None  # this module
+        if event == "call":
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            counted.calls[part] += 1
+        elif event == "opcode":
+            counted.instructions[part] += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return counted
+
+
+class RequestPath:
+    """A connection to a broker in this process, without a socket. `topic` is the topic that it produces to."""
+
+    def __init__(self, listener: Listener, topic: str, records: int, size: int) -> None:
+        self._topic, self._records, self._size = topic, records, size
+        self._sequence = 0
+        self.batch = self._next_batch()
+        self._sequence = 0
+        self.transport = CountingTransport()
+        self._connection = AcceptedConnection(listener)
+        self._connection.connection_made(cast("Any", self.transport))
+
+    def send(self, frame: bytes) -> int:
+        """Let the broker receive a request. Returns the number of bytes of the response."""
+        before = self.transport.written
+        self._connection.data_received(frame)
+        return self.transport.written - before
+
+    def produce_frame(self) -> bytes:
+        """The next Produce request of one idempotent producer."""
+        return _frame(self.produce_request(self._next_batch()), PRODUCE_VERSION)
+
+    def produce_request(self, batch: bytes) -> produce.ProduceRequest:
+        data = produce.PartitionProduceData(index=0, records=batch)
+        topic = produce.TopicProduceData(name=self._topic, partition_data=[data])
+        return produce.ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+    def fetch_request(self) -> fetch.FetchRequest:
+        """A Fetch of the first batch, without a session."""
+        size = len(self.batch)
+        partition = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=size, current_leader_epoch=-1)
+        topic = fetch.FetchTopic(topic=self._topic, partitions=[partition])
+        return fetch.FetchRequest(
+            replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=size, session_id=0, session_epoch=-1, topics=[topic]
+        )
+
+    def fetch_frame(self) -> bytes:
+        return _frame(self.fetch_request(), FETCH_VERSION)
+
+    def _next_batch(self) -> bytes:
+        values = [SimpleRecord(None, b"v" * self._size, _NOW_MS + i) for i in range(self._records)]
+        batch = build_batch(values, producer_id=7, producer_epoch=0, base_sequence=self._sequence)
+        self._sequence += self._records
+        return bytes(batch)
+
+
+@asynccontextmanager
+async def open_path(records: int = 16, size: int = 1000) -> AsyncIterator[RequestPath]:
+    """Start a broker with one topic, and send it a few requests of each kind."""
     with tempfile.TemporaryDirectory(prefix="produce-path-") as folder:
         config = build_config({}, data_dir=folder, listener="PLAINTEXT://127.0.0.1:0")
         node, ready = Node(config), asyncio.Event()
@@ -93,24 +199,20 @@ async def measure(records: int, size: int, *, fetching: bool) -> list[tuple[str,
         try:
             async with AsyncAdmin(bootstrap_servers=node.bootstrap_servers) as admin:
                 await admin.create_topics([NewTopic("bench", 1)])
-            batch = bytes(build_batch([SimpleRecord(None, b"v" * size, _NOW_MS + i) for i in range(records)]))
-            listener = _listener_of()
-            rows = _produce_rows(listener, batch)
-            return _fetch_rows(listener, len(batch)) if fetching else rows
+            path = RequestPath(_listener_of(node.bootstrap_servers), "bench", records, size)
+            for _ in range(_WARM_UP):
+                path.send(path.produce_frame())
+                path.send(path.fetch_frame())
+            yield path
         finally:
             node.stop()
             await running
 
 
-def _listener_of() -> Listener:
-    """The listener of the node in this process."""
-    return next(found for found in gc.get_objects() if isinstance(found, Listener) and found.endpoint.port)
-
-
-def _connection(listener: Listener) -> tuple[AcceptedConnection, CountingTransport]:
-    connection, transport = AcceptedConnection(listener), CountingTransport()
-    connection.connection_made(cast("Any", transport))
-    return connection, transport
+def _listener_of(bootstrap_servers: str) -> Listener:
+    """The listener at this address, of a node in this process."""
+    port = int(bootstrap_servers.rpartition(":")[2])
+    return next(o for o in gc.get_objects() if isinstance(o, Listener) and o.endpoint.port == port)
 
 
 def _frame(request: Request, version: int) -> bytes:
@@ -118,57 +220,56 @@ def _frame(request: Request, version: int) -> bytes:
     return b"".join(bytes(buffer) for buffer in buffers)
 
 
-def _produce_request(batch: bytes) -> produce.ProduceRequest:
-    data = produce.PartitionProduceData(index=0, records=batch)
-    topic = produce.TopicProduceData(name="bench", partition_data=[data])
-    return produce.ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[topic])
+def least_us(run: Callable[[Any], object], arguments: Callable[[], Iterable[Any]] = lambda: [None] * REQUESTS) -> float:
+    """The least CPU time of one call in microseconds, over `ROUNDS` rounds. `arguments` gives those of one round."""
+    least = float("inf")
+    for _ in range(ROUNDS):
+        values = list(arguments())
+        began = time.process_time()
+        for value in values:
+            run(value)
+        least = min(least, (time.process_time() - began) / len(values))
+    return least * 1e6
 
 
-def _produce_rows(listener: Listener, batch: bytes) -> list[tuple[str, float]]:
-    request = _produce_request(batch)
-    frame = _frame(request, PRODUCE_VERSION)
-    connection, transport = _connection(listener)
-    connection.data_received(frame)
-    answered = transport.written
-    whole = least_us(lambda: connection.data_received(frame))
-    assert transport.written == answered * (ROUNDS * REQUESTS + 1), "every request is answered, with the same length"
-    body = encode(request, PRODUCE_VERSION)
+Rows = list[tuple[str, float]]
+
+
+def produce_rows(path: RequestPath) -> Rows:
+    answered = path.send(path.produce_frame())
+    before = path.transport.written
+    whole = least_us(path.send, lambda: [path.produce_frame() for _ in range(REQUESTS)])
+    assert path.transport.written == before + answered * ROUNDS * REQUESTS, "every request has a response of this size"
+    body = encode(path.produce_request(path.batch), PRODUCE_VERSION)
+    answers = [produce.PartitionProduceResponse(index=0, base_offset=1)]
     response = produce.ProduceResponse(
-        responses=[
-            produce.TopicProduceResponse(
-                name="bench", partition_responses=[produce.PartitionProduceResponse(index=0, base_offset=1)]
-            )
-        ]
+        responses=[produce.TopicProduceResponse(name="bench", partition_responses=answers)]
     )
     rules = LOG.from_defaults().validation_rules("bench", Origin.CLIENT)
+    check: dict[str, Any] = {"first_offset": 0, "leader_epoch": 0, "now_ms": _NOW_MS}
     return [
         ("Produce, received bytes to written response", whole),
-        ("  decode the request", least_us(lambda: decode(produce.ProduceRequest, PRODUCE_VERSION, body))),
-        (
-            "  check the batch and assign offsets",
-            least_us(lambda: validate_and_assign(batch, rules, first_offset=0, leader_epoch=0, now_ms=_NOW_MS)),
-        ),
-        ("  encode the response", least_us(lambda: encode(response, PRODUCE_VERSION))),
+        ("  decode the request", least_us(lambda _: decode(produce.ProduceRequest, PRODUCE_VERSION, body))),
+        ("  check the batch and assign offsets", least_us(lambda _: validate_and_assign(path.batch, rules, **check))),
+        ("  encode the response", least_us(lambda _: encode(response, PRODUCE_VERSION))),
     ]
 
 
-def _fetch_rows(listener: Listener, size: int) -> list[tuple[str, float]]:
-    partition = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=size, current_leader_epoch=-1)
-    topic = fetch.FetchTopic(topic="bench", partitions=[partition])
-    request = fetch.FetchRequest(
-        replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=size, session_id=0, session_epoch=-1, topics=[topic]
-    )
-    frame = _frame(request, FETCH_VERSION)
-    connection, transport = _connection(listener)
-    connection.data_received(frame)
-    answered = transport.written
-    assert answered > size, "the response contains the batch"
-    whole = least_us(lambda: connection.data_received(frame))
-    body = encode(request, FETCH_VERSION)
+def fetch_rows(path: RequestPath) -> Rows:
+    frame = path.fetch_frame()
+    assert path.send(frame) > len(path.batch), "the response contains the batch"
+    body = encode(path.fetch_request(), FETCH_VERSION)
     return [
-        ("Fetch, received bytes to written response", whole),
-        ("  decode the request", least_us(lambda: decode(fetch.FetchRequest, FETCH_VERSION, body))),
+        ("Fetch, received bytes to written response", least_us(lambda _: path.send(frame))),
+        ("  decode the request", least_us(lambda _: decode(fetch.FetchRequest, FETCH_VERSION, body))),
     ]
+
+
+async def measure(records: int, size: int, *, fetching: bool) -> tuple[Rows, Counted]:
+    async with open_path(records, size) as path:
+        frame = path.fetch_frame() if fetching else path.produce_frame()
+        counted = count(lambda: path.send(frame))
+        return (fetch_rows(path) if fetching else produce_rows(path)), counted
 
 
 def main() -> None:
@@ -178,10 +279,15 @@ def main() -> None:
     parser.add_argument("--fetch", action="store_true")
     arguments = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        rows = runner.run(measure(arguments.records, arguments.size, fetching=arguments.fetch))
+        rows, counted = runner.run(measure(arguments.records, arguments.size, fetching=arguments.fetch))
     table = Table("stage", "us of CPU")
     for stage, us in rows:
         table.add_row(stage, f"{us:.1f}")
+    Console().print(table)
+    table = Table("part", "Python calls", "instructions")
+    for part, instructions in counted.instructions.most_common():
+        table.add_row(part, str(counted.calls[part]), str(instructions))
+    table.add_row("all", str(counted.calls.total()), str(counted.instructions.total()))
     Console().print(table)
 
 

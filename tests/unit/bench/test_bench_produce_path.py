@@ -1,0 +1,27 @@
+"""The work of one request, counted: a change that makes every request dearer does not go unnoticed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bench.produce_path import Counted, count, open_path
+
+PRODUCE_CALLS_MAX = 132
+FETCH_CALLS_MAX = 100
+"""Python calls of one request. Raise a limit only for something that is worth its price for every request: 100 calls
+take about 40 us. `python -m bench.produce_path` lists the calls by part."""
+
+
+async def _counted() -> tuple[Counted, Counted, int, int]:
+    async with open_path() as path:
+        frames = path.produce_frame(), path.fetch_frame()
+        produced, fetched = (count(lambda frame=frame: path.send(frame)) for frame in frames)
+        return produced, fetched, path.send(path.produce_frame()), path.send(path.fetch_frame()) - len(path.batch)
+
+
+def test_a_request_makes_few_calls() -> None:
+    produced, fetched, produce_response, fetch_response = asyncio.run(_counted())
+    assert 0 < produce_response < 100, "the batches are appended"
+    assert 0 < fetch_response < 200, "the fetch returns one batch"
+    assert produced.calls.total() <= PRODUCE_CALLS_MAX, produced.calls
+    assert fetched.calls.total() <= FETCH_CALLS_MAX, fetched.calls
