@@ -48,7 +48,7 @@ from barnabas.server.metadata.failure_detector import FailureDetector
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.image.small import KRAFT_VERSION
-from barnabas.server.metadata.large_requests import TOPICS_PER_DECISION, create_topics
+from barnabas.server.metadata.large_requests import TOPICS_PER_DECISION, create_topics, handle_in_parts
 from barnabas.server.metadata.ports import (
     BrokerProber,
     CommittedBatch,
@@ -63,6 +63,7 @@ from barnabas.server.metadata.records.other import (
     EndTransactionRecord,
     NoOpRecord,
 )
+from barnabas.server.metadata.request_parts import division_of
 
 log = get_logger("barnabas.controller")
 
@@ -198,7 +199,11 @@ class ControllerService:
             return await self._update_features(request, version)
         if isinstance(request, CreateTopicsRequest) and len(request.topics) > TOPICS_PER_DECISION:
             return await create_topics(self._driver, self._settings, request, version)
-        response = await self._driver.handle(request, version)
+        division = division_of(request)
+        if division is None:
+            response = await self._driver.handle(request, version)
+        else:
+            response = await handle_in_parts(self._driver, request, version, division)
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
             self._unclean_at = 0.0  # the changed configs may allow an unclean election
             self._changed.set()

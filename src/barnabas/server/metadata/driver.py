@@ -148,6 +148,7 @@ class ControllerDriver:
             self._inflight.discard(waiter)
             if failed:
                 self.reset()
+            self._image_now()  # releases the image of the proposals once the committed one has them
 
     async def _settled(self, waiters: Sequence[asyncio.Future[int]]) -> None:
         generation = self._generation

@@ -1,7 +1,7 @@
-"""Shell: decides on a request with many topics in parts, so that the event loop serves others in between.
+"""Shell: decides on a request with many entries in parts, so that the event loop serves others in between.
 
-Each part has records of its own in the metadata log. If the node loses the leadership in the middle, the topics of the
-earlier parts exist, and the client gets NOT_CONTROLLER, as it does when the response to a complete request is lost.
+Each part has records of its own in the metadata log. If the node loses the leadership in the middle, the earlier parts
+are done, and the client gets NOT_CONTROLLER, as it does when the response to a complete request is lost.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Final
 
 from barnabas.core.decision import Decision
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.controller.create_topics import WholeRequest, decide_create_topics
 from barnabas.server.metadata.controller.settings import ControllerConfig, DecideContext
 from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.records.base import MetadataRecord
+from barnabas.server.metadata.request_parts import Division, join, parts_of
 
 TOPICS_PER_DECISION: Final = 50
 """CreateTopics with more topics is decided in parts of this many."""
@@ -45,3 +47,20 @@ def _decide(
     image: ClusterImage, ctx: DecideContext, *, request: CreateTopicsRequest, whole: WholeRequest
 ) -> Decision[MetadataRecord, CreateTopicsResponse]:
     return decide_create_topics(image, request, ctx, whole)
+
+
+async def handle_in_parts(driver: ControllerDriver, request: Message, version: int, division: Division) -> Message:
+    """Decide on the request part by part. A part that fails as a whole ends the request with its response. Raises
+    KafkaError as `ControllerDriver.handle` does."""
+    whole: Message | None = None
+    for part in parts_of(request, division):
+        response = await driver.handle(part, version)
+        if whole is None or getattr(response, "error_code", 0):
+            whole = response
+        else:
+            join(whole, response, division)
+        if getattr(response, "error_code", 0):
+            break
+        await asyncio.sleep(0)
+    assert whole is not None
+    return whole
