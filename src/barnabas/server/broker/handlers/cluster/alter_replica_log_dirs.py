@@ -19,6 +19,7 @@ from __future__ import annotations
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -30,6 +31,11 @@ from barnabas.server.broker.services import Services
 
 log = get_logger("barnabas.server.broker")
 
+_UNITS = 2
+"""What one replica counts (`core/work`)."""
+_LOGGED_MAX = 10
+"""The rejections of one request that are logged singly."""
+
 
 async def handle(
     services: Services, ctx: RequestContext, request: AlterReplicaLogDirsRequest
@@ -39,16 +45,23 @@ async def handle(
         for topic in directory.topics:
             wanted.update((TopicPartition(topic.name, index), directory.path) for index in topic.partitions)
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    pauses = Pauses()
+    rejected = 0
     for name, path in wanted.items():
+        await pauses.after(_UNITS)
         code = ErrorCode.NONE
         try:
             _alter(services, name, path)
         except KafkaError as error:
             code = error.code
-            log.info("rejected to move a replica", partition=str(name), to=path, reason=str(error), error=code.name)
+            rejected += 1
+            if rejected <= _LOGGED_MAX:
+                log.info("rejected to move a replica", partition=str(name), to=path, reason=str(error), error=code.name)
         results.setdefault(name.topic, []).append(
             AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=code)
         )
+    if rejected > _LOGGED_MAX:
+        log.info("rejected to move replicas", replicas=rejected)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(topic_name=topic, partitions=members) for topic, members in results.items()

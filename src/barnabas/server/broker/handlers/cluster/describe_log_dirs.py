@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from barnabas.core.errors import ErrorCode
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -34,16 +35,19 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeLogDi
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_describe(directory, wanted) for directory in services.partitions.describe_dirs()]
-    )
+    response = DescribeLogDirsResponse()
+    for directory in services.partitions.describe_dirs():
+        response.results.append(await _describe(directory, wanted))
+    return response
 
 
-def _describe(directory: DirectoryView, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+async def _describe(directory: DirectoryView, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     if not directory.online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    pauses = Pauses()
     for name, size, lag, future in directory.replicas:
+        await pauses.after(1)
         if wanted is None or (name.topic, name.partition) in wanted:
             topics[name.topic].append(
                 DescribeLogDirsPartition(

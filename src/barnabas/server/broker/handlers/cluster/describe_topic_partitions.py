@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.core.work import Pauses
 from barnabas.protocol.security.operations import TOPIC_OPERATIONS
 from barnabas.protocol.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -42,9 +43,11 @@ async def handle(
             first_index = cursor.partition_index
     partitions_left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     answers: list[DescribeTopicPartitionsResponseTopic] = []
+    pauses = Pauses()
     for position, name in enumerate(names):
         start = first_index if position == 0 else 0
         topic = topics.get(name)
+        await pauses.after(1)
         if partitions_left <= 0:
             return _page(answers, Cursor(topic_name=name, partition_index=start))
         if topic is None:
@@ -67,6 +70,7 @@ async def handle(
                 topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
+        await pauses.after(len(chosen))
         partitions_left -= len(chosen)
         if start + len(chosen) < len(topic.partitions):
             return _page(answers, Cursor(topic_name=name, partition_index=start + len(chosen)))

@@ -10,6 +10,7 @@ offset.
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaError
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -24,15 +25,16 @@ from barnabas.server.broker.services import Services
 async def handle(
     services: Services, ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(services, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+    pauses = Pauses()
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        described = TopicResponse(name=topic.name)
+        response.topics.append(described)
+        for index in topic.partition_indexes:
+            answer = _describe(services, topic.name, index)
+            described.partitions.append(answer)
+            await pauses.after(1 + len(answer.active_producers))
+    return response
 
 
 def _describe(services: Services, topic: str, index: int) -> PartitionResponse:

@@ -19,6 +19,7 @@ import asyncio
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
+from barnabas.core.work import Pauses
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
 from barnabas.protocol.wire.messages.write_txn_markers import (
@@ -39,6 +40,10 @@ _Waiting = list[tuple[WritableTxnMarkerPartitionResult, Partition, int]]
 _Offsets = list[tuple[WritableTxnMarkerPartitionResult, WritableTxnMarker]]
 
 
+_UNITS = 5
+"""What the append of a marker counts (`core/work`)."""
+
+
 async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     deadline = ctx.deadline(services.config.request_timeout_ms)
     return await write_markers(services, request, ctx.now_ms, deadline)
@@ -47,11 +52,11 @@ async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarke
 async def write_markers(
     services: Services, request: WriteTxnMarkersRequest, now_ms: int, deadline: float
 ) -> WriteTxnMarkersResponse:
-    """Append the markers and wait until they are committed, or until `deadline`, a time of the event loop. All markers
-    except those of `__consumer_offsets` are appended before the first await."""
+    """Append the markers and wait until they are committed, or until `deadline`, a time of the event loop."""
     waiting: _Waiting = []
     offsets: _Offsets = []
     response = WriteTxnMarkersResponse()
+    pauses = Pauses()
     for marker in request.markers:
         result = WritableTxnMarkerResult(producer_id=marker.producer_id)
         response.markers.append(result)
@@ -70,6 +75,7 @@ async def write_markers(
                         waiting.append((answer, partition, _append(partition, marker, now_ms)))
                 except KafkaError as error:
                     answer.error_code = error.code
+                await pauses.after(_UNITS)
     if offsets:
         await asyncio.gather(*(_end_offsets(services, answer, marker, deadline) for answer, marker in offsets))
     for answer, partition, end in waiting:
