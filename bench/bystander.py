@@ -3,9 +3,9 @@
 Each attack runs against a broker of its own, in a process of its own. Meanwhile the bystander, a client with its own
 connection, produces a record every 10 ms to its own topic. Its worst latency, counted from the moment at which a record
 was due, is the time for which the broker stood still. "Longest step" is what the broker itself measured: the longest
-time for which a request held the event loop, and its API. "Worst before" is the worst latency of the second before the
-attack: what the machine itself costs. Memory is the peak of the broker and its child processes. The attacks are in
-`bench/attacks`.
+time for which a request held the event loop, in CPU time, and its API. "Worst before" is the worst latency of the
+second before the attack: what the machine itself costs. Memory is the peak of the broker and its child processes. The
+attacks are in `bench/attacks`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _peak_bytes(pid: int) -> int:
 
 
 class _MeasuredBroker(BrokerProcess):
-    """A broker that serves its metrics."""
+    """A broker that serves its metrics, and measures its steps in CPU time (`bench/attacks/server.py`)."""
 
     metrics_port = 0
 
@@ -147,7 +147,7 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
     """One row of the table."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    with _MeasuredBroker(folder / "data", settings=attack.settings) as broker:
+    with _MeasuredBroker(folder / "data", settings=attack.settings, module=("bench.attacks.server",)) as broker:
         assert broker.process is not None
         process = context.Process(target=_attack, args=(attack.name, broker.bootstrap_servers, theirs), daemon=True)
         process.start()
@@ -168,14 +168,17 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
         during += bystander.run(QUIET_S)
         memory.sample()
         process.join(10)
+        peak = memory.peak
+        step = broker.longest_step(attack.api)
+        broker.kill()  # a stop might wait for what the attack has left
         return (
             attack.name,
             f"{max(before):.0f} ms",
             f"{max(during):.0f} ms",
             f"{sorted(during)[int(len(during) * 0.99)]:.0f} ms",
-            broker.longest_step(attack.api),
+            step,
             f"{seconds:.1f} s",
-            f"{memory.before / 1e6:.0f} to {memory.peak / 1e6:.0f} MB",
+            f"{memory.before / 1e6:.0f} to {peak / 1e6:.0f} MB",
             result,
         )
 
@@ -204,6 +207,8 @@ def main() -> None:
     for name in options.attacks or ATTACKS:
         with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=options.dir) as folder:
             rows.append(measure(ATTACKS[name], Path(folder)))
+        if not sys.stdout.isatty():
+            print(" | ".join(rows[-1]), file=sys.stderr, flush=True)  # the table follows after minutes
     heading = (
         "attack",
         "worst before",

@@ -55,6 +55,8 @@ class FollowerFetch(Struct, frozen=True):
 class LeaderRole:
     """The role of a partition that this broker leads. Methods raise KafkaError with the code for the wire."""
 
+    __slots__ = ("_context", "_propose_isr", "_replica", "state")
+
     def __init__(self, replica: LocalReplica, state: LeaderState, propose_isr: Callable[[IsrProposal], None]) -> None:
         """`propose_isr` sends an ISR proposal to the controller; the answer arrives in `on_isr_outcome`."""
         self.state = state
