@@ -55,12 +55,12 @@ async def handle_in_parts(driver: ControllerDriver, request: Message, version: i
     whole: Message | None = None
     for part in parts_of(request, division):
         response = await driver.handle(part, version)
-        if whole is None or getattr(response, "error_code", 0):
+        if getattr(response, "error_code", None):
+            return response
+        if whole is None:
             whole = response
         else:
             join(whole, response, division)
-        if getattr(response, "error_code", 0):
-            break
         await asyncio.sleep(0)
     assert whole is not None
     return whole

@@ -127,5 +127,4 @@ def join(whole: Message, part: Message, division: Division) -> None:
 
 def _topic_of(answer: Any) -> str:
     """The topic of an answer about partitions."""
-    name: str = getattr(answer, "name", None) or getattr(answer, "topic", "")
-    return name
+    return str(getattr(answer, "name", None) or getattr(answer, "topic", ""))
