@@ -302,6 +302,7 @@ class Admin(Blocking[AsyncAdmin]):
     describe_transactions = wait(AsyncAdmin.describe_transactions)
     find_hanging_transactions = wait(AsyncAdmin.find_hanging_transactions)
     abort_transaction = wait(AsyncAdmin.abort_transaction)
+    end_transaction = wait(AsyncAdmin.end_transaction)
     fence_producer = wait(AsyncAdmin.fence_producer)
     explain_groups = wait(AsyncAdmin.explain_groups)
     explain_partitions = wait(AsyncAdmin.explain_partitions)

@@ -22,7 +22,7 @@ from barnabas.client.interceptors import DeliveryCallback, notify
 from barnabas.client.producer.delivery import RecordPlace, unplaced
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.serialization import NotReadyError
-from barnabas.client.values import Headers, PreparedTransaction, RecordMetadata
+from barnabas.client.values import HandedOverTransaction, Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX
@@ -103,6 +103,12 @@ class Producer(Blocking[AsyncProducer]):
         return self._run(self._client.prepare_transaction())
 
     complete_transaction = wait(AsyncProducer.complete_transaction)
+
+    def hand_over_transaction(self) -> HandedOverTransaction | None:
+        """Flush, and leave the transaction open for another process, which ends it with `Admin.end_transaction`.
+        Returns None if no record was written. Afterwards, this producer can only be closed."""
+        self._run(self._until_drained())
+        return self._run(self._client.hand_over_transaction())
 
     @property
     def can_go_on(self) -> bool:

@@ -143,6 +143,16 @@ class PreparedTransaction:
         return cls(int(producer_id), int(epoch))
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOverTransaction:
+    """A transaction whose producer has handed it over: whoever has these three values can end it, with
+    `AsyncAdmin.end_transaction`."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
 # -- admin: topics -----------------------------------------------------------------------------------------------------
 
 

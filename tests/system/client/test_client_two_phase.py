@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,7 @@ from barnabas.client.blocking_producer import Producer
 from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.errors import TransactionStateError
 from barnabas.client.producer.producer import AsyncProducer
-from barnabas.client.values import NewTopic, PreparedTransaction
+from barnabas.client.values import HandedOverTransaction, NewTopic, PreparedTransaction
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
@@ -72,6 +73,57 @@ async def test_a_prepared_transaction_survives_its_producer(two_phase: str, deci
         await crashed.commit_transaction()
     assert fenced.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
     await crashed.close()
+
+
+@pytest.mark.parametrize("two_phase_commit", [True, False])
+async def test_a_transaction_is_ended_by_another_client(two_phase: str, two_phase_commit: bool) -> None:
+    topic = f"t-{uuid4().hex[:8]}"
+    settings: dict[str, object] = {"bootstrap.servers": two_phase}
+
+    async def begun(name: str, value: bytes) -> HandedOverTransaction:
+        more = {"transactional.id": f"{topic}.{name}", "transaction.two.phase.commit.enable": two_phase_commit}
+        async with AsyncProducer({**settings, **more}) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send(topic, value)
+            handed_over = await producer.hand_over_transaction()
+            assert handed_over is not None
+            with pytest.raises(TransactionStateError, match="handed over"):
+                await producer.send(topic, b"too late")
+            return handed_over  # closing the producer does not end the transaction
+
+    async with AsyncAdmin(settings) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+        kept, dropped = await begun("a", b"kept"), await begun("b", b"dropped")
+        listed = await admin.list_transactions(states=["Ongoing"])
+        assert [t.transactional_id for t in listed if t.transactional_id.startswith(topic)] == [
+            f"{topic}.a",
+            f"{topic}.b",
+        ]
+        for _ in range(2):  # the same outcome may be requested again
+            await admin.end_transaction(kept, commit=True)
+            await admin.end_transaction(dropped, commit=False)
+        assert await committed(two_phase, topic) == [b"kept"]
+        fenced = await begun("c", b"fenced")
+        await admin.fence_producer(fenced.transactional_id)
+        unknown = HandedOverTransaction(f"{topic}.never", 1_000_000, 0)
+        for gone in (replace(kept, epoch=kept.epoch - 1), dropped, fenced, unknown):
+            with pytest.raises(KafkaError) as error:
+                await admin.end_transaction(gone, commit=True)
+            assert error.value.code in (
+                ErrorCode.PRODUCER_FENCED,
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                ErrorCode.INVALID_TXN_STATE,
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            )
+        assert await committed(two_phase, topic) == [b"kept"]
+
+
+async def test_a_transaction_without_records_is_not_handed_over(two_phase: str) -> None:
+    async with AsyncProducer(bootstrap_servers=two_phase, transactional_id=f"t-{uuid4().hex[:8]}") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        assert await producer.hand_over_transaction() is None
 
 
 def test_blocking_producer_completes_a_prepared_transaction(two_phase: str) -> None:

@@ -21,7 +21,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.client.admin.transactions import ActiveProducer
-from barnabas.client.values import ConfigResource, ConsumerRecord, NewTopic, TopicPartitionReplica
+from barnabas.client.values import (
+    ConfigResource,
+    ConsumerRecord,
+    HandedOverTransaction,
+    NewTopic,
+    TopicPartitionReplica,
+)
 from barnabas.core.ids import TopicPartition
 from barnabas.registry.values import Schema
 
@@ -41,6 +47,7 @@ TRANSACTIONS: Final[dict[str, Call]] = {
     "begin_transaction": lambda c: c.begin_transaction(),
     "send_offsets_to_transaction": lambda c: c.send_offsets_to_transaction({T0: 1}, "g"),
     "prepare_transaction": lambda c: c.prepare_transaction(),
+    "hand_over_transaction": lambda c: c.hand_over_transaction(),
     "complete_transaction": lambda c: c.complete_transaction("1:1"),
     "commit_transaction": lambda c: c.commit_transaction(),
     "abort_transaction": lambda c: c.abort_transaction(),
@@ -118,6 +125,7 @@ ADMIN: Final[dict[str, Call]] = {
     "describe_transactions": lambda c: c.describe_transactions(["x"]),
     "find_hanging_transactions": lambda c: c.find_hanging_transactions([T0], older_than_ms=0, now_ms=0),
     "abort_transaction": lambda c: c.abort_transaction(T0, ActiveProducer(1, 0, 0, 0, 0, 0)),
+    "end_transaction": lambda c: c.end_transaction(HandedOverTransaction("x", 1, 1), commit=True),
     "fence_producer": lambda c: c.fence_producer("x"),
     "explain_groups": lambda c: c.explain_groups(["g"]),
     "explain_partitions": lambda c: c.explain_partitions([T0]),
@@ -221,6 +229,7 @@ IN_THE_MIDDLE: Final[dict[str, dict[str, str]]] = {
         "begin_transaction": "returns",
         "transaction": "returns",
         "send_offsets_to_transaction": UNREACHABLE,
+        "hand_over_transaction": "returns",
         "commit_transaction": UNREACHABLE,
         "abort_transaction": UNREACHABLE,
     },

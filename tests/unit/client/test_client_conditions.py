@@ -324,7 +324,8 @@ def make_async(client: str) -> Any:
 
 
 WITHOUT_WAITING: Final = {
-    "flush", "begin_transaction", "send_offsets_to_transaction", "prepare_transaction", "complete_transaction",
+    "flush", "begin_transaction", "send_offsets_to_transaction", "prepare_transaction", "hand_over_transaction",
+    "complete_transaction",
     "commit_transaction", "abort_transaction", "unsubscribe", "commit", "dependencies",
 }  # fmt: skip
 """Asynchronous methods that end at once here: there is nothing to send, or the transaction's state forbids the call."""

@@ -49,6 +49,7 @@ from barnabas.client.values import (
     CreatedTopic,
     GroupDescription,
     GroupListing,
+    HandedOverTransaction,
     IsolationLevel,
     LogDirDescription,
     NewTopic,
@@ -427,6 +428,16 @@ class AsyncAdmin:
         """Abort a hanging transaction in one partition. Do not use this for a transaction that a coordinator still has:
         the coordinator may later commit the other partitions of that transaction."""
         await _transactions.abort_transaction(self.cluster, partition, producer, deadline=self._deadline(timeout_ms))
+
+    async def end_transaction(
+        self, transaction: HandedOverTransaction, *, commit: bool, timeout_ms: float | None = None
+    ) -> None:
+        """Commit or abort a transaction that a producer has handed over (`hand_over_transaction`). The call may be
+        repeated. Raises KafkaError, with PRODUCER_FENCED, INVALID_TXN_STATE or INVALID_PRODUCER_ID_MAPPING if the
+        transaction has ended in another way."""
+        await _transactions.end_transaction(
+            self.cluster, transaction, commit=commit, deadline=self._deadline(timeout_ms)
+        )
 
     async def fence_producer(self, transactional_id: str, *, timeout_ms: float | None = None) -> tuple[int, int]:
         """Fence the producer with this transactional id, and abort its open transaction. Returns the new, unused

@@ -1,4 +1,4 @@
-"""Shell: transactions (KIP-664): list, describe, find hanging ones, abort them."""
+"""Shell: transactions (KIP-664): list, describe, find hanging ones, abort them, end those of other producers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.fanout import by_topic, send_to_leaders
 from barnabas.client.cluster.versions import Versioned
+from barnabas.client.producer.transactions import END_TXN_VERSION_MAX, FEATURE, IMPLICIT_FROM
+from barnabas.client.values import HandedOverTransaction
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
@@ -23,6 +25,7 @@ from barnabas.protocol.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.protocol.wire.messages.write_txn_markers import (
@@ -266,6 +269,40 @@ async def abort_transaction(
     answer = answers[partition]
     if isinstance(answer, KafkaError):
         raise answer
+
+
+async def end_transaction(
+    cluster: Cluster, transaction: HandedOverTransaction, *, commit: bool, deadline: float
+) -> None:
+    """Commit or abort the open transaction of another producer, with EndTxn. The call may be repeated: the coordinator
+    accepts the same outcome again until the transactional id is used again. Raises KafkaError.
+
+    EndTxn is not bound to the connection of the producer (KIP-98), only to its transactional id, producer id and epoch.
+    Version 5 begins the next epoch, as the coordinator expects it with transaction.version 2 (KIP-890).
+    """
+    name = transaction.transactional_id
+    what = f"{'Committing' if commit else 'Aborting'} the transaction of {name!r}"
+    request = EndTxnRequest(
+        transactional_id=name,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        committed=commit,
+    )
+
+    async def attempt() -> None:
+        try:
+            broker_id = await cluster.coordinators.find(CoordinatorType.TRANSACTION, name, deadline=deadline)
+            connection = await cluster.connection(broker_id, deadline)
+            epoch_per_transaction = connection.versions.features.get(FEATURE, 0) >= IMPLICIT_FROM
+            version = None if epoch_per_transaction else END_TXN_VERSION_MAX
+            response: EndTxnResponse = await cluster.send(broker_id, request, deadline=deadline, max_version=version)
+            if response.error_code:
+                raise item_error(response.error_code, None, what)
+        except KafkaError as error:
+            cluster.coordinators.note_error(CoordinatorType.TRANSACTION, name, error.code)
+            raise
+
+    await cluster.retrying(what, attempt, deadline=deadline)
 
 
 async def fence_producer(cluster: Cluster, transactional_id: str, *, deadline: float) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import TransactionAbortedError, TransactionStateError
 from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.transactions import State, Transactions
-from barnabas.client.values import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+from barnabas.client.values import GroupMetadata, HandedOverTransaction, OffsetAndMetadata, PreparedTransaction
 from barnabas.core.config import ConfigError
 from barnabas.core.ids import TopicPartition
 
@@ -102,6 +102,19 @@ class TransactionCalls(ABC):
             return True
         await self.abort_transaction()
         return False
+
+    async def hand_over_transaction(self) -> HandedOverTransaction | None:
+        """Flush, and leave the transaction open for another process, which ends it with `AsyncAdmin.end_transaction`.
+        Returns None if no record was written, because then there is no transaction. Afterwards, this producer can only
+        be closed.
+
+        The transaction times out after transaction.timeout.ms, unless transaction.two.phase.commit.enable is set.
+        Raises TransactionAbortedError if a part of the transaction has failed; call `abort_transaction` then.
+        """
+        transactions = self._transactional()
+        transactions.check_can_hand_over()
+        await self.flush()
+        return transactions.hand_over()
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:

@@ -6,6 +6,7 @@
                                               ABORTABLE ──abort──▶ ENDING ──▶ READY
     IN_TRANSACTION ──prepare──▶ PREPARED ──commit, abort──▶ ENDING ──▶ READY        (two-phase commit, KIP-939)
     UNINITIALIZED ──init, keeping a prepared transaction──▶ PREPARED
+    IN_TRANSACTION ──hand over──▶ HANDED_OVER: another client ends the transaction; this producer can only be closed
     FATAL: fenced by a newer producer, or not authorized; only a new producer can continue
 
 With transaction.version 2 (KIP-890) a write adds its partition to the transaction, and every EndTxn returns
@@ -24,7 +25,7 @@ from barnabas.client.cluster.fanout import by_topic
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.errors import TransactionAbortedError, TransactionStateError, UnsupportedApiError
 from barnabas.client.producer.accumulator import NO_IDENTITY, ProducerIdentity
-from barnabas.client.values import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+from barnabas.client.values import GroupMetadata, HandedOverTransaction, OffsetAndMetadata, PreparedTransaction
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
@@ -50,7 +51,9 @@ IMPLICIT_FROM: Final = 2
 TWO_PHASE_VERSION: Final = 6
 ADD_PARTITIONS_VERSION_MAX: Final = 3
 """The last version of AddPartitionsToTxn for clients; later versions are only for brokers."""
-_BEFORE_890: Final = {"produce": 11, "end": 4, "offsets": 4}
+END_TXN_VERSION_MAX: Final = 4
+"""The last version of EndTxn for transactions of a version before IMPLICIT_FROM."""
+_BEFORE_890: Final = {"produce": 11, "end": END_TXN_VERSION_MAX, "offsets": 4}
 
 _FATAL: Final = frozenset(
     {
@@ -72,6 +75,7 @@ class State(Enum):
     PREPARED = "holding a prepared transaction"
     ENDING = "ending a transaction"
     ABORTABLE = "in a transaction that must be aborted"
+    HANDED_OVER = "without its transaction, which it has handed over"
     FATAL = "unusable"
 
 
@@ -248,6 +252,21 @@ class Transactions:
         self.state = State.PREPARED
         self.prepared = PreparedTransaction(self.identity.producer_id, self.identity.epoch)
         return self.prepared
+
+    def check_can_hand_over(self) -> None:
+        """Raises an error if the transaction cannot be handed over."""
+        if self.state is State.ABORTABLE:
+            raise self._cannot_commit()
+        self._require(State.IN_TRANSACTION)
+
+    def hand_over(self) -> HandedOverTransaction | None:
+        """Give up the transaction, whose records are all acknowledged, without ending it. None if nothing was written:
+        then no coordinator has a transaction."""
+        self.check_can_hand_over()
+        self.state = State.HANDED_OVER
+        if not self._started:
+            return None
+        return HandedOverTransaction(self.transactional_id, self.identity.producer_id, self.identity.epoch)
 
     def _require_two_phase(self) -> None:
         if not self.two_phase:
