@@ -4,7 +4,8 @@ BarnabasError
 └─ SparkSourceError
    ├─ OptionError       an option is missing, not valid in this mode, or has an invalid value
    ├─ DataLossError     records that the query has not read are deleted (failOnDataLoss=true)
-   └─ SinkError         a row cannot be written: no topic, wrong column type, rejected by the broker
+   ├─ SinkError         a row cannot be written: no topic, wrong column type, rejected by the broker
+   └─ DeliveryError     a micro-batch cannot be committed exactly once: rows are lost, or two drivers run
 """
 
 from __future__ import annotations
@@ -26,3 +27,7 @@ class DataLossError(SparkSourceError):
 
 class SinkError(SparkSourceError):
     """The rows that Spark passed to the sink cannot be written."""
+
+
+class DeliveryError(SparkSourceError):
+    """A micro-batch is not committed, or was committed in part. The message says which, and what to do."""

@@ -158,6 +158,13 @@ def segments_root(name: str, text: str) -> str:
     return given
 
 
+def name(option: str, text: str) -> str:
+    """A name that may not be empty."""
+    if not text.strip():
+        raise OptionError(f"{option} is empty; give a name, or leave the option out")
+    return text.strip()
+
+
 def sink_topic(name: str, text: str) -> str:
     if not text.strip():
         raise OptionError(

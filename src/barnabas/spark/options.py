@@ -39,6 +39,9 @@ log = logging.getLogger("barnabas.spark")
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 MAX_BYTES_PER_PARTITION = 64 * 1024 * 1024
 POLL_TIMEOUT_MS = 120_000
+DELIVERY_LEDGER = "__barnabas_delivery"
+TRANSACTIONAL_ID_PREFIX = "barnabas-spark"
+TWO_PHASE_SETTING = "transaction.two.phase.commit.enable"
 
 
 class ReadMode(Enum):
@@ -108,13 +111,32 @@ class SourceOptions:
     segments_root: str | None = None
 
 
+class Delivery(Enum):
+    """`delivery`: whether rows may be written again after a failure."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """The options of exactly-once delivery. `two_phase` is None if it is used wherever the brokers offer it."""
+
+    ledger: str = DELIVERY_LEDGER
+    id_prefix: str = TRANSACTIONAL_ID_PREFIX
+    two_phase: bool | None = None
+    accept_loss: bool = False
+    checkpoint: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The parsed options of a writer."""
+    """The parsed options of a writer. `exactly_once` is None for at-least-once delivery."""
 
     client: Mapping[str, str]
     topic: str | None = None
     include_headers: bool = True
+    exactly_once: ExactlyOnce | None = None
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -193,7 +215,7 @@ OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("endingOffsetsByTimestamp", "batch", "As endingTimestamp, as JSON per partition.", parse_as.timestamps),
     OptionRow(
         "failOnDataLoss",
-        "read",
+        "read,write",
         "true: stop; false: continue; report: continue and count lost records in the query's offsets.",
         parse_as.one_of(OnDataLoss),
         OnDataLoss.FAIL,
@@ -255,6 +277,29 @@ OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("fetchOffset.numRetries", "read", "Accepted and ignored: the client has its own retry settings."),
     OptionRow("fetchOffset.retryIntervalMs", "read", "Accepted and ignored: the client has its own retry settings."),
     OptionRow("topic", "write", "Topic for all rows; overrides the column topic.", parse_as.sink_topic),
+    OptionRow(
+        "delivery",
+        "write",
+        "exactly-once (the default of streams) or at-least-once (the default of `df.write`).",
+        parse_as.one_of(Delivery),
+        ours=True,
+    ),
+    OptionRow(
+        "deliveryLedger",
+        "write",
+        "The compacted topic that records which micro-batches were committed.",
+        parse_as.name,
+        DELIVERY_LEDGER,
+        ours=True,
+    ),
+    OptionRow(
+        "transactionalIdPrefix",
+        "write",
+        "What the transactional ids of exactly-once delivery begin with.",
+        parse_as.name,
+        TRANSACTIONAL_ID_PREFIX,
+        ours=True,
+    ),
 )
 
 _ROWS = {row.name: row for row in OPTIONS}
@@ -267,6 +312,7 @@ _REFUSED: Mapping[str, str] = {
     "kafka.value.serializer": "values are strings or bytes; encode them with DataFrame expressions",
     "kafka.enable.auto.commit": "the position is in Spark's checkpoint; use groupId to commit it for a group as well",
     "kafka.interceptor.classes": "the source works on whole columns and calls no interceptor",
+    "kafka.transactional.id": "each task attempt needs an id of its own; use transactionalIdPrefix",
 }
 
 _OF_SPARK = frozenset(
@@ -296,6 +342,10 @@ class GivenOptions:
         row = _ROWS[name]
         text = self._texts.get(name.lower())
         return row.default if text is None else row.parse(name, text)
+
+    def text(self, name: str) -> str | None:
+        """The text of an option that no row has, such as those of Spark."""
+        return self._texts.get(name.lower())
 
     def only(self, names: Iterable[str]) -> list[str]:
         """The names among `names` that the query's options contain."""
@@ -366,15 +416,46 @@ def parse_source_options(options: Mapping[str, str], mode: ReadMode) -> SourceOp
     )
 
 
-def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Parse the options of a writer. Raises OptionError. Options of Spark itself (path, checkpointLocation, ...) are
-    ignored.
+def parse_sink_options(options: Mapping[str, str], mode: ReadMode = ReadMode.BATCH) -> SinkOptions:
+    """Parse the options of the writer of a batch or streaming query. Raises OptionError. Options of Spark itself (path,
+    checkpointLocation, ...) are ignored, but for the checkpoint's place.
     """
     given = GivenOptions(options)
     given.check_names("write")
     client = given.client_settings()
+    delivery = given.get("delivery")
+    if delivery is None:
+        delivery = Delivery.EXACTLY_ONCE if mode is ReadMode.STREAM else Delivery.AT_LEAST_ONCE
+    exactly_once = None
+    if delivery is Delivery.EXACTLY_ONCE:
+        exactly_once = _exactly_once(given, client)
+    elif TWO_PHASE_SETTING in client:
+        raise OptionError(f"kafka.{TWO_PHASE_SETTING} is for delivery=exactly-once, and delivery is at-least-once")
     return SinkOptions(
-        client=client, topic=given.get("topic"), include_headers=given.get("includeHeaders") is not False
+        client=client,
+        topic=given.get("topic"),
+        include_headers=given.get("includeHeaders") is not False,
+        exactly_once=exactly_once,
+    )
+
+
+def _exactly_once(given: GivenOptions, client: dict[str, str]) -> ExactlyOnce:
+    """The options of exactly-once delivery; removes from `client` what is not a setting of all producers."""
+    two_phase = client.pop(TWO_PHASE_SETTING, None)
+    if "transaction.timeout.ms" in client and two_phase is not None and two_phase.strip().lower() == "true":
+        raise OptionError(f"kafka.transaction.timeout.ms has no effect with kafka.{TWO_PHASE_SETTING}=true; give one")
+    for name, allowed in (("acks", ("all", "-1")), ("enable.idempotence", ("true",))):
+        if name in client and client[name].strip().lower() not in allowed:
+            raise OptionError(
+                f"kafka.{name}={client[name]} is not possible with delivery=exactly-once; leave it out, or set"
+                " delivery=at-least-once"
+            )
+    return ExactlyOnce(
+        ledger=given.get("deliveryLedger"),
+        id_prefix=given.get("transactionalIdPrefix"),
+        two_phase=None if two_phase is None else parse_as.boolean(f"kafka.{TWO_PHASE_SETTING}", two_phase),
+        accept_loss=given.get("failOnDataLoss") is not OnDataLoss.FAIL,
+        checkpoint=given.text("checkpointLocation"),
     )
 
 

@@ -8,6 +8,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import OptionError
 from barnabas.spark.options import (
     OPTIONS,
+    ExactlyOnce,
     GivenOptions,
     Limits,
     OnDataLoss,
@@ -255,3 +256,45 @@ def test_an_option_of_another_kind_of_query_is_logged(caplog: pytest.LogCaptureF
     assert [r.getMessage() for r in caplog.records] == [
         "the option maxOffsetsPerTrigger has no effect here: it is for stream"
     ]
+
+
+def test_delivery_defaults_to_exactly_once_in_streams_only() -> None:
+    assert parse_sink_options(SERVERS, ReadMode.BATCH).exactly_once is None
+    assert parse_sink_options(SERVERS, ReadMode.STREAM).exactly_once == ExactlyOnce()
+    assert parse_sink_options({**SERVERS, "delivery": "at-least-once"}, ReadMode.STREAM).exactly_once is None
+    given = {
+        **SERVERS,
+        "delivery": "exactly-once",
+        "deliveryLedger": "mine",
+        "transactionalIdPrefix": "p",
+        "checkpointLocation": "/c",
+        "failOnDataLoss": "false",
+        "kafka.transaction.two.phase.commit.enable": "true",
+    }
+    parsed = parse_sink_options(given, ReadMode.BATCH)
+    assert parsed.exactly_once == ExactlyOnce("mine", "p", two_phase=True, accept_loss=True, checkpoint="/c")
+    assert "transaction.two.phase.commit.enable" not in parsed.client
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"delivery": "at-most-once"}, "delivery must be one of at-least-once, exactly-once"),
+        ({"kafka.acks": "1"}, "kafka.acks=1 is not possible with delivery=exactly-once"),
+        ({"kafka.enable.idempotence": "false"}, "not possible with delivery=exactly-once"),
+        ({"kafka.transactional.id": "x"}, "use transactionalIdPrefix"),
+        ({"deliveryLedger": " "}, "deliveryLedger is empty"),
+        (
+            {"kafka.transaction.two.phase.commit.enable": "true", "kafka.transaction.timeout.ms": "1000"},
+            "has no effect",
+        ),
+        (
+            {"delivery": "at-least-once", "kafka.transaction.two.phase.commit.enable": "true"},
+            "is for delivery=exactly-once",
+        ),
+    ],
+)
+def test_delivery_options_that_contradict_each_other_are_rejected(wrong: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse_sink_options({**SERVERS, **wrong}, ReadMode.STREAM)
+    assert says in str(refused.value)

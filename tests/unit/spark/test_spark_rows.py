@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.spark.errors import SinkError
 from barnabas.spark.options import SinkOptions
-from barnabas.spark.sink.rows import HEADERS_TYPE, RowLayout, row_layout
+from barnabas.spark.sink.rows import HEADERS_TYPE, RowLayout, record_columns, row_layout
 
 TO_T = SinkOptions(client={}, topic="t")
 NO_TOPIC = SinkOptions(client={})
@@ -50,3 +50,24 @@ def test_invalid_columns_raise_an_error_with_the_remedy(
     with pytest.raises(SinkError) as refused:
         row_layout(columns, options)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "bigint", "void"])
+def test_a_timestamp_is_written(kind: str) -> None:
+    layout = row_layout({"value": "string", "timestamp": kind}, TO_T)
+    assert layout == RowLayout("t", False, False, False, has_timestamp=True)
+
+
+def test_a_column_of_nulls_is_a_value() -> None:
+    assert row_layout({"value": "void", "key": "string"}, TO_T).has_key
+
+
+def test_rows_become_records_topic_by_topic() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"value": ["1", "2", "3"], "topic": ["b", "a", "b"], "timestamp": [1, 2, 3]})
+    layout = row_layout({"value": "string", "topic": "string", "timestamp": "bigint"}, NO_TOPIC)
+    records = list(record_columns(table, layout))
+    assert [(r.topic, r.table["value"].to_pylist(), r.timestamp, r.key) for r in records] == [
+        ("b", ["1", "3"], "timestamp", None),
+        ("a", ["2"], "timestamp", None),
+    ]

@@ -1,193 +1,205 @@
-"""Shell: the writers that Spark calls. Columns are passed to the producer without a Python object per row.
+"""Shell: the writers that Spark calls.
 
     driver, planning   batch_writer / stream_writer: once per query and once per micro-batch, before the tasks
-    workers, forked    write(): one task attempt; the returned message names the attempt and counts its records
-    driver             commit(messages) or abort(messages)
+    workers, forked    write(): one task attempt; the returned message names the attempt and its transaction
+    driver             commit(messages) or abort(messages), in another process than planning
 
-Delivery is at least once. A task attempt has finished writing before Spark decides whether the attempt counts, an
-attempt that is discarded is not notified, and a micro-batch is written again if the driver dies before the commit.
-Therefore all records are acknowledged when `write` returns, and may be written again. For exactly-once delivery,
-`write` would begin a transaction for each attempt, and `commit` or `abort` would end it; `Written` identifies the
-attempts.
+With delivery=at-least-once, the records of an attempt are acknowledged when `write` returns. An attempt that Spark
+discards is not notified, and Spark writes a micro-batch again if the driver dies before the commit: then records are
+written twice. With delivery=exactly-once, an attempt leaves a transaction open, and the driver commits those that the
+messages name (see `delivery/decisions.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from barnabas.client.producer.producer import AsyncProducer
-from barnabas.core.errors import BarnabasError
-from barnabas.spark.connection import BlockingClient, discard, shared
+from barnabas.spark.connection import shared
+from barnabas.spark.delivery.checkpoints import query_id_of
+from barnabas.spark.delivery.client import DeliveryClient
+from barnabas.spark.delivery.driver import MicroBatch
+from barnabas.spark.delivery.names import JOB_PREFIX, SinkName
 from barnabas.spark.errors import SinkError
-from barnabas.spark.options import SinkOptions, parse_sink_options
+from barnabas.spark.options import ExactlyOnce, ReadMode, SinkOptions, parse_sink_options
 from barnabas.spark.sink.rows import RowLayout, row_layout
+from barnabas.spark.sink.tasks import Written, this_attempt, write_in_transaction, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-CHUNK_BYTES = 4 * 1024 * 1024
-"""Rows are collected to about this size before they are encoded; one chunk is sent while the next one is collected."""
-
-
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """The result of one task attempt, whose records are acknowledged by the brokers."""
-
-    query_id: str | None
-    batch_id: str | None
-    partition: int
-    attempt: int
-    rows: int
+log = logging.getLogger("barnabas.spark")
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Create the writer of a batch query. Raises OptionError and SinkError."""
     if overwrite:
         raise SinkError("a topic cannot be overwritten; write with mode('append')")
-    parsed = parse_sink_options(options)
-    return BatchWriter(parsed, _layout(schema, parsed))
+    parsed = parse_sink_options(options, ReadMode.BATCH)
+    writer = BatchWriter(parsed, _layout(schema, parsed), JOB_PREFIX + uuid.uuid4().hex)
+    writer.prepare()
+    return writer
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Create the writer of a streaming query. Raises OptionError and SinkError. In complete mode, each result is
     appended as a whole, as in Spark's connector.
     """
-    parsed = parse_sink_options(options)
+    parsed = parse_sink_options(options, ReadMode.STREAM)
     return StreamWriter(parsed, _layout(schema, parsed))
 
 
-class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """The writer of `df.write`."""
+@dataclass(frozen=True)
+class Planned:
+    """What planning on the driver passes to the tasks of a micro-batch, and they to the commit."""
 
-    def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
+    generation: int = 0
+
+
+class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
+    """The writer of `df.write`. Planning creates it, and Spark passes copies to the tasks and to the commit."""
+
+    def __init__(self, options: SinkOptions, layout: RowLayout, job_id: str) -> None:
         self._options = options
         self._layout = layout
+        self._job_id = job_id
+
+    def prepare(self) -> None:
+        """Finish what earlier batch writes have decided."""
+        if (exactly_once := self._options.exactly_once) is not None:
+            _client(self._options).recover_jobs(exactly_once.id_prefix, exactly_once.ledger)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return write_rows(iterator, self._options, self._layout)
+        if self._options.exactly_once is None:
+            return write_rows(iterator, self._options, self._layout)
+        # Nobody comes back for the transactions of a job that died. They must time out, unless the user objects.
+        options = replace(self._options, exactly_once=_with_time_outs(self._options.exactly_once))
+        attempt = replace(this_attempt(), query_id=self._job_id, run_id=self._job_id[len(JOB_PREFIX) :], batch_id=0)
+        return write_in_transaction(iterator, options, self._layout, attempt)
 
     def commit(self, messages: list[Written | None]) -> None:
-        """Does nothing: `write` has returned only after the records were acknowledged."""
+        """With exactly-once delivery, commit the transactions of the attempts that count."""
+        exactly_once = self._options.exactly_once
+        if exactly_once is None:
+            return
+        name = SinkName(exactly_once.id_prefix, self._job_id)
+        batch = _micro_batch(0, messages)
+        if batch.transactions:
+            client = _client(self._options)
+            client.commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
+            client.forget(name, exactly_once.ledger)
 
     def abort(self, messages: list[Written | None]) -> None:
-        """Does nothing: written records cannot be removed."""
+        """With exactly-once delivery, abort the transactions. Otherwise, written records cannot be removed."""
+        _abort(self._options, self._job_id, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """The writer of `df.writeStream`."""
+    """The writer of `df.writeStream`. Spark creates it for planning, for tasks a copy of that one, and another one for
+    the commit. Therefore only `write` knows whether it is the copy for tasks, and recovers nothing."""
 
     def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
         self._options = options
         self._layout = layout
+        self._planned: Planned | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Spark pickles the writer for the tasks, once per micro-batch: this is the moment before the tasks."""
+        if self._planned is None:
+            self._planned = Planned(recover(self._options))
+        return self.__dict__.copy()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return write_rows(iterator, self._options, self._layout)
+        if self._options.exactly_once is None:
+            return write_rows(iterator, self._options, self._layout)
+        planned = self._planned or Planned()
+        attempt = replace(this_attempt(), generation=planned.generation)
+        return write_in_transaction(iterator, self._options, self._layout, attempt)
 
-    # Spark also calls abort with the messages of a commit that raised. An implementation with transactions must look up
-    # the decision, and must not undo a committed transaction.
+    # Spark also calls abort with the messages of a commit that raised, so that the ledger decides what abort may do.
 
     def commit(self, messages: list[Written | None], batchId: int) -> None:
-        """Does nothing: `write` has returned only after the records were acknowledged."""
+        """With exactly-once delivery, commit the transactions of the attempts that count."""
+        exactly_once = self._options.exactly_once
+        if exactly_once is None:
+            return
+        batch = _micro_batch(batchId, messages)
+        if batch.transactions:
+            name = SinkName(exactly_once.id_prefix, _query_id(messages))
+            _client(self._options).commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
-        """Does nothing: written records cannot be removed. Spark writes the micro-batch again."""
+        """With exactly-once delivery, abort the transactions, unless they are decided. Otherwise, written records
+        cannot be removed. Spark writes the micro-batch again."""
+        if self._options.exactly_once is not None and any(m is not None and m.transaction for m in messages):
+            _abort(self._options, _query_id(messages), messages)
 
 
-class LogWriter(BlockingClient):
-    """A producer with a blocking interface."""
+def recover(options: SinkOptions) -> int:
+    """Recover before the tasks of a micro-batch, and return the generation in which they run.
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        super().__init__()
-        self.producer: AsyncProducer = self.run(self._open(settings))
+    The query id is in the checkpoint. If the driver cannot read it there, nothing is recovered now: the commit of the
+    micro-batch then finishes what was decided, and orphans are aborted by their time-out.
+    """
+    exactly_once = options.exactly_once
+    if exactly_once is None:
+        return 0
+    query_id = query_id_of(exactly_once.checkpoint)
+    if query_id is None:
+        return 0
+    name = SinkName(exactly_once.id_prefix, query_id)
+    return _client(options).recover(name, exactly_once.ledger, accept_loss=exactly_once.accept_loss)
 
-    async def _open(self, settings: Mapping[str, str]) -> AsyncProducer:
-        return AsyncProducer(settings)
 
-    async def disconnect(self) -> None:
-        await self.producer.shut(timeout_ms=0)
+def _client(options: SinkOptions) -> DeliveryClient:
+    return shared(DeliveryClient, options.client)
 
-    def send(self, topic: str, table: pa.Table, layout: RowLayout) -> Future[Any]:
-        """Start writing the rows. The future completes when all of them are acknowledged."""
-        return self.submit(
-            self.producer.send_arrow(
-                topic,
-                table,
-                key="key" if layout.has_key else None,
-                partition="partition" if layout.has_partition else None,
-                headers="headers" if layout.has_headers else None,
-            )
+
+def _abort(options: SinkOptions, query_id: str, messages: Sequence[Written | None]) -> None:
+    transactions = [m.transaction for m in messages if m is not None and m.transaction is not None]
+    if options.exactly_once is not None and transactions:
+        name = SinkName(options.exactly_once.id_prefix, query_id)
+        _client(options).abort(name, options.exactly_once.ledger, transactions)
+
+
+def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatch:
+    written = [message for message in messages if message is not None and message.transaction is not None]
+    generations = {message.attempt.generation for message in written}
+    assert len(generations) <= 1, "all tasks of a micro-batch are planned together"
+    if any(not message.two_phase for message in written):
+        _warn_of_time_outs()
+    transactions = tuple(message.transaction for message in written if message.transaction is not None)
+    return MicroBatch(batch_id, generations.pop() if generations else 0, transactions)
+
+
+def _query_id(messages: Sequence[Written | None]) -> str:
+    return next(message.attempt.query_id for message in messages if message is not None)
+
+
+_warned = False
+
+
+def _warn_of_time_outs() -> None:
+    """Log, once in a process, that the brokers do not offer two-phase commit."""
+    global _warned
+    if not _warned:
+        log.warning(
+            "the brokers do not offer two-phase commit (KIP-939), so that they abort a transaction after"
+            " transaction.timeout.ms, also if it was decided to commit it and the driver then died. Set"
+            " transaction.two.phase.commit.enable=true on Barnabas brokers, or restart a failed driver within that time"
         )
+        _warned = True
 
 
-def write_rows(iterator: Iterator[pa.RecordBatch], options: SinkOptions, layout: RowLayout) -> Written:
-    """Write the rows of one task and wait for the acknowledgements. Raises SinkError and KafkaError."""
-    writer = shared(LogWriter, options.client)
-    rows = 0
-    sent: list[Future[Any]] = []
-    try:
-        for table in chunks(iterator):
-            _wait(sent)  # one chunk at a time keeps the rows of a partition in order
-            sent = [writer.send(topic, part, layout) for topic, part in by_topic(table, layout)]
-            rows += table.num_rows
-        _wait(sent)
-    except BarnabasError:
-        discard(LogWriter, options.client)
-        raise
-    context = TaskContext.get()
-    return Written(
-        context.getLocalProperty("sql.streaming.queryId") if context else None,
-        context.getLocalProperty("streaming.sql.batchId") if context else None,
-        context.partitionId() if context else 0,
-        context.attemptNumber() if context else 0,
-        rows,
-    )
-
-
-def chunks(iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Collect record batches into tables of about CHUNK_BYTES, with column names in lower case."""
-    import pyarrow as pa
-
-    gathered: list[pa.RecordBatch] = []
-    size = 0
-    for batch in iterator:
-        if batch.num_rows:
-            gathered.append(batch.rename_columns([name.lower() for name in batch.schema.names]))
-            size += batch.nbytes
-        if size >= CHUNK_BYTES:
-            yield pa.Table.from_batches(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered)
-
-
-def by_topic(table: pa.Table, layout: RowLayout) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each topic, in their original order."""
-    import pyarrow.compute as pc
-
-    if layout.topic is not None:
-        yield layout.topic, table
-        return
-    topics = table["topic"]
-    if topics.null_count:
-        raise SinkError("a row has no topic: its column 'topic' is null. Fill it in, or set the option topic")
-    names = pc.unique(topics).to_pylist()
-    for name in names:
-        yield name, table if len(names) == 1 else table.filter(pc.equal(topics, name))
-
-
-def _wait(sent: list[Future[Any]]) -> None:
-    try:
-        for future in sent:
-            future.result()
-    except ValueError as error:  # the encoder's error for a partition that does not exist
-        raise SinkError(str(error)) from error
+def _with_time_outs(options: ExactlyOnce) -> ExactlyOnce:
+    """The options of a batch write: two-phase commit only if the user has set it."""
+    return replace(options, two_phase=bool(options.two_phase))
 
 
 def _layout(schema: StructType, options: SinkOptions) -> RowLayout:

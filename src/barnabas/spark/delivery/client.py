@@ -1,0 +1,73 @@
+"""Shell: the client of a driver process for exactly-once delivery. It is kept from one micro-batch to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.client.admin import AsyncAdmin
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
+from barnabas.client.options import ClusterConfig
+from barnabas.client.values import HandedOverTransaction
+from barnabas.spark.connection import BlockingClient
+from barnabas.spark.delivery.driver import DeliveryDriver, MicroBatch
+from barnabas.spark.delivery.kafka_ledger import KafkaLedger
+from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
+from barnabas.spark.delivery.names import SinkName, job_of
+
+
+class DeliveryClient(BlockingClient):
+    """The blocking calls of the writers on the driver."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__()
+        self._cluster: Cluster = self.run(self._open(settings))
+        self._transactions = KafkaTransactions(AsyncAdmin(cluster=self._cluster))
+        self._ledgers: dict[str, KafkaLedger] = {}
+
+    async def _open(self, settings: Mapping[str, str]) -> Cluster:
+        return Cluster(ClusterConfig.from_settings(resolve_config(PRODUCER_CONFIGS, settings, {})))
+
+    async def disconnect(self) -> None:
+        for ledger in self._ledgers.values():
+            await ledger.close()
+        await self._cluster.close()
+
+    def recover(self, name: SinkName, ledger: str, *, accept_loss: bool) -> int:
+        """See `DeliveryDriver.recover`."""
+        return self.run(self._driver(ledger, accept_loss).recover(name))
+
+    def commit(self, name: SinkName, ledger: str, batch: MicroBatch, *, accept_loss: bool) -> None:
+        """See `DeliveryDriver.commit`."""
+        self.run(self._driver(ledger, accept_loss).commit(name, batch))
+
+    def abort(self, name: SinkName, ledger: str, transactions: Iterable[HandedOverTransaction]) -> None:
+        """See `DeliveryDriver.abort`."""
+        self.run(self._driver(ledger, False).abort(name, list(transactions)))
+
+    def forget(self, name: SinkName, ledger: str) -> None:
+        """See `DeliveryDriver.forget`."""
+        self.run(self._driver(ledger, False).forget(name))
+
+    def recover_jobs(self, prefix: str, ledger: str) -> None:
+        """Commit what earlier batch writes have decided and not finished. The open transactions of other batch writes
+        are left alone: their jobs may be running."""
+        self.run(self._recover_jobs(prefix, ledger))
+
+    async def _recover_jobs(self, prefix: str, ledger: str) -> None:
+        open_ids = await self._transactions.open_ids_with(f"{prefix}.job-")
+        jobs = sorted({job for job in (job_of(prefix, i) for i in open_ids) if job is not None})
+        for job in jobs:
+            name = SinkName(prefix, job)
+            if not (await self._ledger(ledger).read(name)).done:
+                # The record stays: the job's own driver may be alive, and reads there that its write is committed.
+                await self._driver(ledger, False).recover(name)
+
+    def _driver(self, ledger: str, accept_loss: bool) -> DeliveryDriver:
+        return DeliveryDriver(self._ledger(ledger), self._transactions, accept_loss=accept_loss)
+
+    def _ledger(self, topic: str) -> KafkaLedger:
+        ledger = self._ledgers.get(topic)
+        if ledger is None:
+            ledger = self._ledgers[topic] = KafkaLedger(self._cluster, topic)
+        return ledger

@@ -1,0 +1,121 @@
+"""Machine: the decisions of the exactly-once sink. Nothing here does I/O; `driver.py` carries the decisions out.
+
+    task       one transaction for each attempt; its message names the transaction, which stays open
+    driver     commit: write the decision {batch, transactions, done: false} into the ledger    (point of no return)
+               commit each transaction, which may be repeated; write {batch, done: true}
+               recover, before the tasks of each micro-batch: commit what was decided and is not done, then begin a
+               new generation, then abort all other transactions of the query
+               abort: abort the transactions, unless they were decided
+
+A micro-batch is decided at most once, because a decision is made in a transaction of the ledger's writer, which is
+fenced by the next writer (InitProducerId), after the writer has read the newest record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from barnabas.client.values import HandedOverTransaction
+from barnabas.spark.delivery.records import DeliveryState
+
+
+class Ended(Enum):
+    """What the coordinator answered to the commit of a decided transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """It was aborted, or its producer was fenced: none of its records is visible."""
+    UNKNOWN = "unknown"
+    """The coordinator has forgotten the transactional id."""
+
+
+class Verdict(Enum):
+    """What is to be done with a micro-batch whose tasks have finished."""
+
+    DECIDE = "decide"
+    REPLAYED = "replayed"
+    """The micro-batch was decided before: its new transactions are aborted."""
+    SUPERSEDED = "superseded"
+    """Another driver has begun a new generation since the micro-batch was planned."""
+    ROLLED_BACK = "rolled back"
+    """The ledger has a later micro-batch: the checkpoint is older than the records in the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The end of a decided micro-batch: the next record of the ledger, and the transactions whose rows are lost.
+
+    `state` is None if rows are lost: then the decision stays in the ledger until somebody accepts the loss.
+    """
+
+    state: DeliveryState | None
+    lost: tuple[HandedOverTransaction, ...] = ()
+    withdrawn: bool = False
+
+
+def needs_recovery(state: DeliveryState, open_ids: Collection[str]) -> bool:
+    """Whether something of an earlier driver, or of a lost task attempt, is left."""
+    return not state.done or bool(open_ids)
+
+
+def next_generation(state: DeliveryState) -> DeliveryState:
+    """The record after which no transaction of an earlier driver can be decided, so that they may be aborted."""
+    assert state.done, "the decided transactions must be committed first"
+    return replace(state, generation=state.generation + 1, transactions=())
+
+
+def judge(state: DeliveryState, batch_id: int, generation: int) -> Verdict:
+    """Whether a micro-batch, planned in `generation`, is to be decided now. `state` is done and is the newest one."""
+    assert state.done, "an earlier decision must be carried out first"
+    if batch_id == state.batch_id:
+        return Verdict.REPLAYED
+    if batch_id < state.batch_id:
+        return Verdict.ROLLED_BACK
+    return Verdict.DECIDE if generation == state.generation else Verdict.SUPERSEDED
+
+
+def missing(
+    transactions: Iterable[HandedOverTransaction], standing: Mapping[str, HandedOverTransaction]
+) -> tuple[HandedOverTransaction, ...]:
+    """The transactions that cannot be committed any more. `standing` has the open transaction of each transactional id.
+
+    A task attempt may have been fenced after it had finished: by an attempt of a repeated stage, or by a time-out.
+    """
+    return tuple(t for t in transactions if standing.get(t.transactional_id) != t)
+
+
+def decided(state: DeliveryState, batch_id: int, transactions: Iterable[HandedOverTransaction]) -> DeliveryState:
+    """The decision: after this record is in the ledger, these transactions will be committed, and no others."""
+    return replace(
+        state,
+        batch_id=batch_id,
+        previous_batch_id=state.batch_id,
+        done=False,
+        transactions=tuple(transactions),
+    )
+
+
+def settle(state: DeliveryState, ended: Mapping[HandedOverTransaction, Ended], *, accept_loss: bool) -> Settlement:
+    """What follows from the answers to the commits of a decision.
+
+    If the brokers have aborted all of the transactions, nothing of the micro-batch is visible. Then the decision is
+    withdrawn, and Spark writes the micro-batch again. If they have aborted some of them, their rows are lost.
+    """
+    assert not state.done
+    assert set(ended) == set(state.transactions)
+    gone = tuple(t for t in state.transactions if ended[t] is not Ended.COMMITTED)
+    done = replace(state, done=True, transactions=())
+    if not gone:
+        return Settlement(done)
+    if all(answer is Ended.ABORTED for answer in ended.values()):
+        return Settlement(replace(done, batch_id=state.previous_batch_id), withdrawn=True)
+    return Settlement(done if accept_loss else None, lost=gone)
+
+
+def to_abort(state: DeliveryState, transactions: Iterable[HandedOverTransaction]) -> tuple[HandedOverTransaction, ...]:
+    """The transactions that `abort` may abort: Spark calls it also after a commit that raised, and what was decided
+    must not be aborted."""
+    kept = set() if state.done else set(state.transactions)
+    return tuple(t for t in transactions if t not in kept)

@@ -1,0 +1,190 @@
+"""Shell: the driver's part of the exactly-once sink: carries out the decisions of `decisions.py` over the ports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from barnabas.client.values import HandedOverTransaction
+from barnabas.spark.delivery import decisions
+from barnabas.spark.delivery.decisions import Verdict
+from barnabas.spark.delivery.names import SinkName
+from barnabas.spark.delivery.ports import Ledger, LedgerFencedError, OpenTransactions
+from barnabas.spark.delivery.records import DeliveryState
+from barnabas.spark.errors import DeliveryError
+
+log = logging.getLogger("barnabas.spark")
+
+TAKEOVERS_MAX = 3
+"""How often an operation begins again after another writer has fenced this one's ledger id."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """A micro-batch whose tasks have finished. `generation` is the ledger's generation in which it was planned."""
+
+    batch_id: int
+    generation: int
+    transactions: tuple[HandedOverTransaction, ...]
+
+
+class DeliveryDriver:
+    """Recovers, commits and aborts the micro-batches of queries."""
+
+    def __init__(self, ledger: Ledger, transactions: OpenTransactions, *, accept_loss: bool = False) -> None:
+        self._ledger = ledger
+        self._transactions = transactions
+        self._accept_loss = accept_loss
+
+    async def recover(self, name: SinkName) -> int:
+        """Commit what earlier drivers have decided, and abort the other open transactions of the query. Returns the
+        generation for the micro-batch that is planned now. Raises DeliveryError and KafkaError.
+
+        Called before the tasks of every micro-batch. Usually nothing is left, which two requests show.
+        """
+        state, open_ids = await asyncio.gather(self._ledger.read(name), self._transactions.open_ids(name))
+        for _ in range(TAKEOVERS_MAX):
+            if not decisions.needs_recovery(state, open_ids):
+                return state.generation
+            try:
+                state = await self._carry_out(name, await self._ledger.acquire(name))
+                # These belong to earlier generations, because the next one is not in the ledger yet. As soon as it is,
+                # no driver can decide them, and they may be aborted. Transactions that begin later are not touched.
+                orphans = await self._transactions.standing(open_ids)
+                state = decisions.next_generation(state)
+                await self._ledger.write(name, state)
+            except LedgerFencedError:
+                state, open_ids = await self._ledger.read(name), await self._transactions.open_ids(name)
+                continue
+            if orphans:
+                log.warning("aborting %d transactions that task attempts of %s left open", len(orphans), name.query_id)
+            await self._abort_all(list(orphans.values()))
+            return state.generation
+        raise self._contended(name)
+
+    async def commit(self, name: SinkName, batch: MicroBatch) -> None:
+        """Commit a micro-batch, unless it was committed before. Raises DeliveryError and KafkaError; then it is
+        undecided whether the micro-batch is committed, which the next `recover` decides.
+
+        A micro-batch without transactions has no rows, and is not entered in the ledger.
+        """
+        if not batch.transactions:
+            return
+        held = self._ledger.held(name)
+        if held is not None and (not held.done or self._judge(held, batch) is not Verdict.DECIDE):
+            held = None
+        for _ in range(TAKEOVERS_MAX):
+            try:
+                await self._commit(name, batch, held)
+                return
+            except LedgerFencedError:
+                held = None  # the ledger says whether the decision was written, or what another writer has decided
+        raise self._contended(name)
+
+    async def _commit(self, name: SinkName, batch: MicroBatch, held: DeliveryState | None) -> None:
+        """One attempt of `commit`, from the state that this writer holds. Raises LedgerFencedError."""
+        state = held or await self._carry_out(name, await self._ledger.acquire(name))
+        verdict = self._judge(state, batch)
+        if verdict is not Verdict.DECIDE:
+            await self._abort_all(batch.transactions)
+            self._explain(name, batch, state, verdict)
+            return
+        await self._check_standing(name, batch)
+        state = decisions.decided(state, batch.batch_id, batch.transactions)
+        await self._ledger.write(name, state)  # the point of no return
+        await self._carry_out(name, state, withdraw=False)
+
+    async def abort(self, name: SinkName, transactions: Sequence[HandedOverTransaction]) -> None:
+        """Abort the transactions of a failed micro-batch. Decided transactions stay as they are: Spark calls `abort`
+        also after a `commit` that raised."""
+        if not transactions:
+            return
+        state = await self._ledger.acquire(name)
+        await self._abort_all(decisions.to_abort(state, transactions))
+
+    async def forget(self, name: SinkName) -> None:
+        """Remove the state of a query or batch write that will not come again."""
+        await self._ledger.write(name, None)
+
+    async def _carry_out(self, name: SinkName, state: DeliveryState, *, withdraw: bool = True) -> DeliveryState:
+        """Commit the transactions of the decision in `state`, if they are not all known to be committed; returns the
+        state without an open decision. Raises DeliveryError if rows are lost, or, unless `withdraw`, if none of them
+        could be committed."""
+        if state.done:
+            return state
+        answers = await asyncio.gather(*(self._transactions.commit(t) for t in state.transactions))
+        ended = dict(zip(state.transactions, answers, strict=True))
+        settlement = decisions.settle(state, ended, accept_loss=self._accept_loss)
+        if settlement.state is None:
+            raise _lost(name, state, settlement.lost)
+        await self._ledger.write(name, settlement.state)
+        if settlement.lost:
+            log.error("%s", _lost(name, state, settlement.lost))
+        if settlement.withdrawn:
+            log.warning("%s", _withdrawn(name, state))
+            if not withdraw:
+                raise _withdrawn(name, state)
+        return settlement.state
+
+    async def _check_standing(self, name: SinkName, batch: MicroBatch) -> None:
+        standing = await self._transactions.standing([t.transactional_id for t in batch.transactions])
+        gone = decisions.missing(batch.transactions, standing)
+        if gone:
+            raise DeliveryError(
+                f"micro-batch {batch.batch_id} of {name.query_id} is not committed: {len(gone)} of its"
+                f" {len(batch.transactions)} transactions ended before the micro-batch did, the first is"
+                f" {gone[0].transactional_id}. Either a later attempt of the same task fenced it, or the transaction"
+                " timed out; against the latter, set transaction.two.phase.commit.enable=true on the brokers, or raise"
+                " their transaction.max.timeout.ms. Nothing of the micro-batch is visible; a restart writes it again"
+            )
+
+    async def _abort_all(self, transactions: Sequence[HandedOverTransaction]) -> None:
+        await asyncio.gather(*(self._transactions.abort(t) for t in transactions))
+
+    @staticmethod
+    def _judge(state: DeliveryState, batch: MicroBatch) -> Verdict:
+        return decisions.judge(state, batch.batch_id, batch.generation)
+
+    @staticmethod
+    def _explain(name: SinkName, batch: MicroBatch, state: DeliveryState, verdict: Verdict) -> None:
+        """Log a replayed micro-batch; raise DeliveryError for one that must not be decided."""
+        if verdict is Verdict.REPLAYED:
+            log.info("micro-batch %d of %s was committed before; its replay is aborted", batch.batch_id, name.query_id)
+            return
+        if verdict is Verdict.SUPERSEDED:
+            raise DeliveryError(
+                f"micro-batch {batch.batch_id} of {name.query_id} is not committed: another driver of the same query"
+                f" has taken over (generation {state.generation}, this one has {batch.generation}). Stop one of the two"
+            )
+        raise DeliveryError(
+            f"micro-batch {batch.batch_id} of {name.query_id} is not committed: the ledger says that micro-batch"
+            f" {state.batch_id} was. The checkpoint is older than the records in the topic, for example restored from a"
+            " backup. Continue with the newest checkpoint, or begin a new one, which is a new query"
+        )
+
+    @staticmethod
+    def _contended(name: SinkName) -> DeliveryError:
+        return DeliveryError(
+            f"another driver keeps fencing the ledger id {name.ledger_id}: the same query runs twice. Stop one of them"
+        )
+
+
+def _withdrawn(name: SinkName, state: DeliveryState) -> DeliveryError:
+    return DeliveryError(
+        f"micro-batch {state.batch_id} of {name.query_id} is not committed, although that was decided: the brokers had"
+        f" aborted all of its {len(state.transactions)} transactions, probably by a time-out. Nothing of the"
+        " micro-batch is visible; the decision is withdrawn, and a restart writes the micro-batch again"
+    )
+
+
+def _lost(name: SinkName, state: DeliveryState, lost: Sequence[HandedOverTransaction]) -> DeliveryError:
+    return DeliveryError(
+        f"rows of micro-batch {state.batch_id} of {name.query_id} are lost: it was decided to commit"
+        f" {len(state.transactions)} transactions, and the brokers had ended {len(lost)} of them in another way, the"
+        f" first is {lost[0].transactional_id} (transaction.timeout.ms passed while no driver was running, or somebody"
+        " aborted it). Write the rows of this micro-batch again by hand, then start the query once with"
+        " failOnDataLoss=false, which accepts the loss. Brokers with transaction.two.phase.commit.enable=true do not"
+        " abort such transactions"
+    )

@@ -1,0 +1,78 @@
+"""Codec: the records of the ledger topic.
+
+    key    the query id, as text
+    value  JSON: {"version": 1, "generation": 3, "batch": 17, "done": false,
+                  "transactions": [["barnabas-spark.6f1e….0.0", 4000, 7], …]}
+
+The newest record of a key is the state of the query. A tombstone removes a query. Other fields are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.client.values import HandedOverTransaction
+from barnabas.spark.errors import DeliveryError
+
+VERSION: Final = 1
+NO_BATCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryState:
+    """What the ledger says of one query.
+
+    `batch_id` is the newest micro-batch that was decided. Unless `done`, its `transactions` may still be open and must
+    be committed. `generation` counts the drivers that have aborted the transactions of earlier ones: only a micro-batch
+    that was planned in the current generation may be decided. `previous_batch_id` is the newest micro-batch before
+    `batch_id` that was decided.
+    """
+
+    query_id: str
+    generation: int = 0
+    batch_id: int = NO_BATCH
+    done: bool = True
+    transactions: tuple[HandedOverTransaction, ...] = ()
+    previous_batch_id: int = NO_BATCH
+
+
+def encode_state(state: DeliveryState) -> tuple[bytes, bytes]:
+    """The key and the value of the record."""
+    document = {
+        "version": VERSION,
+        "generation": state.generation,
+        "batch": state.batch_id,
+        "previous_batch": state.previous_batch_id,
+        "done": state.done,
+        "transactions": [[t.transactional_id, t.producer_id, t.epoch] for t in state.transactions],
+    }
+    return state.query_id.encode(), json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_state(key: bytes, value: bytes) -> DeliveryState:
+    """The inverse of `encode_state`. Raises DeliveryError for a record of a newer version, or of something else."""
+    try:
+        document = json.loads(value)
+        version = int(document["version"])
+        if version > VERSION:
+            raise DeliveryError(
+                f"the ledger has a record of version {version} for {key!r}, and this release reads version {VERSION}:"
+                " install a newer release of Barnabas where the driver runs"
+            )
+        return DeliveryState(
+            query_id=key.decode(),
+            generation=int(document["generation"]),
+            batch_id=int(document["batch"]),
+            done=bool(document["done"]),
+            transactions=tuple(
+                HandedOverTransaction(str(t[0]), int(t[1]), int(t[2])) for t in document["transactions"]
+            ),
+            previous_batch_id=int(document["previous_batch"]),
+        )
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise DeliveryError(
+            f"the record {value[:200]!r} with key {key!r} is no record of a delivery ledger ({error}): the option"
+            " deliveryLedger must name a topic that nothing else writes to"
+        ) from None

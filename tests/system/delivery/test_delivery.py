@@ -1,0 +1,400 @@
+"""Micro-batches by the writers' own methods: replays, lost attempts, killed drivers, brokers that time out."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from barnabas.client.blocking import Admin
+from barnabas.client.values import ConfigResource, HandedOverTransaction
+from barnabas.spark.connection import discard
+from barnabas.spark.delivery.client import DeliveryClient
+from barnabas.spark.errors import DeliveryError, SinkError
+from barnabas.spark.options import ReadMode, parse_sink_options
+from barnabas.spark.sink import tasks
+from barnabas.spark.sink.rows import row_layout
+from barnabas.spark.sink.tasks import Attempt, TransactionalWriter, Written
+from barnabas.spark.sink.writer import BatchWriter, StreamWriter
+from barnabas.testing.embedded import EmbeddedBroker
+
+pytestmark = pytest.mark.system
+PARTITIONS = 3
+
+
+@dataclass(frozen=True)
+class Broker:
+    bootstrap_servers: str
+    two_phase: bool
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["two-phase", "time-outs"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with EmbeddedBroker({"transaction.two.phase.commit.enable": str(request.param).lower()}) as running:
+        yield Broker(running.bootstrap_servers, request.param)
+
+
+@dataclass
+class Query:
+    """A streaming query with its checkpoint. Each `driver` is a process of Spark, as far as the sink can tell."""
+
+    broker: Broker
+    folder: Path
+    more: dict[str, str] = field(default_factory=dict)
+    topic: str = field(default_factory=lambda: f"t-{uuid4().hex[:8]}")
+    query_id: str = field(default_factory=lambda: str(uuid4()))
+    run_id: str = field(default_factory=lambda: str(uuid4()))
+
+    def __post_init__(self) -> None:
+        with Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
+            admin.create_topic(self.topic, PARTITIONS, 1)
+        self.restart()
+
+    def options(self) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.broker.bootstrap_servers,
+            "topic": self.topic,
+            "checkpointLocation": str(self.folder),
+        } | self.more
+
+    def restart(self, *, anew: bool = False) -> None:
+        """Start the query again, after the death of its driver; `anew` with a deleted checkpoint."""
+        if anew:
+            self.query_id = str(uuid4())
+        self.run_id = str(uuid4())
+        (self.folder / "metadata").write_text(json.dumps({"id": self.query_id}))
+        for kind in (DeliveryClient, TransactionalWriter):
+            discard(kind, self.parsed.client)
+
+    @property
+    def parsed(self) -> object:
+        return parse_sink_options(self.options(), ReadMode.STREAM)
+
+    def writer(self) -> StreamWriter:
+        return StreamWriter(self.parsed, row_layout({"key": "string", "value": "string"}, self.parsed))
+
+    def plan(self) -> StreamWriter:
+        """The copy of the planned writer that tasks get."""
+        return pickle.loads(pickle.dumps(self.writer()))
+
+    def task(
+        self, planned: StreamWriter, batch: int, values: Sequence[str], partition: int = 0, attempt: int = 0
+    ) -> Written:
+        here = Attempt(self.query_id, self.run_id, batch, partition, attempt)
+        original = tasks.this_attempt
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("barnabas.spark.sink.writer.this_attempt", lambda: here)
+            written = planned.write(rows(values))
+        assert tasks.this_attempt is original
+        return written
+
+    def run(self, batch: int, values: Sequence[str], partitions: int = 2) -> None:
+        """One micro-batch without faults."""
+        planned = self.plan()
+        messages = [self.task(planned, batch, values[p::partitions], p) for p in range(partitions)]
+        self.writer().commit(messages, batch)
+
+    def visible(self) -> list[str]:
+        return committed(self.broker.bootstrap_servers, self.topic)
+
+    def open_ids(self) -> list[str]:
+        with Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
+            listed = admin.list_transactions(states=["Ongoing"])
+        return [t.transactional_id for t in listed if self.query_id in t.transactional_id]
+
+
+def rows(values: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"key": list(values), "value": list(values)})
+
+
+def committed(servers: str, topic: str) -> list[str]:
+    """The values that librdkafka reads with read_committed, up to the last stable offsets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "x",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+    values, ended = [], set()
+    while len(ended) < PARTITIONS:
+        message = consumer.poll(30)
+        assert message is not None, "the consumer stalls"
+        if message.error() is None:
+            values.append(message.value().decode())
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+    consumer.close()
+    return sorted(values)
+
+
+@pytest.fixture
+def query(broker: Broker, tmp_path: Path) -> Query:
+    return Query(broker, tmp_path)
+
+
+A, B, C = [f"a{i}" for i in range(9)], [f"b{i}" for i in range(9)], [f"c{i}" for i in range(9)]
+
+
+def test_micro_batches_are_committed_one_after_the_other(query: Query) -> None:
+    for batch, values in enumerate((A, B, C)):
+        query.run(batch, values)
+        assert query.visible() == sorted([*A, *B, *C][: 9 * (batch + 1)])
+    assert query.open_ids() == []
+
+
+def test_rows_are_not_visible_before_the_commit(query: Query) -> None:
+    planned = query.plan()
+    written = query.task(planned, 0, A)
+    assert written.transaction is not None
+    assert written.two_phase == query.broker.two_phase
+    assert query.visible() == []
+    assert query.open_ids() == [written.transaction.transactional_id]
+    query.writer().commit([written], 0)
+    assert query.visible() == A
+
+
+def test_an_empty_task_has_no_transaction(query: Query) -> None:
+    written = query.task(query.plan(), 0, [])
+    assert written.transaction is None
+    query.writer().commit([written], 0)
+    assert query.open_ids() == []
+
+
+def test_a_replayed_micro_batch_is_not_written_again(query: Query) -> None:
+    query.run(0, A)
+    query.restart()
+    query.run(0, A)  # the driver was killed between the commit and the checkpoint's commit log
+    query.run(1, B)
+    assert query.visible() == [*A, *B]
+    assert query.open_ids() == []
+
+
+def test_a_deleted_checkpoint_is_a_new_query(query: Query) -> None:
+    query.run(0, A)
+    query.restart(anew=True)
+    query.run(0, B)
+    assert query.visible() == [*A, *B]
+
+
+def test_an_older_checkpoint_is_refused(query: Query) -> None:
+    query.run(0, A)
+    query.run(1, B)
+    query.restart()
+    with pytest.raises(DeliveryError, match="The checkpoint is older than the records in the topic"):
+        query.run(0, A)
+    assert query.visible() == [*A, *B]
+    assert query.open_ids() == []
+
+
+def test_attempts_that_spark_does_not_name_are_aborted_before_the_next_micro_batch(query: Query) -> None:
+    planned = query.plan()
+    lost = [query.task(planned, 0, A, 0, attempt) for attempt in (0, 1)]
+    query.writer().commit([query.task(planned, 0, A, 0, 2)], 0)
+    assert len(query.open_ids()) == len(lost)
+    assert query.visible() == []  # the open transactions hold back the last stable offset
+    query.run(1, B)
+    assert query.visible() == [*A, *B]
+    assert query.open_ids() == []
+
+
+def test_a_failed_attempt_aborts_its_transaction_itself(query: Query) -> None:
+    def breaking() -> Iterator[pa.RecordBatch]:
+        yield from rows(A)
+        raise RuntimeError("the next rows cannot be computed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "CHUNK_BYTES", 1)
+        patch.setattr("barnabas.spark.sink.writer.this_attempt", lambda: Attempt(query.query_id, "run", 0, 0, 0))
+        with pytest.raises(RuntimeError):
+            query.plan().write(breaking())
+    assert query.open_ids() == []
+
+
+@pytest.mark.parametrize("committed_before", [0, 1, 2])
+def test_a_decision_is_carried_out_by_the_next_driver_before_its_tasks(query: Query, committed_before: int) -> None:
+    """The driver dies between the decision and the EndTxn of each transaction."""
+    planned = query.plan()
+    messages = [query.task(planned, 0, A[p::2], p) for p in range(2)]
+    ended: list[HandedOverTransaction] = []
+
+    async def end(self: object, transaction: HandedOverTransaction) -> None:
+        if len(ended) == committed_before:
+            raise ConnectionError("killed")
+        ended.append(transaction)
+        return await original(self, transaction)
+
+    from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
+
+    original = KafkaTransactions.commit
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaTransactions, "commit", end)
+        if committed_before < 2:
+            with pytest.raises(ConnectionError):
+                query.writer().commit(messages, 0)
+        else:
+            query.writer().commit(messages, 0)
+    query.writer().abort(messages, 0)  # as Spark does; what was decided stays
+    query.restart()
+    planned = query.plan()
+    assert query.visible() == A
+    replay = [query.task(planned, 0, A, 0)]
+    query.writer().commit(replay, 0)
+    query.run(1, B)
+    assert query.visible() == [*A, *B]
+    assert query.open_ids() == []
+
+
+def test_abort_before_the_decision_aborts_the_transactions(query: Query) -> None:
+    planned = query.plan()
+    messages = [query.task(planned, 0, A[:5], 0), None]
+    query.writer().abort(messages, 0)
+    assert query.open_ids() == []
+    query.run(0, A)
+    assert query.visible() == A
+
+
+def test_a_driver_that_was_taken_for_dead_decides_nothing(query: Query) -> None:
+    zombie = query.plan()
+    late = [query.task(zombie, 0, A, 0)]
+    query.restart()
+    planned = query.plan()  # aborts the zombie's transaction, and begins a new generation
+    with pytest.raises(DeliveryError, match="is not committed"):
+        query.writer().commit(late, 0)
+    query.writer().commit([query.task(planned, 0, A, 0)], 0)
+    assert query.visible() == A
+
+
+def test_a_transaction_that_was_fenced_before_the_decision_fails_the_micro_batch(query: Query) -> None:
+    planned = query.plan()
+    messages = [query.task(planned, 0, A[p::2], p) for p in range(2)]
+    with Admin(bootstrap_servers=query.broker.bootstrap_servers) as admin:
+        admin.fence_producer(messages[1].transaction.transactional_id)
+    with pytest.raises(DeliveryError, match="1 of its 2 transactions ended before the micro-batch did"):
+        query.writer().commit(messages, 0)
+    query.writer().abort(messages, 0)
+    query.run(0, A)
+    assert query.visible() == A
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_decided_transactions_that_the_broker_aborted(query: Query, gone: int) -> None:
+    """All of them: the decision is withdrawn. Some of them: rows are lost, which is an error until it is accepted."""
+    from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
+
+    planned = query.plan()
+    messages = [query.task(planned, 0, A[p::2], p) for p in range(2)]
+
+    async def die(self: object, transaction: HandedOverTransaction) -> None:
+        raise ConnectionError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaTransactions, "commit", die)
+        with pytest.raises(ConnectionError):
+            query.writer().commit(messages, 0)
+    with Admin(bootstrap_servers=query.broker.bootstrap_servers) as admin:
+        for message in messages[:gone]:
+            admin.fence_producer(message.transaction.transactional_id)  # as transaction.timeout.ms does
+    query.restart()
+    if gone == 2:
+        query.run(0, A)
+        assert query.visible() == A
+        return
+    for _ in range(2):
+        with pytest.raises(DeliveryError, match=r"rows of micro-batch 0 of .* are lost"):
+            query.plan()
+    query.more["failOnDataLoss"] = "false"
+    query.run(0, A)
+    query.run(1, B)
+    assert query.visible() == [*A[1::2], *B]
+
+
+def test_a_batch_write_is_committed_as_a_whole(query: Query) -> None:
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, ReadMode.BATCH)
+    layout = row_layout({"key": "string", "value": "string"}, options)
+
+    def planned() -> BatchWriter:
+        writer = BatchWriter(options, layout, f"job-{uuid4().hex}")
+        writer.prepare()
+        return writer
+
+    failed, done = planned(), planned()
+    messages = [failed.write(rows(A))]
+    assert query.visible() == []
+    failed.abort([*messages, None])
+    done.commit([done.write(rows(B))])
+    assert query.visible() == B
+    assert not messages[0].two_phase  # the transactions of a job that nobody starts again must time out
+
+
+def test_a_batch_write_that_died_in_its_commit_is_finished_by_the_next_one(query: Query) -> None:
+    from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
+
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, ReadMode.BATCH)
+    layout = row_layout({"key": "string", "value": "string"}, options)
+    died = BatchWriter(options, layout, f"job-{uuid4().hex}")
+    messages = [died.write(rows(A))]
+
+    async def die(self: object, transaction: HandedOverTransaction) -> None:
+        raise ConnectionError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaTransactions, "commit", die)
+        with pytest.raises(ConnectionError):
+            died.commit(messages)
+    assert query.visible() == []
+    BatchWriter(options, layout, f"job-{uuid4().hex}").prepare()
+    assert query.visible() == A
+
+
+def test_two_phase_commit_can_be_required(query: Query) -> None:
+    query.more["kafka.transaction.two.phase.commit.enable"] = "true"
+    planned = query.plan()
+    if query.broker.two_phase:
+        assert query.task(planned, 0, A).two_phase
+    else:
+        with pytest.raises(SinkError, match=r"Set transaction\.two\.phase\.commit\.enable=true"):
+            query.task(planned, 0, A)
+
+
+def test_the_ledger_is_a_compacted_topic(query: Query) -> None:
+    query.run(0, A)
+    with Admin(bootstrap_servers=query.broker.bootstrap_servers) as admin:
+        resource = ConfigResource.topic("__barnabas_delivery")
+        configs = admin.describe_configs([resource])[resource]
+    assert configs["cleanup.policy"].value == "compact"
+
+
+def test_a_tombstone_and_a_timestamp_are_written(query: Query) -> None:
+    options = parse_sink_options(query.options() | {"delivery": "at-least-once"}, ReadMode.BATCH)
+    kinds = {"key": "string", "value": "string", "timestamp": "bigint"}
+    table = pa.RecordBatch.from_pydict(
+        {"key": ["k", "l"], "value": pa.array(["v", None], pa.string()), "timestamp": [1_700_000_000_000, None]}
+    )
+    BatchWriter(options, row_layout(kinds, options), "job-x").write(iter([table]))
+    stamps = key_value_timestamp(query)
+    assert stamps[b"k"] == (b"v", 1_700_000_000_000)
+    value, now = stamps[b"l"]
+    assert value is None
+    assert now > 1_700_000_000_000
+
+
+def key_value_timestamp(query: Query) -> dict[bytes, tuple[bytes | None, int]]:
+    consumer = Consumer({"bootstrap.servers": query.broker.bootstrap_servers, "group.id": "x"})
+    consumer.assign([TopicPartition(query.topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+    found: dict[bytes, tuple[bytes | None, int]] = {}
+    while len(found) < 2:
+        message = consumer.poll(30)
+        assert message is not None and message.error() is None
+        found[message.key()] = (message.value(), message.timestamp()[1])
+    consumer.close()
+    return found
