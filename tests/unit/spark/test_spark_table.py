@@ -15,9 +15,9 @@ from barnabas.spark.errors import OptionError
 from barnabas.spark.options import ReadMode, columns_of, parse_source_options
 from barnabas.spark.schema import TABLE_DDL, arrow_schema
 from barnabas.spark.source import table as reading
+from barnabas.spark.source.fetched import FetchedRange
 from barnabas.spark.source.planner import PartitionRange
 from barnabas.spark.source.positions import EARLIEST, AtEdge
-from barnabas.spark.source.ranges import FetchedRange
 
 T0 = TopicPartition("t", 0)
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", "readAs": "table"}
@@ -32,7 +32,7 @@ def read(
     """The rows of a range of a log with one record for each pair, in batches of three."""
     left = PartitionRange(T0, *bounds)
 
-    def fetch_range(_options: object, _wanted: object) -> Iterator[FetchedRange]:
+    def fetch_range(*_: object) -> Iterator[FetchedRange]:
         for at in range(0, len(pairs), 3):
             records = [SimpleRecord(key, value, 1000 + at) for key, value in pairs[at : at + 3]]
             buffer = bytes(build_batch(records, base_offset=at))

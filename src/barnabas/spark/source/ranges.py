@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import OffsetOutOfRangeError
 from barnabas.client.fetching import next_position
 from barnabas.client.partition_reader import OffsetRange
-from barnabas.client.values import FetchedBatches
+from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
 from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.spark.connection import connect
 from barnabas.spark.options import OnDataLoss, SourceOptions
+from barnabas.spark.source.fetched import FetchedRange
 from barnabas.spark.source.planner import Loss, LossKind, PartitionRange, check_losses
+from barnabas.spark.source.segment_plan import SegmentDirectory
+from barnabas.spark.source.segments import read_segments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,29 +31,29 @@ which would dominate with smaller batches; larger batches do not fit into the pr
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedRange:
-    """Record batches of one fetch, and the offsets of them that are wanted."""
-
-    bounds: PartitionRange
-    batches: FetchedBatches
-    check_crcs: bool
-
-
-def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: PartitionRange) -> Iterator[pa.RecordBatch]:
+def read_range(
+    options: SourceOptions, columns: tuple[str, ...], wanted: PartitionRange, directory: SegmentDirectory | None = None
+) -> Iterator[pa.RecordBatch]:
     """The records of a range. Raises DataLossError if the range is not in the log any more and `failOnDataLoss` is
     true.
     """
-    for fetched in fetch_range(options, wanted):
+    for fetched in fetch_range(options, wanted, directory):
         bounds = OffsetRange(wanted.tp, fetched.bounds.start, fetched.bounds.end)
         yield from decode(fetched.batches, bounds, columns, check_crcs=fetched.check_crcs)
 
 
-def fetch_range(options: SourceOptions, wanted: PartitionRange) -> Iterator[FetchedRange]:
-    """The record batches of a range. Raises DataLossError as `read_range` does."""
+def fetch_range(
+    options: SourceOptions, wanted: PartitionRange, directory: SegmentDirectory | None = None
+) -> Iterator[FetchedRange]:
+    """The record batches of a range: from the closed segments in `directory`, if there is one, and from the partition's
+    leader. Raises DataLossError as `read_range` does.
+    """
     client = connect(options.client)
     check_crcs = bool(client.settings["check.crcs"])
     position = wanted.start
+    if directory is not None:
+        committed = client.isolation is IsolationLevel.READ_COMMITTED
+        position = yield from read_segments(directory, wanted, committed=committed, check_crcs=check_crcs)
     while position < wanted.end:
         left = PartitionRange(wanted.tp, position, wanted.end)
         bounds = OffsetRange(wanted.tp, position, wanted.end)

@@ -22,8 +22,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient, connect, require_partitions
-from barnabas.spark.options import ReadAs, ReadMode, SourceOptions, columns_of, parse_source_options
+from barnabas.spark.options import ReadAs, ReadFrom, ReadMode, SourceOptions, columns_of, parse_source_options
 from barnabas.spark.schema import check_columns, spark_schema
 from barnabas.spark.source.planner import (
     LogOffsets,
@@ -35,6 +36,7 @@ from barnabas.spark.source.planner import (
     plan_ranges,
 )
 from barnabas.spark.source.positions import AtOffsets, Position
+from barnabas.spark.source.segment_plan import SegmentDirectory
 from barnabas.spark.source.splits import split_ranges
 
 if TYPE_CHECKING:
@@ -66,11 +68,14 @@ def stream_reader(options: Mapping[str, str], columns: Sequence[str]) -> StreamR
 
 
 class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """The range that one Spark task reads. The driver sends it, pickled, to a worker."""
+    """The range that one Spark task reads, and the directory of its partition with readFrom=segments. The driver sends
+    the task, pickled, to a worker.
+    """
 
-    def __init__(self, wanted: PartitionRange) -> None:
+    def __init__(self, wanted: PartitionRange, directory: SegmentDirectory | None = None) -> None:
         super().__init__(None)
         self.range = wanted
+        self.directory = directory
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not followed by mypy
@@ -234,18 +239,26 @@ def _read(options: SourceOptions, columns: tuple[str, ...], task: Task, mode: Re
     if options.read_as is ReadAs.TABLE:
         from barnabas.spark.source.table import TableRead, read_table
 
-        return read_table(options, TableRead(columns, tombstones=mode is ReadMode.STREAM), task.range)
+        wanted = TableRead(columns, tombstones=mode is ReadMode.STREAM)
+        return read_table(options, wanted, task.range, task.directory)
     from barnabas.spark.source.ranges import read_range
 
-    return read_range(options, columns, task.range)
+    return read_range(options, columns, task.range, task.directory)
 
 
 def _tasks(client: LogClient, options: SourceOptions, ranges: list[PartitionRange]) -> list[Task]:
+    found: dict[TopicPartition, SegmentDirectory] = {}
+    if options.read_from is ReadFrom.SEGMENTS and ranges:
+        from barnabas.spark.source.segment_locations import locate_segments
+
+        found = locate_segments(client, ranges, options.segments_root)
     if options.read_as is ReadAs.TABLE:
-        return [Task(whole) for whole in ranges]  # only a task with all records of a key finds the newest
-    long = [r.tp for r in ranges if r.size >= SPLIT_WORTH_OFFSETS]
-    density = client.bytes_per_offset(client.log_view(long)) if long else {}
-    return [Task(piece) for piece in split_ranges(ranges, options.splitting, density)]
+        pieces = ranges  # only a task with all records of a key finds the newest
+    else:
+        long = [r.tp for r in ranges if r.size >= SPLIT_WORTH_OFFSETS]
+        density = client.bytes_per_offset(client.log_view(long)) if long else {}
+        pieces = split_ranges(ranges, options.splitting, density)
+    return [Task(piece, found.get(piece.tp)) for piece in pieces]
 
 
 def _report(losses: Sequence[Loss]) -> None:

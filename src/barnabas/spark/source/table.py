@@ -21,8 +21,10 @@ from barnabas.protocol.records.columnar import DecodeOptions, NewestByKey, table
 from barnabas.protocol.records.columnar.segments import RecordTable, Selection, iter_tables
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.schema import CHANGE_TYPE, DELETE, UPSERT, arrow_schema
+from barnabas.spark.source.fetched import FetchedRange
 from barnabas.spark.source.planner import PartitionRange
-from barnabas.spark.source.ranges import BYTES_PER_BATCH, ROWS_PER_BATCH, FetchedRange, fetch_range
+from barnabas.spark.source.ranges import BYTES_PER_BATCH, ROWS_PER_BATCH, fetch_range
+from barnabas.spark.source.segment_plan import SegmentDirectory
 
 log = logging.getLogger("barnabas.spark")
 
@@ -35,13 +37,15 @@ class TableRead:
     tombstones: bool
 
 
-def read_table(options: SourceOptions, wanted: TableRead, bounds: PartitionRange) -> Iterator[pa.RecordBatch]:
+def read_table(
+    options: SourceOptions, wanted: TableRead, bounds: PartitionRange, directory: SegmentDirectory | None = None
+) -> Iterator[pa.RecordBatch]:
     """The newest record of each key in a range, in the order of their offsets. Raises DataLossError if the range is
     not in the log any more and `failOnDataLoss` is true.
     """
     secret = int.from_bytes(os.urandom(8), "big"), int.from_bytes(os.urandom(8), "big")
     newest = NewestByKey(secret, tombstones=wanted.tombstones)
-    for fetched in fetch_range(options, bounds):
+    for fetched in fetch_range(options, bounds, directory):
         for table in record_tables(fetched):
             newest.add(table)
     if newest.keyless:
