@@ -240,6 +240,11 @@ def idempotence(talk: Talk) -> None:
     more = batch("b", at=T, producer_id=pid, producer_epoch=7, base_sequence=2)
     talk.ask("two idempotent batches", produce(here, good + more), 8)
     talk.ask("id without sequence", produce(here, batch("a", at=T, producer_id=pid, producer_epoch=7)), 8)
+    mixed = produce(here, batch("a", at=T, producer_id=pid, producer_epoch=0, base_sequence=0, transactional=True))
+    mixed.transactional_id = "tx"
+    records = batch("a", at=T, producer_id=other, producer_epoch=0, base_sequence=0, transactional=True)
+    mixed.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=records))
+    talk.each("transactional batches of two producers", mixed, (8, 11, 12))
     for label, names, partitions in (
         ("here", here, [0, 1, 2]),
         ("unknown partition", here, [9]),

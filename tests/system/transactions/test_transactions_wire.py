@@ -352,3 +352,30 @@ def test_prepared_transaction_survives_restarts_and_is_ended_by_a_new_producer(t
         while len(values := committed(client, "kept")) < 3:
             pass
         assert values == [b"decided", b"next of decided", b"next of undecided"]
+
+
+def test_batches_of_two_producers_in_one_request_are_rejected_as_by_kafka(broker: EmbeddedBroker, topic: str) -> None:
+    """The whole request fails, with the partitions that have no transactional batch."""
+    one, two = Producer(broker, f"{topic}-one"), Producer(broker, f"{topic}-two")
+    create(one.client, topic, f"{topic}-2", f"{topic}-plain")
+    assert (one.init(), two.init()) == (ErrorCode.NONE, ErrorCode.NONE)
+
+    def written(producer: Producer | None) -> bytes:
+        options = {"producer_id": producer.id, "producer_epoch": 0, "base_sequence": 0} if producer else {}
+        return build_batch([SimpleRecord(None, b"v", 0)], transactional=producer is not None, **options)
+
+    topics = {topic: written(one), f"{topic}-2": written(two), f"{topic}-plain": written(None)}
+    request = ProduceRequest(
+        transactional_id=one.name,
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[
+            TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=records)])
+            for name, records in topics.items()
+        ],
+    )
+    for version in (8, 11, 12):
+        answers = [t.partition_responses[0] for t in one.client.call(request, version).responses]
+        assert [(a.error_code, a.base_offset, a.log_start_offset) for a in answers] == [
+            (ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1, -1)
+        ] * 3

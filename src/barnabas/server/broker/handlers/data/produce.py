@@ -92,6 +92,7 @@ _COORDINATOR_UNAVAILABLE = frozenset(
 )
 
 _BYTES = (memoryview, bytes, bytearray)
+_SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID."
 _Outcomes = Mapping[int, Outcome]
 _Rejected = Mapping[TopicPartition, KafkaError]
 _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
@@ -115,8 +116,11 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
             checks = None
     if request.transactional_id is not None:
         async with services.transaction_verifier.in_order(request.transactional_id):
-            rejected = await _verify(services, ctx, request, request.transactional_id)
-            response = _append_all(services, ctx, request, waiting, rejected, outcomes)
+            if _has_several_producers(services, ctx, request):
+                response = _reject_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
+            else:
+                rejected = await _verify(services, ctx, request, request.transactional_id)
+                response = _append_all(services, ctx, request, waiting, rejected, outcomes)
     elif checks is None or checks.complete:
         response = _append_all(services, ctx, request, waiting, {}, outcomes)
     else:
@@ -225,6 +229,32 @@ def _name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -
     return topic.name if ctx.api_version < TOPIC_IDS_SINCE else services.partitions.topic_name(topic.topic_id)
 
 
+def _has_several_producers(services: Services, ctx: RequestContext, request: ProduceRequest) -> bool:
+    """Whether the transactional batches for partitions that exist are of more than one producer, or of more than one
+    of its epochs. Kafka then rejects the whole request (`ReplicaManager.handleProduceAppend`)."""
+    producers: set[tuple[int, int]] = set()
+    for topic, data in _each(request):
+        records = data.records
+        if not isinstance(records, _BYTES) or len(records) < HEADER_SIZE:
+            continue
+        name = _name_of(services, ctx, topic)
+        if records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG and name is not None:
+            header = read_header(records)
+            if header.producer_id >= 0 and services.metadata.image.topics.partition(name, data.index) is not None:
+                producers.add((header.producer_id, header.producer_epoch))
+    return len(producers) > 1
+
+
+def _reject_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
+    response = _empty_response(request)
+    for topic, answers in zip(request.topic_data, response.responses, strict=True):
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index, error_code=code, base_offset=INVALID_OFFSET)
+            answer.error_message = message
+            answers.partition_responses.append(answer)
+    return response
+
+
 async def _verify(services: Services, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> _Rejected:
     """The errors of the partitions that are not in the producer's transaction."""
     writes: list[TransactionalWrite] = []
@@ -242,9 +272,6 @@ async def _verify(services: Services, ctx: RequestContext, request: ProduceReque
                 )
     if not writes:
         return {}
-    if len({(write.producer_id, write.producer_epoch) for write in writes}) > 1:
-        mixed = KafkaError(ErrorCode.INVALID_RECORD, "A request must contain batches of one producer only.")
-        return {write.partition.name: mixed for write in writes}
     if ctx.api_version >= ADD_PARTITION_SINCE:
         supported = TransactionSupportedOperation.ADD_PARTITION
     elif ctx.api_version >= ABORTABLE_SINCE:
