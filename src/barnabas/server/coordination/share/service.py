@@ -63,6 +63,7 @@ class ShareCoordinator:
             rng,
             self._new_shard,
         )
+        self._runtime.after_replay = self._catch_up
 
     def _new_shard(self, partition: int, timeline: Timeline) -> ShareShard:
         """A new state machine for a partition. The module of the state machine is imported with the first partition, so
@@ -93,6 +94,12 @@ class ShareCoordinator:
         """Use a new metadata image, and delete the state of deleted topics."""
         self._topics = topics
         self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted))
+
+    def _catch_up(self, shard: ShareShard, op: WriteOperation) -> None:
+        """Give a shard the topics that have changed while its log was replayed."""
+        if shard.topics is not self._topics:
+            deleted = {key.topic_id for key in shard.states if self._topics.by_id(key.topic_id) is None}
+            shard.on_topics_changed(op, self._topics, frozenset(deleted))
 
     def partition_for(self, coordinator_key: str) -> int:
         """The partition of `__share_group_state` that has a share partition. Used by FindCoordinator, too.
