@@ -148,7 +148,6 @@ class Replication:
 
     def _apply_config(self) -> None:
         context, config = self.context, self._config
-        context.replica_lag_time_max_ms = config.replica_lag_time_max_ms
         context.leader_throttle.set_rate(config.leader_replication_throttled_rate)
         context.follower_throttle.set_rate(config.follower_replication_throttled_rate)
         for partition in list(self._fetcher_of):
