@@ -4,9 +4,9 @@ After a clean shutdown no segment is scanned: the directory is listed, and the e
 kilobytes. Exceptions are segments without a usable index, and logs with a corrupt leader epoch checkpoint.
 
 After a crash, every segment from the recovery point on is read batch by batch, the CRCs are checked, and the
-indexes are rebuilt. At the first damage `damage.py` decides. A torn end is cut off with everything behind it, and each
-cut is logged: the removed records were not durable on this node, so other replicas have them if they were committed.
-Bit rot raises DamagedLogError, and nothing is cut off. A batch whose leader epoch is below the one that the leader
+indexes are rebuilt. Of the segments below only the last batch is read, to notice missing files. At the first damage
+`damage.py` decides. A torn end is cut off with everything behind it, and each cut is logged: the removed records were
+not durable on this node, so other replicas have them if they were committed. Bit rot raises DamagedLogError, and nothing is cut off. A batch whose leader epoch is below the one that the leader
 epoch checkpoint has for its offset has reappeared after a truncation, and is cut off too.
 
 Logs whose records decide on other data (the metadata log, the coordinators' logs) are also checked where no recovery is
@@ -115,6 +115,7 @@ class _LogLoader:
         indexed = {o for o, kind, _ in found.values() if kind == names.OFFSET_INDEX}
         with_txns = {o for o, kind, _ in found.values() if kind == names.TXN_INDEX}
         self._repair(indexed, with_txns)
+        self._check_seams()
         self._verify()
         end = self._find_end()
         self._check_end(end)
@@ -288,6 +289,37 @@ class _LogLoader:
         if damage.is_rot(self._synced_offset):
             synced = f" Everything below offset {self._synced_offset} was on the disk." if self._synced_offset else ""
             raise DamagedLogError(f"{damage.describe()}{synced} Nothing was cut off.")
+
+    def _check_seams(self) -> None:
+        """After a crash, check that each segment that was not read ends where the next one begins: otherwise one of
+        them was deleted or shortened. Reads the end of each segment. Raises DamagedLogError.
+
+        After a clean shutdown the sizes of all segments are compared (`directory/segment_sizes.py`). Compacted logs may
+        end anywhere.
+        """
+        request = self._request
+        if self._clean or request.config.compact:
+            return
+        for segment in self._segments:
+            following = self._segments.after(segment)
+            if following is None or segment.base_offset in self._sound:
+                continue
+            if following.base_offset > max(request.log_start_offset, request.cleaned_offset):
+                end = self._end_of(segment)
+                segment.cool()
+                if end != following.base_offset:
+                    raise DamagedLogError(_missing(segment, end, following.base_offset))
+
+    def _end_of(self, segment: Segment) -> int:
+        """The offset after the last batch. Raises DamagedLogError if the segment ends inside a batch."""
+        try:
+            try:
+                return segment.next_offset() if segment.size else segment.base_offset
+            except (CorruptIndexError, FileMissingError):  # the index may be damaged, or have more than the log
+                segment.rebuild_indexes()
+                return segment.next_offset()
+        except CorruptBatchError as error:
+            raise DamagedLogError(f"{error}. All of this file was on the disk. Nothing was cut off.") from None
 
     def _verify(self) -> None:
         """Check the CRCs of the segments that recovery has not read. Raises DamagedLogError."""

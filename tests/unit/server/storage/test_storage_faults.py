@@ -76,6 +76,23 @@ class TestDiskFull:
         logs.log.flush()
         assert disk.files(PATH)["leader-epoch-checkpoint"] == b"0\n2\n0 0\n1 1\n"
 
+    def test_recovery_point_stays_until_the_leader_epochs_are_written(self) -> None:
+        """After a crash nobody looks for the epochs of batches below the recovery point."""
+        disk = MemoryDisk()
+        logs = LogHarness(disk=disk)
+        logs.append(batch(), epoch=0)
+        logs.log.flush()
+        disk.capacity = disk.used + SIZE
+        logs.append(batch(), epoch=1)
+        with pytest.raises(DiskFullError, match="leader epochs"):
+            logs.log.flush_job(everything=True)
+        assert logs.log.recovery_point == 1
+        assert logs.log.failure is None
+        disk.capacity = 1 << 30
+        logs.log.flush()
+        assert logs.log.recovery_point == 2
+        assert disk.files(PATH)["leader-epoch-checkpoint"] == b"0\n2\n0 0\n1 1\n"
+
 
 class TestIoErrors:
     def test_failed_write_takes_the_log_offline(self) -> None:

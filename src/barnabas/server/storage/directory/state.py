@@ -39,6 +39,15 @@ seconds at most (27 ms per MB of batches of 200 bytes, 1 ms per MB of batches of
 replayed."""
 
 
+_EFFECTS: Final = {
+    names.RECOVERY_POINT_CHECKPOINT: "after a crash all records are checked, and damage can look like a torn end",
+    names.HIGH_WATERMARK_CHECKPOINT: "high watermarks begin at the log start offsets, and rise with the next fetches",
+    names.LOG_START_CHECKPOINT: "records that DeleteRecords removed from an oldest segment can be read again",
+    names.CLEANER_CHECKPOINT: "compaction begins again at the start of the logs",
+}
+"""What follows if a checkpoint file cannot be read."""
+
+
 class FoundLog(Struct, frozen=True):
     """A partition's directory, as found by `LogDir.scan`."""
 
@@ -113,7 +122,7 @@ class LogDirState:
         try:
             return read_offsets(self.fs, f"{self.path}/{name}")
         except CorruptFileError as e:
-            log.warning("checkpoint ignored", path=f"{self.path}/{name}", reason=str(e))
+            log.warning("checkpoint ignored", path=f"{self.path}/{name}", reason=str(e), effect=_EFFECTS[name])
             return {}
 
     # --- failure
