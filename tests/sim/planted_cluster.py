@@ -179,6 +179,18 @@ def _broker_epochs_ignored(patch: Patch) -> None:
     patch.setattr("barnabas.server.replication.roles.leader.is_stale_fetch", lambda epoch, registered: False)
 
 
+def _old_leaders_not_fenced(patch: Patch) -> None:
+    """AlterPartition accepts the ISR of an earlier leader epoch or partition epoch, from any broker."""
+    real = alter_partition._problem
+
+    def problem(image: Any, partition: Any, wanted: Any, sender: int, isr: Any) -> ErrorCode:
+        code = real(image, partition, wanted, sender, isr)
+        fenced = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST)
+        return ErrorCode.NONE if code in fenced and partition.leader in isr else code
+
+    patch.setattr(alter_partition, "_problem", problem)
+
+
 def _unclean_ends_forgotten(patch: Patch) -> None:
     """A broker stays in the ISR and the ELR after an unclean shutdown."""
     patch.setattr("barnabas.server.metadata.controller.brokers.records_without_broker", lambda *args, **options: [])
@@ -346,6 +358,7 @@ PLANTED = [
     Planted("unflushed counts", _leader_counts_unflushed, ClusterFaultMenu.BLACKOUT, 10, ANY),
     Planted("anybody is elected", _elect_anybody, ClusterFaultMenu.KILL, 10, ANY),
     Planted("broker epochs ignored", _broker_epochs_ignored, ClusterFaultMenu.POWER, 20, ANY, first=40),
+    Planted("old leaders are not fenced", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 20, ANY),
     Planted("unclean ends forgotten", _unclean_ends_forgotten, ClusterFaultMenu.POWER, 20, ANY),
     Planted("no recovery after a crash", _no_recovery, ClusterFaultMenu.POWER, 20, ANY),
     Planted("snapshot without configs", _snapshot_without_configs, ClusterFaultMenu.KILL, 20, ANY),

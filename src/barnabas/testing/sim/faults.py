@@ -40,7 +40,7 @@ class NodeFaultMenu(Enum):
     """As KILL, and in addition files cannot be opened at times, for want of descriptors. The node must stay online."""
     ROT = "rot"
     """As KILL, and in addition bits flip on the disk while the node is down. The node must notice; the operator then
-    restores the file. No seed draws this menu by itself."""
+    restores the file."""
 
     @property
     def spares_page_cache(self) -> bool:
@@ -302,5 +302,10 @@ class Faults:
         self._world.resume(process)
 
 
-def random_menu(rng: random.Random) -> NodeFaultMenu:
-    return rng.choice([NodeFaultMenu.KILL, NodeFaultMenu.DESCRIPTORS, NodeFaultMenu.POWER, NodeFaultMenu.DISK])
+ROT_SHARE: Final = 0.06
+"""The share of the seeds that draw bit rot. Its own random stream decides, so that the other seeds are unchanged."""
+
+
+def random_menu(rng: random.Random, rot: random.Random) -> NodeFaultMenu:
+    drawn = rng.choice([NodeFaultMenu.KILL, NodeFaultMenu.DESCRIPTORS, NodeFaultMenu.POWER, NodeFaultMenu.DISK])
+    return NodeFaultMenu.ROT if rot.random() < ROT_SHARE else drawn

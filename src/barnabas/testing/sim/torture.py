@@ -49,7 +49,7 @@ class Torture:
         rng = world.random_stream("scenario")
         self.world = world
         self.seconds = seconds
-        drawn = random_menu(rng)
+        drawn = random_menu(rng, world.random_stream("rot"))
         self.menu = menu or drawn
         with_power = not self.menu.spares_page_cache
         self.node = world.node(
