@@ -100,6 +100,8 @@ class Sender(Worker):
                 self.recorder.ok(invoked, done, now_ms())
             else:
                 self.recorder.info(invoked, done, now_ms())
+                with contextlib.suppress(BarnabasError, rdk.KafkaException):
+                    writer.close()
                 writer = self.writer()
                 self.reborn()
         writer.close()
