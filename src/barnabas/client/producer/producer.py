@@ -12,11 +12,10 @@ broker. Records of one partition keep the order of the calls, through retries an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
@@ -25,22 +24,22 @@ from barnabas.client.errors import (
     BufferFullError,
     ClientClosedError,
     DeliveryFailedError,
-    RequestTimeoutError,
 )
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
 from barnabas.client.interceptors import notify
 from barnabas.client.options import ClusterConfig, Settings
-from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
+from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.checks import check_topic, no_such_partition, too_large
-from barnabas.client.producer.delivery import ProducerBatch, RecordFuture, RecordPlace
+from barnabas.client.producer.column_calls import ColumnCalls
+from barnabas.client.producer.delivery import RecordFuture, RecordPlace
+from barnabas.client.producer.finish_calls import FinishCalls
 from barnabas.client.producer.intake import RecordIntake
 from barnabas.client.producer.partitioner import KeyHasher, Partitioner
-from barnabas.client.producer.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD, sender_config
+from barnabas.client.producer.producing import sender_config
 from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.topics import ProducerTopics
-from barnabas.client.producer.transaction_calls import TransactionCalls
 from barnabas.client.producer.transactions import Transactions
 from barnabas.client.serialization import AnySerializer, NotReadyError, as_encode
 from barnabas.client.values import Headers, RecordMetadata
@@ -51,16 +50,11 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX
 from barnabas.protocol.records.compression import producer_codec
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from barnabas.client.columns.formats import ColumnEncoder
-
 log = logging.getLogger("barnabas.client")
 
 
-@checks_arguments(without=("send", "send_and_wait", "try_send", "try_place", "place", "learn", "send_arrow"))
-class AsyncProducer(TransactionCalls):
+@checks_arguments(without=("send", "send_and_wait", "try_send", "try_place", "place", "learn"))
+class AsyncProducer(FinishCalls, ColumnCalls):
     """A producer. Its configs are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
     _closed = True  # until __init__ has succeeded
@@ -223,11 +217,6 @@ class AsyncProducer(TransactionCalls):
                 raise ClientClosedError("This producer")
             await self._topics.learn(topic, deadline)
 
-    @property
-    def unacknowledged(self) -> int:
-        """The number of records that are queued or in flight."""
-        return self._accumulator.count_records()
-
     async def send_and_wait(
         self,
         topic: str,
@@ -341,203 +330,14 @@ class AsyncProducer(TransactionCalls):
         if self._transactions is not None:
             self._transactions.check_can_send()
 
-    async def send_arrow(
-        self,
-        topic: str,
-        table: pa.Table | pa.RecordBatch,
-        *,
-        value: str | None = "value",
-        key: str | None = None,
-        partition: str | None = None,
-        timestamp: str | None = None,
-        headers: str | None = None,
-        key_format: ColumnEncoder | None = None,
-        value_format: ColumnEncoder | None = None,
-        deadline: float | None = None,
-    ) -> list[RecordMetadata]:
-        """Send whole columns, named by `value`, `key`, and so on. Waits until all records are acknowledged.
-
-        A row's partition is the value of the `partition` column, else the murmur2 hash of the key, else one partition
-        for the whole call. Returns the metadata of the first record of each batch. Formats (such as those of
-        `barnabas.registry.columns`) serialize typed columns.
-        """
-        from barnabas.client.columns.arrow import ColumnNames, Placement, encode_columns
-        from barnabas.client.columns.formats import encode_formats
-
-        self.check_usable()
-        limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
-        if key_format is not None or value_format is not None:
-            table, key, value = encode_formats(table, topic, (key, key_format), (value, value_format))
-        while not self._topics.knows(topic):
-            await self._topics.learn(topic, limit)
-        state = self._topics.refresh(topic)
-        assert state is not None
-        encoded = encode_columns(
-            table,
-            ColumnNames(value, key, partition, timestamp, headers),
-            Placement(state.count, state.sticky.choose(state.count), self._ignore_keys),
-            now_ms=self._now_ms(),
-            batch_bytes=min(self._record_bytes_max, max(self._accumulator.batch_size, COLUMNAR_BATCH_BYTES)),
-            codec=self._accumulator.codec,
-            level=self._accumulator.level,
-        )
-        self._ensure_running()
-        async with state.columns_turn:
-            batches = await self._queue_encoded(state.queues, encoded, limit)
-        return [await batch.first_record() for batch in batches]
-
-    async def _queue_encoded(
-        self, queues: list[PartitionQueue], encoded: Iterable[tuple[int, Buffer, int]], deadline: float
-    ) -> list[ProducerBatch]:
-        """Queue batches that are encoded shortly before they are sent, so that little memory is used.
-
-        In a transaction all batches are queued at once, because no batch may be left when the transaction ends.
-        """
-        accumulator, transactions, batches = self._accumulator, self._transactions, []
-        for index, data, count in encoded:
-            while accumulator.unfinished and not accumulator.has_room(len(data)):
-                self._sender.wake()
-                await self._wait_for_room(deadline)
-            if self._closed:
-                raise ClientClosedError("This producer")
-            if transactions is not None:
-                transactions.check_can_send()
-            queue, now = queues[index], self.cluster.now()
-            batch = accumulator.append_encoded(queue, data, count, now)
-            batch.is_awaited = True
-            batches.append(batch)
-            self._sender.send_now(now)
-            if queue.queue:
-                self._sender.wake()
-            while transactions is None and len(queue.queue) >= COLUMNAR_BATCHES_AHEAD and queue.in_flight:
-                await self._progress()
-        return batches
-
-    async def flush(self, timeout_ms: float | None = None) -> None:
-        """Send all queued records without lingering, and wait until all are acknowledged or have failed.
-
-        Raises DeliveryFailedError if records have failed since the last flush whose errors nobody has retrieved (by
-        their futures or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A
-        transactional producer raises the errors of its records in `commit_transaction` instead.
-        """
-        self._check_open()
-        await self._flush(timeout_ms)
-        self.raise_failures()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosedError("This producer")
-
-    def raise_failures(self) -> None:
-        """Raise DeliveryFailedError if records have failed whose errors nobody has retrieved."""
-        failures = self._accumulator.failures
-        lost = failures.take() if failures is not None else None
-        if lost is not None:
-            raise lost
-
-    async def _flush(self, timeout_ms: float | None) -> None:
-        self._ensure_running()
-        try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
-                for state in list(self._topics.states.values()):
-                    if state.columns_turn.locked():
-                        async with state.columns_turn:  # wait until the whole table is queued
-                            pass
-                await self._flush_queued()
-        except TimeoutError:
-            raise RequestTimeoutError(self._unflushed(timeout_ms)) from None
-
-    def _unflushed(self, timeout_ms: float | None) -> str:
-        """The text of the error of a flush that has not finished within `timeout_ms`."""
-        batch = next((b for q in self._accumulator.queues.values() for b in (*q.in_flight, *q.queue)), None)
-        where = f", the first for {batch.partition}" if batch is not None else ""
-        return (
-            f"Flushing did not finish within {timeout_ms:.0f} ms: {self.unacknowledged} records are not acknowledged"
-            f" yet{where}. The producer goes on sending them until delivery.timeout.ms; flush again, or close."
-            f"{self.cluster.problems.hint()}"
-        )
-
-    async def _flush_queued(self) -> None:
-        open_batches = [b for q in self._accumulator.queues.values() for b in (*q.in_flight, *q.queue)]
-        if not open_batches:
-            return
-        left = len(open_batches)
-        done = asyncio.get_running_loop().create_future()
-
-        def count_down() -> None:
-            nonlocal left
-            left -= 1
-            if not left and not done.done():
-                done.set_result(None)
-
-        self._sender.flushing += 1
-        self._sender.wake()
-        try:
-            for batch in open_batches:
-                batch.watch(count_down)
-            await done
-        finally:
-            self._sender.flushing -= 1
-
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
         view = await self.cluster.topic(topic, allow_auto_create=True)
         return [partition.topic_partition for partition in view.partitions]
 
-    async def close(self, timeout_ms: float | None = None) -> None:
-        """Flush, then close. Records that are not acknowledged within `timeout_ms` fail. An open transaction is
-        aborted.
-
-        Raises DeliveryFailedError, after everything is closed, if records have failed whose errors nobody has
-        retrieved.
-        """
-        await self.shut(timeout_ms)
-        self.raise_failures()
-
-    async def shut(self, timeout_ms: float | None = None) -> None:
-        """Close without raising the errors of records. A second call waits for the first."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closed = self.needs_check = True
-        self._closing = asyncio.get_running_loop().create_future()
-        try:
-            await self._wind_down(timeout_ms)
-        finally:
-            waited = "" if timeout_ms is None else f", for which close waited {timeout_ms:.0f} ms"
-            self._accumulator.abandon(
-                ClientClosedError(
-                    "This producer", f"The producer was closed before the record was acknowledged{waited}."
-                )
-            )
-            self._on_progress()
-            try:
-                if self._runner is not None:
-                    self._sender.stop()
-                    await asyncio.wait((self._runner,))
-            finally:
-                if self._owns_cluster:
-                    await self.cluster.close()
-                self._closing.set_result(None)
-
-    async def _wind_down(self, timeout_ms: float | None) -> None:
-        """Finish what can be finished within `timeout_ms`. Time-outs and errors are not raised: records that are open
-        afterwards fail."""
-        self._on_progress()  # callers that wait for memory learn that the producer is closed
-        if self._runner is None or self._runner.done():
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
-                if timeout_ms != 0 and self._transactions is not None and self.in_transaction and self.can_go_on:
-                    log.warning("a producer is closed with an open transaction, which is aborted: %r", self)
-                    await self._abort_quietly()
-                await self._flush(None)
-
-    async def _abort_quietly(self) -> None:
-        try:
-            await self._abort()
-        except KafkaError as error:
-            log.warning("the open transaction was not aborted (its transaction.timeout.ms will end it): %s", error)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("This producer")
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 

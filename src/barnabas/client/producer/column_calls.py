@@ -1,0 +1,124 @@
+"""Shell: the producer's call for whole columns, `send_arrow`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.errors import ClientClosedError
+from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
+from barnabas.client.producer.delivery import ProducerBatch
+from barnabas.client.producer.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD
+from barnabas.client.producer.sender import Sender
+from barnabas.client.producer.topics import ProducerTopics
+from barnabas.client.producer.transactions import Transactions
+from barnabas.client.values import RecordMetadata
+from barnabas.core.buffers import Buffer
+
+if TYPE_CHECKING:
+    import asyncio
+
+    import pyarrow as pa
+
+    from barnabas.client.columns.formats import ColumnEncoder
+
+
+class ColumnCalls(ABC):
+    """The columnar method of `AsyncProducer`."""
+
+    cluster: Cluster
+    _accumulator: Accumulator
+    _closed: bool
+    _ignore_keys: bool
+    _max_block_ms: int
+    _now_ms: Callable[[], int]
+    _record_bytes_max: int
+    _sender: Sender
+    _topics: ProducerTopics
+    _transactions: Transactions | None = None
+
+    @abstractmethod
+    def check_usable(self) -> None: ...
+
+    @abstractmethod
+    def _ensure_running(self) -> asyncio.AbstractEventLoop: ...
+
+    @abstractmethod
+    async def _wait_for_room(self, deadline: float) -> None: ...
+
+    @abstractmethod
+    async def _progress(self) -> None: ...
+
+    async def send_arrow(
+        self,
+        topic: str,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        value: str | None = "value",
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+        key_format: ColumnEncoder | None = None,
+        value_format: ColumnEncoder | None = None,
+        deadline: float | None = None,
+    ) -> list[RecordMetadata]:
+        """Send whole columns, named by `value`, `key`, and so on. Waits until all records are acknowledged.
+
+        A row's partition is the value of the `partition` column, else the murmur2 hash of the key, else one partition
+        for the whole call. Returns the metadata of the first record of each batch. Formats (such as those of
+        `barnabas.registry.columns`) serialize typed columns.
+        """
+        from barnabas.client.columns.arrow import ColumnNames, Placement, encode_columns
+        from barnabas.client.columns.formats import encode_formats
+
+        self.check_usable()
+        limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
+        if key_format is not None or value_format is not None:
+            table, key, value = encode_formats(table, topic, (key, key_format), (value, value_format))
+        while not self._topics.knows(topic):
+            await self._topics.learn(topic, limit)
+        state = self._topics.refresh(topic)
+        assert state is not None
+        encoded = encode_columns(
+            table,
+            ColumnNames(value, key, partition, timestamp, headers),
+            Placement(state.count, state.sticky.choose(state.count), self._ignore_keys),
+            now_ms=self._now_ms(),
+            batch_bytes=min(self._record_bytes_max, max(self._accumulator.batch_size, COLUMNAR_BATCH_BYTES)),
+            codec=self._accumulator.codec,
+            level=self._accumulator.level,
+        )
+        self._ensure_running()
+        async with state.columns_turn:
+            batches = await self._queue_encoded(state.queues, encoded, limit)
+        return [await batch.first_record() for batch in batches]
+
+    async def _queue_encoded(
+        self, queues: list[PartitionQueue], encoded: Iterable[tuple[int, Buffer, int]], deadline: float
+    ) -> list[ProducerBatch]:
+        """Queue batches that are encoded shortly before they are sent, so that little memory is used.
+
+        In a transaction all batches are queued at once, because no batch may be left when the transaction ends.
+        """
+        accumulator, transactions, batches = self._accumulator, self._transactions, []
+        for index, data, count in encoded:
+            while accumulator.unfinished and not accumulator.has_room(len(data)):
+                self._sender.wake()
+                await self._wait_for_room(deadline)
+            if self._closed:
+                raise ClientClosedError("This producer")
+            if transactions is not None:
+                transactions.check_can_send()
+            queue, now = queues[index], self.cluster.now()
+            batch = accumulator.append_encoded(queue, data, count, now)
+            batch.is_awaited = True
+            batches.append(batch)
+            self._sender.send_now(now)
+            if queue.queue:
+                self._sender.wake()
+            while transactions is None and len(queue.queue) >= COLUMNAR_BATCHES_AHEAD and queue.in_flight:
+                await self._progress()
+        return batches
