@@ -6,8 +6,9 @@ kilobytes. Exceptions are segments without a usable index, and logs with a corru
 After a crash, every segment from the recovery point on is read batch by batch, the CRCs are checked, and the
 indexes are rebuilt. Of the segments below only the last batch is read, to notice missing files. At the first damage
 `damage.py` decides. A torn end is cut off with everything behind it, and each cut is logged: the removed records were
-not durable on this node, so other replicas have them if they were committed. Bit rot raises DamagedLogError, and nothing is cut off. A batch whose leader epoch is below the one that the leader
-epoch checkpoint has for its offset has reappeared after a truncation, and is cut off too.
+not durable on this node, so other replicas have them if they were committed. Bit rot raises DamagedLogError, and
+nothing is cut off. A batch whose leader epoch is below the one that the leader epoch checkpoint has for its offset has
+reappeared after a truncation, and is cut off too.
 
 Logs whose records decide on other data (the metadata log, the coordinators' logs) are also checked where no recovery is
 needed: `LoadRequest.verify_bytes`.
