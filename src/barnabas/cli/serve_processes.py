@@ -22,7 +22,7 @@ from typing import IO, Final
 
 from barnabas.cli.output import EXIT_USAGE, fail, note
 from barnabas.cli.supervision import ProcessAction, Supervision
-from barnabas.core.child_processes import death_signal
+from barnabas.core.child_processes import start_child
 from barnabas.server.node.setup.processes import HostProcess, split_config
 
 _READY: Final = "barnabas ready: "
@@ -87,7 +87,6 @@ class _Supervisor:
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ready: dict[int, str] = {}
-        self._die_with_parent = death_signal(signal.SIGTERM)
 
     def run(self) -> int:
         wake, woken = socket.socketpair()
@@ -124,13 +123,13 @@ class _Supervisor:
         return None
 
     def _start(self, place: int) -> None:
-        process = subprocess.Popen(
+        process = start_child(
             self._command(place),
+            signal.SIGTERM,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in a terminal reaches the supervisor only, which stops them in order
-            preexec_fn=self._die_with_parent,  # safe, because the supervisor has no other threads
             env={name: text for name, text in os.environ.items() if name != "BARNABAS_DATA_DIR"},
         )
         self._processes[place] = process

@@ -57,6 +57,7 @@ class BrokerProcess:
         self.process: subprocess.Popen[str] | None = None
         self._launched = 0.0
         self._ready = False
+        self._terminated = False
 
     def start(self, seconds: float = START_SECONDS) -> None:
         """Starts the process, and returns when the broker is ready. Raises as `wait_ready` does."""
@@ -67,7 +68,7 @@ class BrokerProcess:
         """Starts the process without waiting until the broker is ready."""
         command = self.command()
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
-        self._launched, self._ready = time.monotonic(), False
+        self._launched, self._ready, self._terminated = time.monotonic(), False, False
         with self.log_path.open("a") as log:
             # In a session of its own: Ctrl-C in a terminal must reach the program that runs the nodes, not every node.
             self.process = start_child(
@@ -129,12 +130,19 @@ class BrokerProcess:
         """Whether the process runs or is paused."""
         return self.process is not None and self.process.poll() is None
 
+    def terminate(self) -> None:
+        """Asks the broker to stop cleanly, with SIGTERM, and does not wait. A second call has no effect: a second
+        signal would end the broker at once."""
+        assert self.process is not None
+        if self.process.poll() is None and not self._terminated:
+            self._terminated = True
+            self.process.send_signal(signal.SIGTERM)
+
     def stop(self, seconds: float = 30.0) -> int:
         """Shuts the broker down cleanly with SIGTERM, and returns the exit code. Raises subprocess.TimeoutExpired if
         the process has not ended after `seconds`."""
+        self.terminate()
         assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
     def resident_bytes(self) -> int:

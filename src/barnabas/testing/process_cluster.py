@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -103,14 +104,20 @@ class ClusterProcess:
             if node.alive:
                 node.kill()
 
-    def stop(self) -> None:
-        """Stops the brokers first, so that they can hand over the partitions that they lead, and then the
-        controllers."""
-        for node_id in sorted(self.nodes, key=lambda node_id: (node_id in self.controller_ids, node_id)):
-            node = self.nodes[node_id]
-            if node.alive:
+    def stop(self, seconds: float = 60.0) -> None:
+        """Stops the nodes. All brokers are asked at once, then all nodes that are only controllers: a broker needs a
+        controller to hand over the partitions that it leads. Raises subprocess.TimeoutExpired if the nodes have not
+        ended after `seconds`."""
+        deadline = time.monotonic() + seconds
+        brokers = [node for node_id, node in sorted(self.nodes.items()) if node_id in self.broker_ids]
+        others = [node for node_id, node in sorted(self.nodes.items()) if node_id not in self.broker_ids]
+        for group in (brokers, others):
+            stopping = [node for node in group if node.alive]
+            for node in stopping:
                 node.resume()
-                node.stop()
+                node.terminate()
+            for node in stopping:
+                node.stop(max(deadline - time.monotonic(), 0.1))
 
     def _place(self, node_id: int, client: str, quorum: str) -> list[str]:
         listeners, roles = [], []
