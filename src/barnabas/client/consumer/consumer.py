@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.client")
 
+CLOSE_SESSIONS_MS: Final = 500
+"""The longest time for which `close` waits for brokers to close their fetch sessions."""
+
 Record = ConsumerRecord[Any, Any]
 CLOSE_TIMEOUT_MS: Final = 30_000
 
@@ -505,6 +508,7 @@ class AsyncConsumer:
         if self._closed:
             return
         limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        deadline = self.cluster.deadline(limit_ms)
         try:
             async with asyncio.timeout(limit_ms / 1000.0):
                 if self._coordinator is not None:
@@ -519,7 +523,8 @@ class AsyncConsumer:
         finally:
             self._closed = True
             await self._jobs.close()
-            self._fetcher.close()
+            left_ms = (deadline - self.cluster.now()) * 1000.0
+            await self._fetcher.close(min(max(left_ms, 0.0), CLOSE_SESSIONS_MS))
             if self._owns_cluster:
                 await self.cluster.close()
 

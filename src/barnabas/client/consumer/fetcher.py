@@ -7,6 +7,8 @@ responses only partitions with new data. At most one more buffer of a partition 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -32,6 +34,9 @@ from barnabas.core.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.fetch import FetchResponse, PartitionData
 
+log = logging.getLogger("barnabas.client")
+
+FINAL_EPOCH: Final = -1
 SESSION_EPOCH_MAX: Final = 0x7FFFFFFF
 SESSIONS_VERSION: Final = 7
 LAST_EPOCH_VERSION: Final = 12
@@ -336,8 +341,31 @@ class Fetcher:
         times += [state.retry_at for state in self._subscription.partitions.values() if state.retry_at > now]
         return min(times, default=None)
 
-    def close(self) -> None:
+    async def close(self, limit_ms: float) -> None:
+        """Cancel the fetches, and close the sessions, each of which takes a place in its broker's cache until then.
+
+        A broker that does not respond within `limit_ms` keeps its session, which it evicts in time.
+        """
+        waiting = frozenset(self._in_flight)
         in_flight: list[Any] = list(self._in_flight.values())
         self._in_flight.clear()
         for future in in_flight:
             future.cancel()
+        open_sessions = [(leader, session) for leader, session in self._sessions.items() if session.session_id]
+        self._sessions.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_ms / 1000.0):
+                await asyncio.gather(
+                    *(self._close_session(leader, session, leader in waiting) for leader, session in open_sessions)
+                )
+
+    async def _close_session(self, leader: int, session: _Session, waits: bool) -> None:
+        """Send the last request of a session (KIP-227). A fetch that waits for records holds up its connection, so the
+        request goes over another one."""
+        limits = replace(self.limits, max_wait_ms=0, min_bytes=0)
+        request, _ = build_fetch([], limits, session=(session.session_id, FINAL_EPOCH))
+        purpose = "close fetch session" if waits else ""
+        try:
+            await self._cluster.send(leader, request, purpose=purpose)
+        except BarnabasError as error:
+            log.debug("the fetch session with broker %d was not closed: %s", leader, error)
