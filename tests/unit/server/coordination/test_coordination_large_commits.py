@@ -13,6 +13,7 @@ import pytest
 from barnabas.core import work
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -167,6 +168,30 @@ def test_a_fetch_of_many_offsets_is_answered_in_short_steps(stable: bool, names_
             assert offsets[:10_000] == list(range(10_000))
             assert set(offsets[10_000:]) == ({-1} if names_partitions else set())
             assert longest <= work.STEP_UNITS
+
+    run_virtual(scenario())
+
+
+def test_many_members_leave_in_several_operations() -> None:
+    async def scenario() -> None:
+        async with coordinator(MemoryWriter(), Catalog(t=1)) as groups:
+            groups.on_elected(0, 0)
+            await settle()
+            await plain(groups, 1, "")
+            operations = []
+            write = groups._runtime.write
+
+            async def counted(*arguments: Any, **options: Any) -> Any:
+                operations.append(arguments)
+                return await write(*arguments, **options)
+
+            groups._runtime.write = counted  # type: ignore[method-assign]
+            names = [f"m{number}" for number in range(2_500)]
+            request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=name) for name in names])
+            response = await groups.leave_group(Context(5), request)
+            assert [member.member_id for member in response.members] == names
+            assert {member.error_code for member in response.members} == {ErrorCode.UNKNOWN_MEMBER_ID}
+            assert len(operations) == 3
 
     run_virtual(scenario())
 

@@ -6,7 +6,7 @@ ListGroups and DeleteGroups serve groups of any kind. All but DeleteGroups read 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -166,16 +166,12 @@ class GroupAdmin:
 
     # -- list and delete -----------------------------------------------------------------------------------------
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-        """The groups in one of these states and of one of these types, ignoring case; an empty filter admits all."""
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {kind.lower() for kind in types}
+    def list_groups(self, states: Set[str], types: Set[str]) -> list[ListedGroup]:
+        """The groups in one of these states and of one of these types, in lower case; an empty filter admits all."""
         listed = []
         for group in self._table.committed_groups():
             state, kind = groups.state_name(group), groups.type_of(group).value
-            if (wanted_states and state.lower() not in wanted_states) or (
-                wanted_types and kind.lower() not in wanted_types
-            ):
+            if (states and state.lower() not in states) or (types and kind.lower() not in types):
                 continue
             listed.append(
                 ListedGroup(

@@ -99,6 +99,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_MEMBERS_AT_ONCE = 1_000
+"""The number of members that one operation removes from a group."""
 _GROUPS_AT_ONCE = 100
 """The number of groups that one operation deletes: each is deleted or rejected by itself."""
 
@@ -219,7 +221,7 @@ class GroupCoordinator:
             )
         try:
             _check_group_id(request.group_id)
-            response = await self._write(request.group_id, lambda shard, op: shard.leave_group(op, ctx, request))
+            response = await self._leave(ctx, request)
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_MEMBER_ID or single:
                 return LeaveGroupResponse(error_code=error.code)
@@ -231,6 +233,19 @@ class GroupCoordinator:
             )
         if single:
             return LeaveGroupResponse(error_code=response.members[0].error_code)
+        return response
+
+    async def _leave(self, ctx: GroupRequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        """Remove the members, at most _MEMBERS_AT_ONCE in one operation. Raises KafkaError."""
+        response = LeaveGroupResponse()
+        pauses = Pauses()
+        for start in range(0, max(len(request.members), 1), _MEMBERS_AT_ONCE):
+            part = LeaveGroupRequest(
+                group_id=request.group_id, members=request.members[start : start + _MEMBERS_AT_ONCE]
+            )
+            leave: Callable[[GroupShard, WriteOperation], LeaveGroupResponse] = partial(_leave_part, ctx, part)
+            response.members += (await self._write(request.group_id, leave)).members
+            await pauses.after(len(part.members))
         return response
 
     async def describe_groups(self, ctx: GroupRequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -248,9 +263,13 @@ class GroupCoordinator:
     async def list_groups(self, ctx: GroupRequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
         if self._runtime.is_loading:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        states = frozenset(state.lower() for state in request.states_filter)
+        types = frozenset(kind.lower() for kind in request.types_filter)
         listed: list[ListedGroup] = []
-        for _, shard in self._runtime.active():
-            listed.extend(shard.admin.list_groups(request.states_filter, request.types_filter))
+        pauses = Pauses()
+        for _, shard in list(self._runtime.active()):
+            listed.extend(shard.admin.list_groups(states, types))
+            await pauses.after(1 + len(shard.table.by_id) // 5)
         return ListGroupsResponse(groups=listed)
 
     async def delete_groups(self, ctx: GroupRequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
@@ -484,6 +503,12 @@ def _describe(group_id: str, api_version: int, shard: GroupShard) -> DescribedGr
 
 def _describe_consumers(group_id: str, shard: GroupShard) -> described_consumers.DescribedGroup:
     return shard.admin.describe_consumer_group(group_id)
+
+
+def _leave_part(
+    ctx: GroupRequestContext, request: LeaveGroupRequest, shard: GroupShard, op: WriteOperation
+) -> LeaveGroupResponse:
+    return shard.leave_group(op, ctx, request)
 
 
 def _delete(group_ids: Sequence[str], shard: GroupShard, op: WriteOperation) -> list[DeletableGroupResult]:

@@ -15,6 +15,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.core.rng import Rng
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResult,
@@ -256,9 +257,13 @@ class TransactionCoordinator:
     async def describe_transactions(
         self, ctx: TransactionRequestContext, request: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(
-            transaction_states=[self._describe(transactional_id) for transactional_id in request.transactional_ids]
-        )
+        response = DescribeTransactionsResponse()
+        pauses = Pauses()
+        for transactional_id in request.transactional_ids:
+            described = self._describe(transactional_id)
+            response.transaction_states.append(described)
+            await pauses.after(1 + len(described.topics))
+        return response
 
     def _describe(self, transactional_id: str) -> TransactionState:
         try:
@@ -283,8 +288,10 @@ class TransactionCoordinator:
         response = ListTransactionsResponse(unknown_state_filters=unknown)
         if wanted is not None:
             now_ms = self._clock.now_ms()
-            for _, shard in self._runtime.active():
+            pauses = Pauses()
+            for _, shard in list(self._runtime.active()):
                 response.transaction_states.extend(describe.list_transactions(shard, wanted, now_ms))
+                await pauses.after(1 + len(shard.transactions) // 5)
         return response
 
     def producer_transactions(self, producer_ids: Collection[int]) -> dict[int, describe.ProducerTransaction]:

@@ -109,7 +109,9 @@ class ShareGroupService:
         self, ctx: GroupRequestContext, request: ShareGroupDescribeRequest
     ) -> ShareGroupDescribeResponse:
         groups = []
+        pauses = Pauses()
         for group_id in request.group_ids:
+            await pauses.after(1)
             try:
                 groups.append(self._groups.read(group_id, partial(_describe_share_group, group_id)))
             except KafkaError as error:
