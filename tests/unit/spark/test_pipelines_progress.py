@@ -58,3 +58,10 @@ def test_a_report_without_a_micro_batch_sets_the_rate_to_zero_and_keeps_the_rest
     meter.add(report(0, 10))
     assert not meter.add({"timestamp": "later", "batchId": 1, "numInputRows": 0, "durationMs": {"triggerExecution": 5}})
     assert (meter.progress.rows_per_second, meter.progress.rows, meter.progress.batch_ms) == (0.0, 10, 200)
+
+
+def test_a_materialized_view_shows_the_rows_that_it_has() -> None:
+    meter = ProgressMeter()
+    meter.add_computation(10, 100, "t0")
+    meter.add_computation(12, 50, "t1")
+    assert meter.progress == FlowProgress(12, 2, 1, 240.0, batch_ms=50, timestamp="t1")

@@ -90,3 +90,12 @@ def test_continuous_flows_are_started_for_ever_with_growing_pauses_until_they_ma
     flows.on_progress("a")
     flows.on_failed("a", now, is_final=False)
     assert due(flows, now + 1_000) == ["a"]
+
+
+def test_a_busy_machine_gets_more_attempts() -> None:
+    flows = schedule(resolved("a"))
+    states = []
+    for now in range(0, 11 * 100_000, 100_000):
+        due(flows, now)
+        states.append(flows.on_failed("a", now, is_final=False, is_starved=True))
+    assert states == [FlowState.RETRYING] * 10 + [FlowState.FAILED]

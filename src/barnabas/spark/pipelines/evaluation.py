@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 
 from barnabas.spark.pipelines.errors import GraphError, PipelineError
 from barnabas.spark.pipelines.graph import FlowNode, OutputKind, OutputNode, PipelineGraph, Resolution, ResolvedFlow
-from barnabas.spark.pipelines.interception import intercepted
+from barnabas.spark.pipelines.interception import intercepted, working_directory
 from barnabas.spark.pipelines.spec import PipelineSpec
 from barnabas.spark.pipelines.sql import quoted_name
 
@@ -24,8 +25,9 @@ from barnabas.spark.pipelines.sql import quoted_name
 class Evaluator:
     """Evaluates the flows of one pipeline."""
 
-    def __init__(self, spark: Any, spec: PipelineSpec, graph: PipelineGraph) -> None:
+    def __init__(self, spark: Any, spec: PipelineSpec, directory: Path, graph: PipelineGraph) -> None:
         self._spark = spark
+        self._directory = directory
         self._spec = spec
         self._graph = graph
         self._resolution = Resolution(graph)
@@ -130,7 +132,7 @@ class Evaluator:
             return
         self._is_intercepting = True
         try:
-            with intercepted(self._spark, self._provide, self._group_of(flow)):
+            with working_directory(self._directory), intercepted(self._spark, self._provide, self._group_of(flow)):
                 yield
         finally:
             self._is_intercepting = False

@@ -33,7 +33,7 @@ _FINAL: Final = (
 """Failures of which another attempt would be no better."""
 
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
-_SPARK_ERROR: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
+_SPARK_ERROR: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ((?:(?!\[[A-Z][A-Z0-9_.]+\]).)*)")
 _WRAPPERS: Final = ("STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")
 
 
@@ -44,6 +44,7 @@ class Failure:
     summary: str
     is_final: bool
     plan_change: str | None = None
+    is_starved: bool = False
 
 
 def classify(text: str) -> Failure:
@@ -52,7 +53,8 @@ def classify(text: str) -> Failure:
     for pattern, meaning in _PLAN_CHANGED:
         if re.search(pattern, text):
             return Failure(summary, True, meaning)
-    return Failure(summary, any(re.search(pattern, text) for pattern in _FINAL))
+    is_final = any(re.search(pattern, text) for pattern in _FINAL)
+    return Failure(summary, is_final, is_starved="Python worker failed to connect back" in text)
 
 
 def summarize(text: str) -> str:

@@ -53,14 +53,13 @@ class OutputNode:
 
 @dataclass(frozen=True, slots=True)
 class FlowNode:
-    """One flow. `query` returns Spark's DataFrame; `cdc` has the arguments of create_auto_cdc_flow."""
+    """One flow. `query` returns Spark's DataFrame."""
 
     name: str
     target: str
     place: str
     query: Callable[[], Any]
     spark_conf: Mapping[str, str] = field(default_factory=dict)
-    cdc: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ The wrappers also give each `format("barnabas")` source a consumer group, if the
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
 
 Provide = Callable[[str, bool], str | None]
 """Called with the name of a table, and whether it is read as a stream, before the table is read. Returns the name of a
@@ -45,9 +46,30 @@ def renamed(query: str, name: str, instead: str) -> str:
 
 
 @contextmanager
+def working_directory(directory: Path) -> Iterator[None]:
+    """Spark's own command loads the files, and calls their functions, in the directory of the spec."""
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace an attribute of a class or module while this context is entered."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextmanager
 def intercepted(spark: Any, provide: Provide, group_id: str) -> Iterator[None]:
     """While this context is entered, `provide` is called before a table is read in this thread."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame  # noqa: F401  # fails early without it
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.session import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -76,10 +98,10 @@ def intercepted(spark: Any, provide: Provide, group_id: str) -> Iterator[None]:
 
     with ExitStack() as stack:
         for cls, streaming in ((DataFrameReader, False), (DataStreamReader, True), (SparkSession, False)):
-            stack.enter_context(patch.object(cls, "table", before_table(cls.table, streaming)))
-        stack.enter_context(patch.object(SparkSession, "sql", before_sql(SparkSession.sql)))
+            stack.enter_context(replaced(cls, "table", before_table(cls.table, streaming)))
+        stack.enter_context(replaced(SparkSession, "sql", before_sql(SparkSession.sql)))
         for name, wrapper in _group_wrappers(DataStreamReader, group_id).items():
-            stack.enter_context(patch.object(DataStreamReader, name, wrapper))
+            stack.enter_context(replaced(DataStreamReader, name, wrapper))
         yield
 
 

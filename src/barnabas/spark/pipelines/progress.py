@@ -21,7 +21,7 @@ class FlowProgress:
     """The row of one flow. None: not known, or without meaning for this flow."""
 
     rows: int = 0
-    """Rows read by this process so far."""
+    """Rows read by this process so far; of a materialized view, the rows that it has."""
     batches: int = 0
     batch_id: int | None = None
     rows_per_second: float | None = None
@@ -67,6 +67,12 @@ class ProgressMeter:
             timestamp=report.get("timestamp"),
         )
         return ran
+
+    def add_computation(self, rows: int, took_ms: int, timestamp: str) -> None:
+        """A materialized view has been computed, and has so many rows now."""
+        batches = self.progress.batches
+        rate = rows * 1_000 / max(1, took_ms)
+        self.progress = FlowProgress(rows, batches + 1, batches, rate, batch_ms=took_ms, timestamp=timestamp)
 
 
 def _rate(old: float | None, rows: int, duration: Any, *, ran: bool) -> float | None:

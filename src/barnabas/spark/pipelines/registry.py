@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
-from unittest.mock import patch
+from typing import Any
 
 import pyspark.pipelines
 import pyspark.pipelines.api
@@ -16,9 +14,9 @@ from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, TemporaryView
 from pyspark.pipelines.source_code_location import get_caller_source_code_location
 
-from barnabas.spark.pipelines.cdc import CdcArguments
 from barnabas.spark.pipelines.errors import DefinitionError, PipelineError
 from barnabas.spark.pipelines.graph import FlowNode, OutputKind, OutputNode, PipelineGraph
+from barnabas.spark.pipelines.interception import replaced, working_directory
 from barnabas.spark.pipelines.spec import PipelineSpec
 from barnabas.spark.pipelines.sql import SqlDataset, SqlFlow, SqlSetting, parse_statements
 
@@ -66,11 +64,13 @@ class ClassicGraphRegistry(GraphElementRegistry):  # type: ignore[misc]  # pyspa
         """Called by Spark's own create_auto_cdc_flow, whose columns belong to Spark Connect."""
         raise DefinitionError("import create_auto_cdc_flow from pyspark.pipelines")
 
-    def register_cdc(self, name: str, target: str, cdc: CdcArguments, conf: Mapping[str, str], location: Any) -> None:
-        """The change-data-capture flow reads its source as a stream."""
-        spark = self._spark
-        self._graph.add_flow(
-            FlowNode(name, target, self._place(location), lambda: spark.readStream.table(cdc.source), dict(conf), cdc)
+    def refuse_cdc(self, name: str, keys: Sequence[Any], location: Any) -> None:
+        """A change-data-capture flow needs a writer that merges, which there is not yet. Raises DefinitionError."""
+        columns = ", ".join(str(key) for key in keys)
+        raise DefinitionError(
+            f"{self._place(location)}: create_auto_cdc_flow({name!r}) is not supported: it needs a table that rows can "
+            "be merged into (Delta), for which barnabas pipelines has no writer yet. Write the changes to a compacted "
+            f"topic with append_flow, with {columns} as the key, and read the topic with readAs=table"
         )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
@@ -117,7 +117,7 @@ def load_definitions(spec: PipelineSpec, spec_path: Path, spark: Any, graph: Pip
     """Import the Python files and parse the SQL files of the pipeline. Raises PipelineError."""
     directory = spec_path.parent.resolve()
     registry = ClassicGraphRegistry(spark, graph, directory)
-    with _working_directory(directory), graph_element_registration_context(registry), _classic_cdc(registry):
+    with working_directory(directory), graph_element_registration_context(registry), _classic_cdc(registry):
         for pattern in spec.libraries:
             files = sorted(p for p in directory.glob(pattern) if p.is_file() and "__pycache__" not in p.parts)
             for file in files:
@@ -162,51 +162,14 @@ def _line_in(error: BaseException, file: Path) -> int | None:
 
 
 @contextmanager
-def _working_directory(directory: Path) -> Iterator[None]:
-    """Spark's own command loads the files in the directory of the spec, with that directory first on the path."""
-    before = Path.cwd()
-    os.chdir(directory)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-@contextmanager
 def _classic_cdc(registry: ClassicGraphRegistry) -> Iterator[None]:
-    """Replace create_auto_cdc_flow, which makes columns of Spark Connect and needs grpc, while the files are loaded."""
+    """Replace create_auto_cdc_flow while the files are loaded: Spark's own fails without grpc."""
 
-    def create_auto_cdc_flow(
-        target: str,
-        source: str,
-        keys: list[Any],
-        sequence_by: Any,
-        apply_as_deletes: Any = None,
-        column_list: list[Any] | None = None,
-        except_column_list: list[Any] | None = None,
-        stored_as_scd_type: Literal[1, 2, "1", "2"] | None = None,
-        name: str | None = None,
-        *,
-        track_history_column_list: list[Any] | None = None,
-        track_history_except_column_list: list[Any] | None = None,
-        spark_conf: Mapping[str, str] | None = None,
-    ) -> None:
-        if track_history_column_list or track_history_except_column_list:
-            raise DefinitionError("track_history_column_list belongs to SCD type 2, which is not supported")
-        cdc = CdcArguments.build(
-            source=source,
-            keys=keys,
-            sequence_by=sequence_by,
-            apply_as_deletes=apply_as_deletes,
-            column_list=column_list,
-            except_column_list=except_column_list,
-            scd_type=str(stored_as_scd_type or 1),
-        )
-        location = get_caller_source_code_location(stacklevel=1)
-        registry.register_cdc(name or target, target, cdc, spark_conf or {}, location)
+    def create_auto_cdc_flow(target: str, source: str, keys: Sequence[Any], *_: Any, **named: Any) -> None:
+        registry.refuse_cdc(named.get("name") or target, keys, get_caller_source_code_location(stacklevel=1))
 
     with ExitStack() as stack:
         for module in (pyspark.pipelines, pyspark.pipelines.api):
             if hasattr(module, "create_auto_cdc_flow"):
-                stack.enter_context(patch.object(module, "create_auto_cdc_flow", create_auto_cdc_flow))
+                stack.enter_context(replaced(module, "create_auto_cdc_flow", create_auto_cdc_flow))
         yield

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ class LoadedPipeline:
         self.graph = PipelineGraph(catalog, project.spec.database or spark.catalog.currentDatabase())
         load_definitions(project.spec, project.spec_path, spark, self.graph)
         check_writers(self.graph)
-        self.evaluator = Evaluator(spark, project.spec, self.graph)
+        self.evaluator = Evaluator(spark, project.spec, project.directory.resolve(), self.graph)
         self.flows = self.evaluator.resolve()
 
     def describe(self) -> list[dict[str, Any]]:
@@ -95,6 +96,8 @@ class PipelineRunner:
         self.meters = {name: ProgressMeter() for name in pipeline.flows}
         self.failures: dict[str, Failure] = {}
         self._queries: dict[str, Any] = {}
+        self._computations: dict[str, Future[tuple[int, int]]] = {}
+        self._worker = ThreadPoolExecutor(1, "barnabas-pipelines")  # one materialized view at a time
         self._started_ms = time.time_ns() // 1_000_000
         self._saved_ms = 0
         self._stopping = False
@@ -110,6 +113,7 @@ class PipelineRunner:
                 for flow in self.schedule.due(now_ms):
                     self._start(flow)
                 self._poll()
+                self._poll_computations()
                 self._save()
                 if self._options.continuous and self.schedule.has_failed:
                     break
@@ -164,11 +168,11 @@ class PipelineRunner:
         self._event(name, "state")
         try:
             frame = self._pipeline.evaluator.evaluate(flow)
-            with self._pipeline.evaluator.configured(flow.flow.spark_conf):
-                if flow.is_streaming:
+            if flow.is_streaming:
+                with self._pipeline.evaluator.configured(flow.flow.spark_conf):
                     self._queries[name] = self._start_stream(flow, frame)
-                else:
-                    self._refresh(flow, frame)
+            else:
+                self._computations[name] = self._worker.submit(self._compute, flow, frame)
         except PipelineError as error:
             self._failed(name, Failure(str(error), is_final=True))
         except Exception as error:  # noqa: BLE001  # Spark's and the user's exceptions; the failure is classified by its text
@@ -193,18 +197,12 @@ class PipelineRunner:
             writer = writer.partitionBy(*target.partition_columns)
         return writer.toTable(self._tables.identifier(target))
 
-    def _refresh(self, flow: ResolvedFlow, frame: Any) -> None:
-        """Compute a materialized view, while the streams go on."""
-        name = flow.flow.name
+    def _compute(self, flow: ResolvedFlow, frame: Any) -> tuple[int, int]:
+        """Compute a materialized view, in the worker thread. Returns its number of rows, and milliseconds."""
         began = time.monotonic()
-        rows = self._tables.replace(flow.target, frame)
-        took_ms = max(1, int((time.monotonic() - began) * 1_000))
-        batch = self.meters[name].progress.batches
-        report = {"timestamp": _now_text(), "batchId": batch, "numInputRows": rows}
-        self.meters[name].add(report | {"durationMs": {"triggerExecution": took_ms, "addBatch": took_ms}})
-        self._event(name, "progress")
-        self.schedule.on_completed(name, time.time_ns() // 1_000_000)
-        self._event(name, "state")
+        with self._pipeline.evaluator.configured(flow.flow.spark_conf):
+            rows = self._tables.replace(flow.target, frame)
+        return rows, int((time.monotonic() - began) * 1_000)
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
@@ -221,6 +219,21 @@ class PipelineRunner:
             elif not self._stopping:
                 self.schedule.on_completed(name, time.time_ns() // 1_000_000)
                 self._event(name, "state")
+
+    def _poll_computations(self) -> None:
+        for name, future in list(self._computations.items()):
+            if not future.done():
+                continue
+            del self._computations[name]
+            error = future.exception()
+            if error is not None:
+                self._failed(name, classify(_text(error)))
+                continue
+            self.meters[name].add_computation(*future.result(), _now_text())
+            self.failures.pop(name, None)
+            self.schedule.on_completed(name, time.time_ns() // 1_000_000)
+            self._event(name, "progress")
+            self._event(name, "state")
 
     def _read_progress(self, name: str, query: Any) -> None:
         """Reading one report is cheap; all recent ones are read if some were missed."""
@@ -240,7 +253,8 @@ class PipelineRunner:
 
     def _failed(self, name: str, failure: Failure) -> None:
         self.failures[name] = failure
-        self.schedule.on_failed(name, time.time_ns() // 1_000_000, is_final=failure.is_final)
+        now_ms = time.time_ns() // 1_000_000
+        self.schedule.on_failed(name, now_ms, is_final=failure.is_final, is_starved=failure.is_starved)
         self._event(name, "state", failure.summary)
 
     def _event(self, name: str, kind: str, message: str | None = None) -> None:
@@ -249,7 +263,10 @@ class PipelineRunner:
     # -- ending ------------------------------------------------------------------------------------------------------
 
     def _stop_queries(self) -> None:
-        """Stop all queries. A micro-batch that is interrupted is repeated at the next start."""
+        """Stop all queries. The next run repeats a micro-batch, or the computation of a view, that is interrupted."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        if self._computations:
+            self._spark.sparkContext.cancelAllJobs()
         for name, query in self._queries.items():
             self._read_progress(name, query)
             try:

@@ -20,6 +20,8 @@ from barnabas.spark.pipelines.graph import ResolvedFlow
 
 RETRIES_MAX: Final = 2
 """As `spark.sql.pipelines.maxFlowRetryAttempts` of Spark."""
+STARVED_RETRIES_MAX: Final = 10
+"""The same, if the machine was too busy to start a Python process within the ten seconds that Spark allows."""
 PAUSE_MIN_MS: Final = 1_000
 PAUSE_MAX_MS: Final = 60_000
 
@@ -73,7 +75,7 @@ class FlowSchedule:
         return any(entry.state is FlowState.FAILED for entry in self._flows.values())
 
     def due(self, now_ms: int) -> list[ResolvedFlow]:
-        """The flows to start now. They are running from then on."""
+        """The flows to start now, streaming flows first. They are running from then on."""
         due = []
         for entry in self._flows.values():
             if entry.state not in (FlowState.WAITING, FlowState.IDLE, FlowState.RETRYING):
@@ -81,7 +83,7 @@ class FlowSchedule:
             if now_ms >= entry.start_at_ms and self._has_sources(entry):
                 entry.state = FlowState.RUNNING
                 due.append(entry.resolved)
-        return due
+        return sorted(due, key=lambda flow: not flow.is_streaming)
 
     def on_progress(self, name: str) -> None:
         """A micro-batch of the flow succeeded."""
@@ -97,11 +99,14 @@ class FlowSchedule:
         else:
             entry.state = FlowState.COMPLETED
 
-    def on_failed(self, name: str, now_ms: int, *, is_final: bool) -> FlowState:
-        """The flow ended with an error; `is_final`: another attempt would fail too. Returns the flow's new state."""
+    def on_failed(self, name: str, now_ms: int, *, is_final: bool, is_starved: bool = False) -> FlowState:
+        """The flow ended with an error; `is_final`: another attempt would fail too; `is_starved`: the machine was too
+        busy. Returns the flow's new state.
+        """
         entry = self._flows[name]
         entry.failures += 1
-        if is_final or (not self._continuous and entry.failures > RETRIES_MAX):
+        retries_max = STARVED_RETRIES_MAX if is_starved else RETRIES_MAX
+        if is_final or (not self._continuous and entry.failures > retries_max):
             entry.state = FlowState.FAILED
             self._skip_after(name)
         else:

@@ -129,7 +129,7 @@ def read_project(path: Path) -> PipelineProject:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} cannot be read: {error}") from error
-    return PipelineProject(path, parse_spec(text, str(path)))
+    return PipelineProject(path.absolute(), parse_spec(text, str(path)))
 
 
 def known_projects() -> list[PipelineProject]:

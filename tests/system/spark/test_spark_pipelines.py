@@ -1,0 +1,211 @@
+"""Pipelines that are files: checked, run, continued after a stop and after a kill."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from barnabas.cli.app import build_app
+from barnabas.spark.pipelines.errors import PipelineError, PlanChangedError
+from barnabas.spark.pipelines.runner import LoadedPipeline, PipelineRunner, RunOptions
+from barnabas.spark.pipelines.state import PipelineProject, read_project
+from tests.system.pages import DOCS
+from tests.system.spark.broker import Record, Topics
+
+Write = Callable[[dict[str, str]], PipelineProject]
+
+IMPORTS = """from pyspark import pipelines as dp
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.active()
+"""
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def clean_catalog(spark: SparkSession) -> Iterator[None]:
+    yield
+    for table in spark.catalog.listTables():
+        spark.sql(f"DROP {'VIEW' if table.isTemporary else 'TABLE'} IF EXISTS `{table.name}`")
+
+
+@pytest.fixture
+def write(tmp_path: Path, clean_catalog: None) -> Write:
+    """Writes a project with these files in `transformations`, in which Python files have the imports."""
+
+    def write_files(files: dict[str, str]) -> PipelineProject:
+        directory = tmp_path / "project"
+        (directory / "transformations").mkdir(parents=True, exist_ok=True)
+        libraries = "[{glob: {include: transformations/**}}]"
+        spec = f"name: tried\nstorage: {(tmp_path / 'storage').as_uri()}\nlibraries: {libraries}"
+        (directory / "spark-pipeline.yml").write_text(spec)
+        for name, text in files.items():
+            (directory / "transformations" / name).write_text(IMPORTS + text if name.endswith(".py") else text)
+        return read_project(directory / "spark-pipeline.yml")
+
+    return write_files
+
+
+def run_once(project: PipelineProject, spark: SparkSession, **options: Any) -> dict[str, Any]:
+    """Runs the pipeline in this process, and returns the rows of its flows."""
+    with project.locked():
+        PipelineRunner(LoadedPipeline(project, spark), spark, RunOptions(**options), lambda _: None).run()
+    return {flow["flow"]: flow for flow in project.run()["flows"]}
+
+
+RATE = "spark.readStream.format('rate').load()"
+
+REFUSED = {
+    "a misspelt name": (
+        {
+            "a.py": f"@dp.table\ndef events():\n  return {RATE}\n",
+            "b.sql": "CREATE STREAMING TABLE t AS SELECT * FROM STREAM(event)",
+        },
+        "b.sql:1: t: there is no table or view `event`: did you mean events?",
+    ),
+    "a cycle": (
+        {
+            "a.sql": "CREATE STREAMING TABLE a AS SELECT * FROM STREAM b;"
+            "CREATE STREAMING TABLE b AS SELECT * FROM STREAM a"
+        },
+        "a reads itself: a ← b ← a",
+    ),
+    "a batch query for a streaming table": (
+        {"a.py": "@dp.table\ndef t():\n  return spark.range(3)\n"},
+        "a.py:4: the query of the flow t is not a stream",
+    ),
+    "a stream of a materialized view": (
+        {
+            "a.py": "@dp.materialized_view\ndef v():\n  return spark.range(3)\n",
+            "b.sql": "CREATE STREAMING TABLE t AS SELECT * FROM STREAM(v)",
+        },
+        "t reads the materialized view v as a stream",
+    ),
+    "two flows into files": (
+        {
+            "a.py": f"dp.create_streaming_table('t')\n@dp.append_flow(target='t')\ndef f():\n  return {RATE}\n"
+            f"@dp.append_flow(target='t')\ndef g():\n  return {RATE}\n"
+        },
+        "the flows f and g write to the table t, and Spark's files allow only one",
+    ),
+    "columns of different types": (
+        {
+            "a.py": f"dp.create_streaming_table('t', schema='value STRING')\n@dp.append_flow(target='t')\ndef f():\n"
+            f"  return {RATE}.select('value')\n"
+        },
+        "the column value of f is bigint, but the table t has string",
+    ),
+    "a wrong column": (
+        {"a.py": f"@dp.table\ndef t():\n  return {RATE}.select('valu')\n"},
+        "a.py:4: t: [UNRESOLVED_COLUMN",
+    ),
+    "an error in a file": ({"a.py": "x = 1\nx.y\n"}, "a.py, line 5: AttributeError: 'int' object has no attribute 'y'"),
+    "change data capture": (
+        {"a.py": "dp.create_streaming_table('t')\ndp.create_auto_cdc_flow('t', 's', ['id'], 'n')\n"},
+        "a.py:5: create_auto_cdc_flow('t') is not supported: it needs a table that rows can be merged into (Delta)",
+    ),
+    "a query that returns nothing": (
+        {"a.py": "@dp.table\ndef t():\n  pass\n"},
+        "t returned NoneType; a query returns a DataFrame",
+    ),
+}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_what_is_refused_before_anything_is_written(
+    case: str, spark: SparkSession, write: Write, tmp_path: Path
+) -> None:
+    files, message = REFUSED[case]
+    project = write(files)
+    with pytest.raises(PipelineError) as caught:
+        LoadedPipeline(project, spark)
+    assert message in str(caught.value)
+    assert not (tmp_path / "storage").exists()
+    assert spark.catalog.listTables() == []
+
+
+@pytest.mark.system
+def test_a_graph_of_python_and_sql_is_resolved_in_its_order(spark: SparkSession, write: Write) -> None:
+    project = write(
+        {
+            "1.sql": "CREATE MATERIALIZED VIEW top AS WITH evens AS (SELECT * FROM default.seen)\n"
+            "SELECT max(value) m FROM evens;",
+            "2.py": f"@dp.table\ndef seen():\n  return spark.sql('SELECT * FROM STREAM(evens) WHERE value > 3')\n"
+            f"@dp.temporary_view\ndef evens():\n  return {RATE}.where('value % 2 = 0')\n"
+            "dp.create_sink('out', 'noop')\n@dp.append_flow(target='out')\ndef send():\n"
+            "  return spark.readStream.table('seen').join(spark.read.table('names'), 'value')\n"
+            "@dp.materialized_view\ndef names():\n  return spark.range(3).selectExpr('id as value', '\"n\" as name')\n",
+        }
+    )
+    loaded = LoadedPipeline(project, spark)
+    assert [(f["flow"], f["type"], f["reads"]) for f in loaded.describe()] == [
+        ("seen", "stream", ["evens"]),
+        ("top", "batch", ["seen"]),
+        ("names", "batch", []),
+        ("send", "stream", ["seen", "names"]),
+    ]
+
+
+@pytest.mark.system
+def test_a_plan_that_cannot_continue_says_what_to_reset(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, write: Write
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, [Record(b"a"), Record(b"b"), Record(b"a")])
+
+    def counting(aggregate: str) -> dict[str, str]:
+        return {
+            "a.py": f"""
+@dp.table
+def counts():
+    stream = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", "{servers}")
+    stream = stream.option("subscribe", "{topic}").option("startingOffsets", "earliest").load()
+    return stream.withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "1 hour"), {aggregate}
+"""
+        }
+
+    project = write(counting('"value").count()'))
+    (flow,) = run_once(project, spark).values()
+    assert (flow["rows"], flow["state_rows"], flow["watermark"] is None) == (3, 2, False)
+    write(counting('"value", "offset").agg(F.max("partition").alias("p"))'))
+    topics.produce(topic, [Record(b"c")])  # without a micro-batch, Spark does not open the state
+    with pytest.raises(PlanChangedError, match="barnabas pipelines reset tried counts"):
+        run_once(project, spark)
+    project.save_resets(["counts"])
+    (flow,) = run_once(project, spark).values()
+    assert (flow["state"], flow["rows"], flow["state_rows"], project.resets()) == ("completed", 4, 4, [])
+
+
+@pytest.mark.system
+def test_the_files_of_the_page_are_a_pipeline(spark: SparkSession, write: Write) -> None:
+    page = (DOCS / "PIPELINES.md").read_text(encoding="utf-8")
+    files = {name: text for _, name, text in re.findall(r"```(\w+)\n(?:#|--) (\S+)\n(.*?)```", page, re.DOTALL)}
+    project = write({Path(name).name: text for name, text in files.items() if name.startswith("transformations/")})
+    spec = project.spec_path.with_name("spark-pipeline.yml")
+    spec.write_text(files["spark-pipeline.yml"])
+    loaded = LoadedPipeline(read_project(spec), spark)
+    assert {flow["flow"]: flow["reads"] for flow in loaded.describe()} == {
+        "order_log": ["orders"],
+        "count_hourly": ["orders"],
+        "totals": ["order_log"],
+        "large_orders": ["order_log"],
+    }
+
+
+def test_the_commands_of_the_page_exist() -> None:
+    app = build_app(("pipelines",))
+    commands = {
+        command.name or command.callback.__name__
+        for command in app.registered_groups[0].typer_instance.registered_commands
+    }
+    page = (DOCS / "PIPELINES.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^barnabas pipelines ([\w-]+)", page, re.MULTILINE)) == commands
