@@ -7,16 +7,27 @@ would have them; the test replaces the addresses.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
+from barnabas.spark.source.lag import with_lag
 from tests.system.pages import DOCS, run_page
 from tests.system.registry.conftest import RunningRegistry
 
 PAGES = ["SPARK.md"]
+
+
+def offsets_behind(query: StreamingQuery) -> int:
+    """The largest lag of the query's sources in the last progress report; 1 before the first report."""
+    if query.lastProgress is None:
+        return 1
+    sources = with_lag(json.loads(query.lastProgress.json))["sources"]
+    return max(int(source["metrics"].get("maxOffsetsBehindLatest", 0)) for source in sources)
 
 
 @pytest.fixture
@@ -32,15 +43,21 @@ def test_code_blocks_of_the_page_run_and_print_the_shown_output(
     servers: str,
     registry: RunningRegistry,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # checkpoints have relative paths
-
     def finish_streams() -> None:
         for query in spark.streams.active:
-            query.processAllAvailable()
+            query.processAllAvailable()  # may return after the first micro-batch, which is empty
+            while offsets_behind(query):
+                query.processAllAvailable()
+        if not spark.streams.active:
+            spark.streams.awaitAnyTermination(1)  # raises the exception of a query that has failed
 
-    addresses = {"127.0.0.1:9092": servers, "http://127.0.0.1:8081": registry.url}
+    spark.streams.resetTerminated()
+    addresses = {
+        "127.0.0.1:9092": servers,
+        "http://127.0.0.1:8081": registry.url,
+        '"checkpoints/': f'"{tmp_path}/',  # for Spark, a relative path begins where the JVM was started
+    }
     try:
         run_page(DOCS / page, addresses, {"spark": spark}, finish_streams)
     finally:
