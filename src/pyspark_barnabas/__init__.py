@@ -6,7 +6,7 @@ the implementation, and is imported when it is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followed by mypy
     """The data source behind `format("barnabas")`: batch and streaming readers and writers."""
 
+    # Spark pickles the data source after it has called `schema`. The readers therefore use the schemas of that call.
+    _pinned: Any = None
+
     @classmethod
     def name(cls) -> str:
         return "barnabas"
@@ -30,17 +33,18 @@ class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followe
     def schema(self) -> str:
         from barnabas.spark.source.reader import schema
 
-        return schema(self.options)
+        ddl, self._pinned = schema(self.options)
+        return ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from barnabas.spark.source.reader import batch_reader
 
-        return batch_reader(self.options, schema.names)
+        return batch_reader(self.options, schema, self._pinned)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from barnabas.spark.source.reader import stream_reader
 
-        return stream_reader(self.options, schema.names)
+        return stream_reader(self.options, schema, self._pinned)
 
     # Spark passes `overwrite` by keyword in some processes and by position in others, so its name is part of the API.
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -46,6 +46,11 @@ SAMPLE_TIMEOUT_MS = 10_000
 ASSUMED_BYTES_PER_OFFSET = 1_024.0
 """What an offset counts for `maxBytesPerTrigger` if neither the size nor a sample of its partition is known."""
 
+REACH_TIMEOUT_MS = 5_000
+"""How long the driver tries to reach a cluster with which this process has not spoken yet. A client that has spoken
+with its cluster retries for `default.api.timeout.ms` (a minute), because a broker that was there comes back.
+"""
+
 CLIENTS_MAX = 16
 """The maximum number of clients in a process; the least recently used client is closed first."""
 
@@ -104,6 +109,14 @@ class LogClient(BlockingClient):
         await self.cluster.close()
 
     # -- planning ----------------------------------------------------------------------------------------------------
+
+    def reach(self) -> None:
+        """Raise BootstrapError if the cluster does not answer within REACH_TIMEOUT_MS, and has not answered before."""
+        self.run(self._reach())
+
+    async def _reach(self) -> None:
+        if not self.cluster.metadata.brokers:
+            await self.cluster.refresh(deadline=self.cluster.deadline(REACH_TIMEOUT_MS), quiet=True)
 
     def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         """The partitions of the subscription, from fresh metadata. Topics that do not exist have no partitions."""
@@ -294,7 +307,10 @@ def discard(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str])
 
 
 def require_partitions(client: LogClient, subscription: SourceSubscription) -> list[TopicPartition]:
-    """The partitions of the subscription. Raises SparkSourceError if a named topic or partition does not exist."""
+    """The partitions of the subscription. Raises SparkSourceError if a named topic or partition does not exist, and
+    BootstrapError soon if the cluster does not answer.
+    """
+    client.reach()
     found = client.partitions(subscription)
     missing = sorted(set(subscription.topics) - {tp.topic for tp in found})
     unknown = [str(tp) for tp in subscription.assigned if tp not in set(found)]

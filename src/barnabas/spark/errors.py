@@ -4,6 +4,8 @@ BarnabasError
 └─ SparkSourceError
    ├─ OptionError       an option is missing, not valid in this mode, or has an invalid value
    ├─ DataLossError     records that the query has not read are deleted (failOnDataLoss=true)
+   ├─ RecordError       a key or value cannot be read in its format (errors.tolerance=none)
+   ├─ SchemaChangedError  a record has another schema than the query reads with (schema.evolution)
    ├─ SinkError         a row cannot be written: no topic, wrong column type, rejected by the broker
    └─ DeliveryError     a micro-batch cannot be committed exactly once: rows are lost, or two drivers run
 """
@@ -23,6 +25,14 @@ class OptionError(SparkSourceError, ValueError):
 
 class DataLossError(SparkSourceError):
     """Records after the query's position are deleted, and `failOnDataLoss` is true."""
+
+
+class RecordError(SparkSourceError):
+    """The key or the value of a record cannot be read in its format, and `errors.tolerance` is none."""
+
+
+class SchemaChangedError(SparkSourceError):
+    """A record was written with another schema than the query reads with, and `schema.evolution` does not allow it."""
 
 
 class SinkError(SparkSourceError):

@@ -5,6 +5,7 @@ Each function takes the name of the option and its text, and raises OptionError 
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable
@@ -76,9 +77,26 @@ def one_of(choices: type[Enum]) -> Parse:
         try:
             return choices(text.strip().lower())
         except ValueError:
-            raise OptionError(f"{name} must be one of {', '.join(c.value for c in choices)}, got {text!r}") from None
+            values = [choice.value for choice in choices]
+            near = difflib.get_close_matches(text.strip().lower(), values, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise OptionError(f"{name} must be one of {', '.join(values)}, got {text!r}{hint}") from None
 
     return parse
+
+
+def schema_version(name: str, text: str) -> int | None:
+    """A version of a subject; None is the latest."""
+    if text.strip().lower() == "latest":
+        return None
+    try:
+        return positive(name, text)
+    except OptionError:
+        raise OptionError(f"{name} must be latest or the number of a version, got {text!r}") from None
+
+
+def replication_factor(name: str, text: str) -> int:
+    return -1 if text.strip() == "-1" else positive(name, text)
 
 
 def name_list(_name: str, text: str) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ from barnabas.client.config import check_names
 from barnabas.core.config import ConfigError
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.errors import OptionError
+from barnabas.spark.records.formats import ErrorsTolerance, RecordFormat, RecordFormats, SchemaEvolution
+from barnabas.spark.records.options import parse_formats
 from barnabas.spark.schema import CHANGE_TYPE, DEFAULT_COLUMNS, check_columns
 from barnabas.spark.source.positions import (
     EARLIEST,
@@ -109,6 +111,7 @@ class SourceOptions:
     read_as: ReadAs = ReadAs.LOG
     read_from: ReadFrom = ReadFrom.BROKER
     segments_root: str | None = None
+    formats: RecordFormats = field(default_factory=RecordFormats)
 
 
 class Delivery(Enum):
@@ -137,6 +140,7 @@ class SinkOptions:
     topic: str | None = None
     include_headers: bool = True
     exactly_once: ExactlyOnce | None = None
+    formats: RecordFormats = field(default_factory=RecordFormats)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -300,6 +304,91 @@ OPTIONS: tuple[OptionRow, ...] = (
         TRANSACTIONAL_ID_PREFIX,
         ours=True,
     ),
+    OptionRow(
+        "valueFormat",
+        "read,write",
+        "Format of the values: raw, string, json, avro, json-schema, protobuf (see Typed records).",
+        parse_as.one_of(RecordFormat),
+        RecordFormat.RAW,
+        ours=True,
+    ),
+    OptionRow(
+        "valueSchema", "read,write", "A schema as text, in the language of valueFormat; json: a Spark type.", ours=True
+    ),
+    OptionRow("valueSubject", "read,write", "Subject in the registry (<topic>-value).", ours=True),
+    OptionRow(
+        "valueSchemaVersion",
+        "read",
+        "Version of the subject to read with (latest).",
+        parse_as.schema_version,
+        ours=True,
+    ),
+    OptionRow("valueMessage", "read,write", "Protobuf message (the first of the schema).", ours=True),
+    OptionRow(
+        "keyFormat",
+        "read,write",
+        "Format of the keys: raw, string, json, avro, json-schema, protobuf (see Typed records).",
+        parse_as.one_of(RecordFormat),
+        RecordFormat.RAW,
+        ours=True,
+    ),
+    OptionRow(
+        "keySchema", "read,write", "A schema as text, in the language of keyFormat; json: a Spark type.", ours=True
+    ),
+    OptionRow("keySubject", "read,write", "Subject in the registry (<topic>-key).", ours=True),
+    OptionRow(
+        "keySchemaVersion", "read", "Version of the subject to read with (latest).", parse_as.schema_version, ours=True
+    ),
+    OptionRow("keyMessage", "read,write", "Protobuf message (the first of the schema).", ours=True),
+    OptionRow("schema.registry.url", "read,write", "The schema registry, ours or Confluent's.", ours=True),
+    OptionRow("schema.registry.basic.auth.user.info", "read,write", "user:password for the registry.", ours=True),
+    OptionRow(
+        "basic.auth.user.info", "read,write", "The same, by the name that Confluent's serializers use.", ours=True
+    ),
+    OptionRow(
+        "basic.auth.credentials.source", "read,write", "USER_INFO, or URL: user and password are in it.", ours=True
+    ),
+    OptionRow("schema.registry.ssl.ca.location", "read,write", "PEM file to trust a registry on https.", ours=True),
+    OptionRow(
+        "schema.evolution",
+        "read",
+        "ignore, restart or fail: a record has another schema than the query reads with.",
+        parse_as.one_of(SchemaEvolution),
+        SchemaEvolution.IGNORE,
+        ours=True,
+    ),
+    OptionRow(
+        "errors.tolerance",
+        "read",
+        "none: a record that cannot be read stops the query; all: it is left out.",
+        parse_as.one_of(ErrorsTolerance),
+        ErrorsTolerance.NONE,
+        ours=True,
+    ),
+    OptionRow("errors.deadletterqueue.topic.name", "read", "Topic for records that cannot be read.", ours=True),
+    OptionRow(
+        "errors.deadletterqueue.context.headers.enable",
+        "read",
+        "Say in headers where a bad record is and why it is bad (true).",
+        parse_as.boolean,
+        ours=True,
+    ),
+    OptionRow(
+        "errors.deadletterqueue.topic.replication.factor",
+        "read",
+        "Of the dead-letter topic, if it is created (the brokers' default).",
+        parse_as.replication_factor,
+        ours=True,
+    ),
+    OptionRow("auto.register.schemas", "write", "Register the schema of the rows (true).", parse_as.boolean, ours=True),
+    OptionRow(
+        "use.latest.version",
+        "write",
+        "Write with the subject's latest version; without this option, if the subject exists.",
+        parse_as.boolean,
+        ours=True,
+    ),
+    OptionRow("normalize.schemas", "write", "Register schemas in normal form (false).", parse_as.boolean, ours=True),
 )
 
 _ROWS = {row.name: row for row in OPTIONS}
@@ -413,6 +502,7 @@ def parse_source_options(options: Mapping[str, str], mode: ReadMode) -> SourceOp
         read_as=given.get("readAs"),
         read_from=given.get("readFrom"),
         segments_root=given.get("segments.root"),
+        formats=parse_formats(given),
     )
 
 
@@ -435,6 +525,7 @@ def parse_sink_options(options: Mapping[str, str], mode: ReadMode = ReadMode.BAT
         client=client,
         topic=given.get("topic"),
         include_headers=given.get("includeHeaders") is not False,
+        formats=parse_formats(given),
         exactly_once=exactly_once,
     )
 
@@ -462,6 +553,17 @@ def _exactly_once(given: GivenOptions, client: dict[str, str]) -> ExactlyOnce:
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that the options select. Needs no broker, so that Spark can be given the schema at once."""
     return _columns(GivenOptions(options))
+
+
+def typed_columns_of(options: Mapping[str, str]) -> tuple[RecordFormats, tuple[str, ...]]:
+    """The formats of the columns, and the topics that the options name; none for a pattern."""
+    given = GivenOptions(options)
+    return parse_formats(given), topics_of(_subscription(given))
+
+
+def topics_of(subscription: SourceSubscription) -> tuple[str, ...]:
+    """The topics that a subscription names, sorted; none for a pattern."""
+    return tuple(sorted({*subscription.topics, *(tp.topic for tp in subscription.assigned)}))
 
 
 def _columns(given: GivenOptions) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ connector.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from barnabas.spark.errors import OptionError
@@ -51,9 +52,10 @@ def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     return proper
 
 
-def spark_schema(columns: tuple[str, ...]) -> str:
-    """The DDL text for `DataSource.schema()`."""
-    return ", ".join(f"`{name}` {TABLE_DDL[name]}" for name in columns)
+def spark_schema(columns: tuple[str, ...], typed: Mapping[str, str] | None = None) -> str:
+    """The DDL text for `DataSource.schema()`; `typed` has the types of keys and values that are not raw."""
+    types = {**TABLE_DDL, **(typed or {})}
+    return ", ".join(f"`{name}` {types[name]}" for name in columns)
 
 
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:

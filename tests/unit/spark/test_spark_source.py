@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,9 @@ class FakeLog:
         self.earliest_offsets = dict.fromkeys(latest, 0)
         self.committed: list[tuple[str, Position]] = []
         self.refuses_commits = False
+
+    def reach(self) -> None:
+        pass
 
     def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         return sorted(self.latest_offsets)
@@ -66,9 +70,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> FakeLog:
     return fake
 
 
+def raw_schema(names: tuple[str, ...]) -> Any:
+    """As much of a StructType as the readers of raw records use."""
+    return SimpleNamespace(names=list(names))
+
+
 def reader(**options: str) -> source.StreamReader:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "startingOffsets": "latest", **options}
-    return source.stream_reader(given, DEFAULT_COLUMNS)
+    return source.stream_reader(given, raw_schema(DEFAULT_COLUMNS))
 
 
 def ranges(stream: source.StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[PartitionRange]:
@@ -172,7 +181,9 @@ def test_reported_losses_are_logged_once(log: FakeLog, caplog: pytest.LogCapture
 
 def test_missing_topics_raise_an_error(log: FakeLog) -> None:
     with pytest.raises(SparkSourceError, match="topics u: they do not exist"):
-        source.stream_reader({"kafka.bootstrap.servers": "h:1", "subscribe": "t,u"}, DEFAULT_COLUMNS).initialOffset()
+        source.stream_reader(
+            {"kafka.bootstrap.servers": "h:1", "subscribe": "t,u"}, raw_schema(DEFAULT_COLUMNS)
+        ).initialOffset()
 
 
 def test_readers_and_tasks_can_be_pickled_and_have_no_push_filters(log: FakeLog) -> None:
@@ -187,7 +198,7 @@ def test_readers_and_tasks_can_be_pickled_and_have_no_push_filters(log: FakeLog)
 
 def test_batch_reader_plans_ranges_and_splits_them(log: FakeLog) -> None:
     options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "maxRecordsPerPartition": "60"}
-    batch = source.batch_reader(options, ("value",))
+    batch = source.batch_reader(options, raw_schema(("value",)))
     assert [task.range for task in batch.partitions()] == [PartitionRange(T0, 0, 50), PartitionRange(T0, 50, 100)]
     log.latest_offsets.clear()
     with pytest.raises(SparkSourceError, match="do not exist"):

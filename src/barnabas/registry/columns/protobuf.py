@@ -32,7 +32,9 @@ class ProtobufColumns(RegistryColumns):
 
     The struct type is that of `message_class`. Without a class, the first batch of a topic determines the type: it is
     the type of the first readable message with the highest schema id. Later batches use the same type, and messages
-    with another name are errors. Writing needs the class. The other options are those of `SerializerOptions`.
+    with another name are errors. With `reader_class`, the struct type is that of this class, while each message is
+    still parsed by the schema with which it was written. Writing needs `message_class`. The other options are those of
+    `SerializerOptions`.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class ProtobufColumns(RegistryColumns):
         registry: RegistryClient,
         message_class: type[Message] | None = None,
         *,
+        reader_class: type[Message] | None = None,
         is_key: bool = False,
         on_error: OnError = "raise",
         **options: Any,
     ) -> None:
         super().__init__(registry, is_key=is_key, on_error=on_error)
         self._class = message_class
+        self._reader_class = message_class if reader_class is None else reader_class
         self._writer = (
             None if message_class is None else ProtobufSerializer(registry, message_class, is_key=is_key, **options)
         )
@@ -97,7 +101,9 @@ class ProtobufColumns(RegistryColumns):
     def _reader(self, topic: str, messages: list[Any]) -> tuple[str, Any, Any] | None:
         found = self._readers.get(topic)
         if found is None:
-            first = self._class if self._class is not None else next((one for one in messages if one is not None), None)
+            first: Any = self._reader_class
+            if first is None:
+                first = next((one for one in messages if one is not None), None)
             if first is None:
                 return None
             if len(self._readers) >= _TOPICS_MAX:

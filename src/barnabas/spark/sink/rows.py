@@ -1,7 +1,7 @@
 """Machine: checks from the column types whether and how a DataFrame can be written, before the first row is written.
 
-    value       binary or string     required; null is a tombstone
-    key         binary or string     optional
+    value       binary or string     required; null is a tombstone. Any type with the option valueFormat
+    key         binary or string     optional. Any type with the option keyFormat
     timestamp   timestamp, or long (ms since 1970)     optional; null or no column is the time of writing
     topic       string               required unless the option `topic` is given, which overrides it
     partition   int                  optional; without it the key decides, as in Kafka's default partitioner
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import SinkError
 from barnabas.spark.options import SinkOptions
+from barnabas.spark.records.formats import RecordFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,12 +70,14 @@ def row_layout(columns: Mapping[str, str], options: SinkOptions) -> RowLayout:
         )
     if options.topic is None and "topic" not in by_name:
         raise SinkError("no topic: set the option topic, or give each row its own in a column 'topic'")
+    typed = {part.part for part in options.formats.typed if part.format is not RecordFormat.STRING}
     for name, kind in by_name.items():
-        if name == "topic" and options.topic is not None:
+        if (name == "topic" and options.topic is not None) or name in typed:
             continue
         if _plain(kind) not in _ALLOWED[name]:
             allowed = " or ".join(kind for kind in _ALLOWED[name] if kind != "void")
-            raise SinkError(f"column {name!r} has type {kind}; it must be {allowed}")
+            hint = f", or give the option {name}Format, for example avro or json" if name in ("key", "value") else ""
+            raise SinkError(f"column {name!r} has type {kind}; it must be {allowed}{hint}")
     return RowLayout(
         topic=options.topic,
         has_key="key" in by_name,

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
@@ -114,7 +114,7 @@ def write_rows(iterator: Iterator[pa.RecordBatch], options: SinkOptions, layout:
     try:
         for table in chunks(iterator):
             _wait(sent)  # one chunk at a time keeps the rows of a partition in order
-            sent = [writer.send(records) for records in record_columns(table, layout)]
+            sent = [writer.send(records) for records in encoded(table, layout, options)]
             rows += table.num_rows
         _wait(sent)
     except BarnabasError:
@@ -219,7 +219,7 @@ def write_in_transaction(
             if producer is None:  # a task without rows needs no transaction
                 producer, two_phase = writer.run(writer.begin(transactional_id, exactly_once))
             _wait(sent)  # one chunk at a time keeps the rows of a partition in order
-            sent = [writer.submit(_send(producer, records)) for records in record_columns(table, layout)]
+            sent = [writer.submit(_send(producer, records)) for records in encoded(table, layout, options)]
             rows += table.num_rows
         _wait(sent)
         transaction = None if producer is None else writer.run(producer.hand_over_transaction())
@@ -243,6 +243,17 @@ async def _abort(producer: AsyncProducer) -> None:
 
 
 # -- both --------------------------------------------------------------------------------------------------------------
+
+
+def encoded(table: pa.Table, layout: RowLayout, options: SinkOptions) -> Iterator[RecordColumns]:
+    """The records of a table of rows, topic by topic, with typed keys and values in their formats."""
+    if not options.formats.typed:
+        yield from record_columns(table, layout)
+        return
+    from barnabas.spark.records.encoding import encode_records
+
+    for records in record_columns(table, layout):
+        yield replace(records, table=encode_records(records.table, options.formats, records.topic))
 
 
 async def _send(producer: AsyncProducer, records: RecordColumns) -> None:

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from barnabas.spark.connection import shared
+from barnabas.spark.connection import require_cluster, shared
 from barnabas.spark.delivery.checkpoints import query_id_of
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, SinkName
 from barnabas.spark.errors import SinkError
 from barnabas.spark.options import ExactlyOnce, ReadMode, SinkOptions, parse_sink_options
+from barnabas.spark.reporting import readable_errors
 from barnabas.spark.sink.rows import RowLayout, row_layout
 from barnabas.spark.sink.tasks import Written, this_attempt, write_in_transaction, write_rows
 
@@ -37,16 +38,29 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.spark")
 
 
+@readable_errors
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Create the writer of a batch query. Raises OptionError and SinkError."""
+    """Create the writer of a batch query. Raises OptionError and SinkError, and BootstrapError if the cluster does not
+    answer.
+    """
     if overwrite:
         raise SinkError("a topic cannot be overwritten; write with mode('append')")
     parsed = parse_sink_options(options, ReadMode.BATCH)
-    writer = BatchWriter(parsed, _layout(schema, parsed), JOB_PREFIX + uuid.uuid4().hex)
+    layout = _layout(schema, parsed)
+    require_cluster(parsed.client)
+    if parsed.formats.typed and parsed.topic is not None:
+        # Tell the user about a schema that does not fit before the tasks start.
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from barnabas.spark.records.encoding import encode_records
+
+        encode_records(to_arrow_schema(schema, timezone="UTC").empty_table(), parsed.formats, parsed.topic)
+    writer = BatchWriter(parsed, layout, JOB_PREFIX + uuid.uuid4().hex)
     writer.prepare()
     return writer
 
 
+@readable_errors
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Create the writer of a streaming query. Raises OptionError and SinkError. In complete mode, each result is
     appended as a whole, as in Spark's connector.
@@ -75,6 +89,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         if (exactly_once := self._options.exactly_once) is not None:
             _client(self._options).recover_jobs(exactly_once.id_prefix, exactly_once.ledger)
 
+    @readable_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         if self._options.exactly_once is None:
             return write_rows(iterator, self._options, self._layout)
@@ -83,6 +98,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         attempt = replace(this_attempt(), query_id=self._job_id, run_id=self._job_id[len(JOB_PREFIX) :], batch_id=0)
         return write_in_transaction(iterator, options, self._layout, attempt)
 
+    @readable_errors
     def commit(self, messages: list[Written | None]) -> None:
         """With exactly-once delivery, commit the transactions of the attempts that count."""
         exactly_once = self._options.exactly_once
@@ -115,6 +131,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
             self._planned = Planned(recover(self._options))
         return self.__dict__.copy()
 
+    @readable_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         if self._options.exactly_once is None:
             return write_rows(iterator, self._options, self._layout)
@@ -124,6 +141,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
 
     # Spark also calls abort with the messages of a commit that raised, so that the ledger decides what abort may do.
 
+    @readable_errors
     def commit(self, messages: list[Written | None], batchId: int) -> None:
         """With exactly-once delivery, commit the transactions of the attempts that count."""
         exactly_once = self._options.exactly_once

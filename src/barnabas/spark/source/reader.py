@@ -24,7 +24,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient, connect, require_partitions
-from barnabas.spark.options import ReadAs, ReadFrom, ReadMode, SourceOptions, columns_of, parse_source_options
+from barnabas.spark.options import (
+    ReadAs,
+    ReadFrom,
+    ReadMode,
+    SourceOptions,
+    columns_of,
+    parse_source_options,
+    topics_of,
+    typed_columns_of,
+)
+from barnabas.spark.records.dead_letter_topic import prepare_dead_letters
+from barnabas.spark.reporting import readable_errors
 from barnabas.spark.schema import check_columns, spark_schema
 from barnabas.spark.source.planner import (
     LogOffsets,
@@ -41,6 +52,10 @@ from barnabas.spark.source.splits import split_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from barnabas.spark.records.inference import Pinned
+    from barnabas.spark.records.typed_read import TypedRead
 
 log = logging.getLogger("barnabas.spark")
 
@@ -52,19 +67,47 @@ ranges by size.
 _NO_LIMIT = 2**63 - 1
 
 
-def schema(options: Mapping[str, str]) -> str:
-    """The columns that the options select, as DDL."""
-    return spark_schema(columns_of(options))
+@readable_errors
+def schema(options: Mapping[str, str]) -> tuple[str, Pinned]:
+    """The columns that the options select, as DDL, and the registered schemas of which typed columns have the type."""
+    columns = columns_of(options)
+    formats, topics = typed_columns_of(options)
+    if not formats.typed:
+        return spark_schema(columns), {}
+    from barnabas.spark.records.inference import column_types, pin_schemas
+
+    pinned = pin_schemas(formats, columns, topics)
+    return spark_schema(columns, column_types(formats, columns, pinned)), pinned
 
 
-def batch_reader(options: Mapping[str, str], columns: Sequence[str]) -> BatchReader:
+@readable_errors
+def batch_reader(options: Mapping[str, str], schema: StructType, pinned: Pinned | None = None) -> BatchReader:
     """Create the reader of a batch query. Raises OptionError."""
-    return BatchReader(parse_source_options(options, ReadMode.BATCH), check_columns(tuple(columns)))
+    return BatchReader(*_parse(options, ReadMode.BATCH, schema, pinned))
 
 
-def stream_reader(options: Mapping[str, str], columns: Sequence[str]) -> StreamReader:
+@readable_errors
+def stream_reader(options: Mapping[str, str], schema: StructType, pinned: Pinned | None = None) -> StreamReader:
     """Create the reader of a streaming query. Raises OptionError."""
-    return StreamReader(parse_source_options(options, ReadMode.STREAM), check_columns(tuple(columns)))
+    return StreamReader(*_parse(options, ReadMode.STREAM, schema, pinned))
+
+
+def _parse(
+    options: Mapping[str, str], mode: ReadMode, schema: StructType, pinned: Pinned | None
+) -> tuple[SourceOptions, tuple[str, ...], TypedRead | None]:
+    parsed, columns = parse_source_options(options, mode), check_columns(tuple(schema.names))
+    if not any(part.part in columns for part in parsed.formats.typed):
+        return parsed, columns, None
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from barnabas.spark.records.typed_read import TypedRead
+
+    if pinned is None:  # the schema was given with spark.read.schema(...), so Spark did not call `schema`
+        from barnabas.spark.records.inference import pin_schemas
+
+        pinned = pin_schemas(parsed.formats, columns, topics_of(parsed.subscription))
+    target = to_arrow_schema(schema, timezone="UTC")
+    return parsed, columns, TypedRead(parsed.formats, pinned, target, parsed.client)
 
 
 class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by mypy
@@ -81,16 +124,19 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by 
 class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not followed by mypy
     """The reader of `spark.read`: a range of each partition, fixed when the query is planned."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], typed: TypedRead | None = None) -> None:
         self._options = options
         self._columns = columns
+        self._typed = typed
 
+    @readable_errors
     def partitions(self) -> list[Task]:
         options = self._options
         client = connect(options.client)
         partitions = require_partitions(client, options.subscription)
         if not partitions:
             return []
+        prepare_dead_letters(client, options.formats, {tp.topic for tp in partitions})
         view = client.log_view(partitions)
         start = client.resolve(options.starting, partitions, view, starting=True)
         end = client.resolve(options.ending, partitions, view, starting=False)
@@ -101,10 +147,11 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
         _report(losses)
         return _tasks(client, options, ranges)
 
+    @readable_errors
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # If there is nothing to read, Spark still calls `read` once, with a partition object of its own.
         if isinstance(partition, Task):
-            yield from _read(self._options, self._columns, partition, ReadMode.BATCH)
+            yield from _read(self._options, self._columns, partition, ReadMode.BATCH, self._typed)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as above
@@ -119,9 +166,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     valid.
     """
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], typed: TypedRead | None = None) -> None:
         self._options = options
         self._columns = columns
+        self._typed = typed
         self._planner = StreamPlanner(options.limits, options.on_data_loss)
         self._initial: dict[str, Any] | None = None
         self._pinned = False
@@ -131,10 +179,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     # -- positions
     # -------------------------------------------------------------------------------------------------------
 
+    @readable_errors
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             client = self._client()
             partitions = require_partitions(client, self._options.subscription)
+            prepare_dead_letters(client, self._options.formats, {tp.topic for tp in partitions})
             view = client.log_view(partitions)
             offsets = client.resolve(self._options.starting, partitions, view, starting=True)
             self._initial = Position(offsets).to_json()
@@ -145,6 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         # ReadAllAvailable, which Trigger.Once uses.
         return ReadMaxRows(self._options.limits.max_offsets or _NO_LIMIT)
 
+    @readable_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         position = Position.from_json(start)
         self._follow(position)
@@ -170,12 +221,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         except KafkaError:
             return None  # an error in a progress report must not stop the query
 
+    @readable_errors
     def prepareForTriggerAvailableNow(self) -> None:
         self._planner.fix_target(self._view(self._client()).latest)
 
     # -- ranges
     # ----------------------------------------------------------------------------------------------------------
 
+    @readable_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
         self._pinned = True  # a first micro-batch is in the offset log now
         client = self._client()
@@ -187,9 +240,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._report_once(losses)
         return _tasks(client, self._options, ranges)
 
+    @readable_errors
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
-            yield from _read(self._options, self._columns, partition, ReadMode.STREAM)
+            yield from _read(self._options, self._columns, partition, ReadMode.STREAM, self._typed)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._follow(Position.from_json(end))
@@ -204,6 +258,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return connect(self._options.client)
 
     def _view(self, client: LogClient) -> LogOffsets:
+        client.reach()
         return client.log_view(client.partitions(self._options.subscription))
 
     def _must_pin(self, start: dict[str, Any]) -> bool:
@@ -234,7 +289,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         _report(fresh)
 
 
-def _read(options: SourceOptions, columns: tuple[str, ...], task: Task, mode: ReadMode) -> Iterator[pa.RecordBatch]:
+def _read(
+    options: SourceOptions, columns: tuple[str, ...], task: Task, mode: ReadMode, typed: TypedRead | None
+) -> Iterator[pa.RecordBatch]:
+    if typed is None:
+        return _read_raw(options, columns, task, mode)
+    from barnabas.spark.records.reading import typed_batches
+
+    return typed_batches(_read_raw(options, typed.raw_columns, task, mode), typed, task.range.tp)
+
+
+def _read_raw(options: SourceOptions, columns: tuple[str, ...], task: Task, mode: ReadMode) -> Iterator[pa.RecordBatch]:
     # These modules import numba and numpy: 150 MB that the driver's processes do not need.
     if options.read_as is ReadAs.TABLE:
         from barnabas.spark.source.table import TableRead, read_table

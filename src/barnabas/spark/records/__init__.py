@@ -1,0 +1,1 @@
+"""Keys and values as typed columns: formats, schema registry, bad records."""

@@ -1,0 +1,117 @@
+"""Codec: the options of formats, registries and bad records -> `RecordFormats`.
+
+The option names of the registry are those of Confluent's serializers, and the names of `errors.*` are those of Kafka
+Connect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.spark.errors import OptionError
+from barnabas.spark.records.formats import (
+    DeadLetterOptions,
+    ErrorsTolerance,
+    PartFormat,
+    RecordFormat,
+    RecordFormats,
+    RegistryAccess,
+)
+
+if TYPE_CHECKING:
+    from barnabas.spark.options import GivenOptions
+
+
+def parse_formats(given: GivenOptions) -> RecordFormats:
+    """The formats of a query. Raises OptionError for options that contradict each other, or that have no effect."""
+    registry = _registry(given)
+    key, value = _part(given, "key", registry), _part(given, "value", registry)
+    formats = RecordFormats(
+        key,
+        value,
+        registry,
+        given.get("schema.evolution"),
+        given.get("errors.tolerance"),
+        _dead_letters(given),
+    )
+    if not formats.typed:
+        for name in given.only(("schema.registry.url", "errors.tolerance", "errors.deadletterqueue.topic.name")):
+            raise OptionError(
+                f"{name} has no effect on raw records, which need no decoding: give valueFormat or keyFormat"
+            )
+    return formats
+
+
+def _part(given: GivenOptions, part: str, registry: RegistryAccess | None) -> PartFormat:
+    found = PartFormat(
+        part == "key",
+        given.get(f"{part}Format"),
+        given.get(f"{part}Schema"),
+        given.get(f"{part}Subject"),
+        given.get(f"{part}SchemaVersion"),
+        given.get(f"{part}Message"),
+    )
+    name, kind = f"{part}Format={found.format.value}", found.format
+    details = given.only((f"{part}Schema", f"{part}Subject", f"{part}SchemaVersion", f"{part}Message"))
+    if kind.is_plain:
+        if details:
+            raise OptionError(f"{details[0]} has no effect with {name}: give {part}Format, for example avro")
+        return found
+    if kind is RecordFormat.JSON:
+        if set(details) - {f"{part}Schema"}:
+            raise OptionError(f"{details[-1]} has no effect with {name}, which uses no registry: use json-schema")
+        return found
+    if registry is None and found.schema is None:
+        raise OptionError(
+            f"{name} needs the schema: give schema.registry.url, or {part}Schema if the records do not begin with"
+            " schema ids"
+        )
+    if found.message is not None and kind is not RecordFormat.PROTOBUF:
+        raise OptionError(f"{part}Message is for {part}Format=protobuf, not for {kind.value}")
+    return found
+
+
+def _registry(given: GivenOptions) -> RegistryAccess | None:
+    url = given.get("schema.registry.url")
+    if url is None:
+        others = (
+            "schema.registry.basic.auth.user.info",
+            "basic.auth.user.info",
+            "schema.registry.ssl.ca.location",
+            "auto.register.schemas",
+            "use.latest.version",
+            "normalize.schemas",
+        )
+        for name in given.only(others):
+            raise OptionError(f"{name} is given without schema.registry.url")
+        return None
+    source = (given.get("basic.auth.credentials.source") or "USER_INFO").upper()
+    if source not in ("USER_INFO", "URL"):
+        raise OptionError(f"basic.auth.credentials.source must be USER_INFO or URL, got {source!r}")
+    user_info = given.get("schema.registry.basic.auth.user.info") or given.get("basic.auth.user.info")
+    if user_info is not None and ":" not in user_info:
+        raise OptionError("schema.registry.basic.auth.user.info must be user:password")
+    return RegistryAccess(
+        url,
+        user_info if source == "USER_INFO" else None,
+        given.get("schema.registry.ssl.ca.location"),
+        normalize=given.get("normalize.schemas") is True,
+        auto_register=given.get("auto.register.schemas") is not False,
+        use_latest=given.get("use.latest.version"),
+    )
+
+
+def _dead_letters(given: GivenOptions) -> DeadLetterOptions | None:
+    topic = given.get("errors.deadletterqueue.topic.name")
+    if not topic:
+        return None
+    if given.get("errors.tolerance") is not ErrorsTolerance.ALL:
+        raise OptionError(
+            "errors.deadletterqueue.topic.name needs errors.tolerance=all: without it, the first bad record stops the"
+            " query"
+        )
+    return DeadLetterOptions(
+        topic,
+        given.get("errors.deadletterqueue.context.headers.enable") is not False,
+        given.get("errors.deadletterqueue.topic.replication.factor") or -1,
+    )
