@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
+from barnabas.client.config import CLUSTER_CONFIGS, CONSUMER_CONFIGS, resolve_config
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.offsets import commit_group_offsets, list_offsets
 from barnabas.client.options import ClusterConfig
@@ -304,6 +304,11 @@ def discard(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str])
         client = _clients.pop((kind, *sorted(settings.items())), None)
     if client is not None:
         client.close()
+
+
+def require_cluster(settings: Mapping[str, str]) -> None:
+    """Raise BootstrapError soon if the cluster of a producer with these settings does not answer."""
+    connect({name: value for name, value in settings.items() if name in CLUSTER_CONFIGS.keys}).reach()
 
 
 def require_partitions(client: LogClient, subscription: SourceSubscription) -> list[TopicPartition]:

@@ -22,6 +22,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.core.ids import TopicPartition
+from barnabas.spark.records.dead_letter_topic import read_letter_counts
 from barnabas.spark.records.dead_letters import count_letters
 from tests.system.registry.conftest import RunningRegistry
 from tests.system.spark.broker import Record, Topics
@@ -193,6 +194,7 @@ def test_bad_records_stop_the_query_or_become_dead_letters(
     assert [message.value() for message in found] == [b"oops", b'{"id": "x"}'] * 2
     assert (found[0].key(), found[0].headers()[0]) == (b"k", ("h", b"1"))
     assert count_letters([message.headers() for message in found]) == {TopicPartition(topic, 0): 2}
+    assert read_letter_counts(options, f"{topic}.bad") == {TopicPartition(topic, 0): 2}
     with pytest.raises(Exception, match="which the query reads"):
         load(spark, {**tolerant, "errors.deadletterqueue.topic.name": topic}).count()
 
