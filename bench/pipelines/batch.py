@@ -97,8 +97,24 @@ def discard(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def sources(bench: Bench) -> list[str]:
-    return ["barnabas", *(["kafka"] if bench.has_jvm_connector else [])]
+PEER: Final = "Spark's connector"
+OURS: Final = "ours"
+AT_LEAST_ONCE: Final = "ours, at-least-once"
+EXACTLY_ONCE: Final = "ours, exactly-once"
+
+
+def sources(bench: Bench) -> dict[str, str]:
+    """The names of the contenders that read, and their formats. The peer, to which all are compared, is the last."""
+    return {OURS: "barnabas"} | ({PEER: "kafka"} if bench.has_jvm_connector else {})
+
+
+def sinks(bench: Bench) -> dict[str, tuple[str, dict[str, str]]]:
+    """The names of the contenders that write, their formats and options. Spark's connector writes at least once."""
+    ours = {
+        EXACTLY_ONCE: ("barnabas", {"delivery": "exactly-once"}),
+        AT_LEAST_ONCE: ("barnabas", {"delivery": "at-least-once"}),
+    }
+    return ours | ({PEER: ("kafka", {})} if bench.has_jvm_connector else {})
 
 
 def fill_topics(servers: str, megabytes: int) -> dict[int, Load]:
@@ -113,14 +129,14 @@ def reads(bench: Bench, loads: Mapping[int, Load]) -> list[Row]:
     """A whole topic into Spark's noop sink."""
     rows = []
     for size, load in loads.items():
-        contenders = {
-            f'format("{source}")': lambda source=source, load=load: discard(bench.reader(source, load.topic))
-            for source in sources(bench)
+        contenders: dict[str, Callable[[], object]] = {
+            "ours, readFrom=segments": lambda load=load: discard(
+                bench.reader("barnabas", load.topic, readFrom="segments")
+            )
         }
-        contenders['format("barnabas"), readFrom=segments'] = lambda load=load: discard(
-            bench.reader("barnabas", load.topic, readFrom="segments")
-        )
-        rows.append(Row(f"read {size} B", load.records, size + 8, contenders, 'format("kafka")'))
+        for name, source in sources(bench).items():
+            contenders[name] = lambda source=source, load=load: discard(bench.reader(source, load.topic))
+        rows.append(Row(f"read {size} B", load.records, size + 8, contenders, PEER))
     return rows
 
 
@@ -133,14 +149,14 @@ def writes(bench: Bench, megabytes: int) -> list[Row]:
             "cast(lpad(id, 8, '0') as binary) as key", f"cast(repeat('abcde', {size // 5}) as binary) as value"
         )
         contenders = {
-            f'format("{source}")': lambda source=source, frame=frame: write(bench, source, frame)
-            for source in sources(bench)
+            name: lambda source=source, options=options, frame=frame: write(bench, source, frame, options)
+            for name, (source, options) in sinks(bench).items()
         }
-        rows.append(Row(f"write {size} B, at-least-once", count, size + 8, contenders, 'format("kafka")'))
+        rows.append(Row(f"write {size} B", count, size + 8, contenders, PEER))
     return rows
 
 
-def write(bench: Bench, source: str, frame: DataFrame, **options: str) -> float:
+def write(bench: Bench, source: str, frame: DataFrame, options: Mapping[str, str]) -> float:
     """Write to a new topic. Returns the seconds without its creation."""
     topic = bench.topic("written")
     began = time.monotonic()
@@ -165,9 +181,8 @@ def tables(bench: Bench, records: int, keys: int) -> list[Row]:
         discard(newest.where("value is not null"))
 
     contenders: dict[str, Callable[[], object]] = {
-        'format("barnabas"), readAs=table': lambda: discard(
-            bench.reader("barnabas", topic, readAs="table").select("key", "value")
-        ),
-        **{f'format("{source}"), max_by': lambda source=source: aggregate(source) for source in sources(bench)},
+        "ours, readAs=table": lambda: discard(bench.reader("barnabas", topic, readAs="table").select("key", "value"))
     }
-    return [Row(f"table of {keys:,} keys", records, 108, contenders, 'format("kafka"), max_by')]
+    for name, source in sources(bench).items():
+        contenders[f"{name}, max_by"] = lambda source=source: aggregate(source)
+    return [Row(f"table of {keys:,} keys", records, 108, contenders, f"{PEER}, max_by")]

@@ -51,6 +51,7 @@ def read_stream(spark: SparkSession, servers: str, topic: str) -> DataFrame:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
+        .option("kafka.isolation.level", "read_committed")  # the sinks below write in transactions
         .load()
     )
     return records.select(
@@ -66,6 +67,7 @@ def read_table(spark: SparkSession, servers: str, topic: str) -> DataFrame:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("readAs", "table")
+        .option("kafka.isolation.level", "read_committed")
         .load()
     )
     return table.select(sf.col("key").cast("string"), sf.col("value").cast("string"))
@@ -82,7 +84,7 @@ def document(*columns: str) -> Column:
 
 
 def write_stream(records: DataFrame, servers: str, topic: str, checkpoint: Path) -> DataStreamWriter:
-    """Append the columns key and value to a topic."""
+    """Append the columns key and value to a topic, exactly once (the default of streams)."""
     return (
         records.writeStream.format("barnabas")
         .option("kafka.bootstrap.servers", servers)
