@@ -9,7 +9,7 @@ RUN := env PYTHONWARNINGS=ignore $(BIN)/python
 PYTEST := $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test system sim soak soak-broker check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve test system sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 
 
 soak: $(VENV)/.ready-dev ## the long runs: random kills, big copies, many seeds (half an hour)
 	$(PYTEST) -m slow --timeout 1800
+
+kill-matrix: $(VENV)/.ready-dev ## Spark's exactly-once sink under random kills: ARGS='--faults 100 --brokers 3 --plan shuffle'
+	$(BIN)/python -m tests.system.spark.kill_matrix $(ARGS)
 
 soak-broker: $(VENV)/.ready-demo ## half an hour of mixed load on one broker, whose memory and tables must not grow: MINUTES=30
 	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),30) --plot docs/soak.svg

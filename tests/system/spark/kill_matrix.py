@@ -58,11 +58,12 @@ class Matrix:
     driver_starts: int = 0
     _driver: subprocess.Popen[bytes] | None = None
 
-    def run(self, faults: int) -> None:
+    def run(self, faults: int, given: Iterator[tuple[str, str]] | None = None) -> None:
+        """Play faults, at random or those that are `given`, until so many have fired; then let the query finish."""
         self._create_topics()
         while sum(self.fired.values()) < faults:
             self._feed(ROWS_PER_FAULT)
-            point, action = self._choose()
+            point, action = self._choose() if given is None else next(given)
             if self._play(point, action):
                 self.fired[action, point] += 1
                 print(f"{sum(self.fired.values()):4} {action:7} {point}", file=sys.stderr, flush=True)
