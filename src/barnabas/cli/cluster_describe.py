@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.cli.options import Bootstrap, CommandConfig, Json
 from barnabas.cli.output import note, print_json, print_table, size_text
 from barnabas.cli.session import ANSWER_TIMEOUT_MS, DEFAULT_BOOTSTRAP, answer_of, read_properties, run_admin
+from barnabas.cli.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -38,8 +39,8 @@ def describe(
         return
     controller = "unknown" if found["controller"] < 0 else found["controller"]
     note(
-        f"cluster {found['cluster_id']}: {len(found['brokers'])} broker(s), controller {controller}, "
-        f"{found['topics']} topic(s), {found['partitions']} partition(s), "
+        f"cluster {found['cluster_id']}: {counted(len(found['brokers']), 'broker')}, controller {controller}, "
+        f"{counted(found['topics'], 'topic')}, {counted(found['partitions'], 'partition')}, "
         f"{found['under_replicated']} under-replicated, {found['offline']} offline"
     )
     rows = [
@@ -91,7 +92,9 @@ async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
 async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress, *, fenced: bool) -> dict[str, Any]:
     from barnabas.core.errors import KafkaError
 
-    answer = await answer_of(admin.describe_log_dirs([broker.broker_id], timeout_ms=ANSWER_TIMEOUT_MS))
+    answer = None
+    if not fenced:  # clients cannot reach a fenced broker: the metadata does not have it
+        answer = await answer_of(admin.describe_log_dirs([broker.broker_id], timeout_ms=ANSWER_TIMEOUT_MS))
     found = {} if answer is None else answer[broker.broker_id]
     usable = {path: d for path, d in found.items() if not isinstance(d, KafkaError)}
     return {

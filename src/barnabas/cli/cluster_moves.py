@@ -15,6 +15,7 @@ from barnabas.cli.moves_throttle import clear_throttle, read_throttled_topics, t
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+from barnabas.cli.words import counted
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.moves import MoveError, plan_moves
@@ -176,9 +177,9 @@ def moves(
     if json:
         print_json(found)
         return
-    note(f"{len(found)} move(s) {'cancelled' if cancel else 'under way'}")
+    note(f"{counted(len(found), 'move')} {'cancelled' if cancel else 'under way'}")
     rows = [(m["partition"], m["replicas"], m["adding"], m["removing"]) for m in found]
-    print_table(["PARTITION", "REPLICAS", "ADDING", "REMOVING"], rows)
+    print_table(["PARTITION", "REPLICAS", "ADDING", "REMOVING"], rows, empty="no moves")
 
 
 async def _remove_throttles(admin: AsyncAdmin, moved: Iterable[int], always: bool) -> None:
@@ -263,7 +264,7 @@ def _carry_out(
         print_json(as_plan(planned))
         return
     outcome = "would move" if dry_run else "moved" if wait else "to move; see `barnabas cluster moves`"
-    note(f"{len(planned)} partition(s) {outcome}")
+    note(f"{counted(len(planned), 'partition')} {outcome}")
     print_table(["PARTITION", "FROM", "TO"], [(str(tp), current.get(tp, ()), to) for tp, to in sorted(planned.items())])
 
 

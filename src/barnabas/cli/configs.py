@@ -9,6 +9,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, noun
 from barnabas.cli.output import EXIT_USAGE, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run_admin
+from barnabas.cli.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -124,4 +125,4 @@ def alter(
             raise error
 
     run_admin(bootstrap_server, command, read_properties(command_config))
-    note(f"{len(changes)} setting(s) {'would be' if dry_run else ''} changed".replace("  ", " "))
+    note(f"{counted(len(changes), 'setting')} {'would be' if dry_run else ''} changed".replace("  ", " "))

@@ -12,6 +12,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, fail, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
+from barnabas.cli.words import counted, rate
 
 if TYPE_CHECKING:
     from barnabas.cli.consuming import ConsumePlan, ConsumeProgress
@@ -111,7 +112,7 @@ def consume(
     )
     outcome, seconds = _run(settings, plan, Lines(sys.stdout.buffer, form))
     note(
-        f"{outcome.records:,} record(s), {size_text(outcome.bytes)}, {outcome.records / seconds:,.0f} records/s"
+        f"{counted(outcome.records, 'record')}, {size_text(outcome.bytes)}, {rate(outcome.records, seconds)}"
         + (", interrupted" if outcome.ended_by == "interrupted" else "")
     )
     if outcome.ended_by == "interrupted":

@@ -11,6 +11,7 @@ from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, no
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 from barnabas.cli.why import groups_why
+from barnabas.cli.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -49,7 +50,7 @@ def list_groups(
         print_json(groups)
     else:
         rows = [(g["group"], g["state"], g["type"], g["protocol"]) for g in groups]
-        print_table(["GROUP", "STATE", "TYPE", "PROTOCOL"], rows, title=None)
+        print_table(["GROUP", "STATE", "TYPE", "PROTOCOL"], rows, empty="no groups")
 
 
 @app.command()
@@ -94,12 +95,12 @@ def describe(
         print_json(found)
         return
     note(
-        f"{group}: {found['state']}, {len(found['members'])} member(s), coordinator {found['coordinator']}"
+        f"{group}: {found['state']}, {counted(len(found['members']), 'member')}, coordinator {found['coordinator']}"
         + (f", assignor {found['assignor']}" if found["assignor"] else "")
     )
     if members:
         rows = [(m["member"], m["client"], m["host"], m["instance"], m["partitions"]) for m in found["members"]]
-        print_table(["MEMBER", "CLIENT", "HOST", "INSTANCE", "PARTITIONS"], rows)
+        print_table(["MEMBER", "CLIENT", "HOST", "INSTANCE", "PARTITIONS"], rows, empty="no members")
         return
     print_table(
         ["TOPIC", "PARTITION>", "COMMITTED>", "END>", "LAG>", "CLIENT"],
@@ -152,7 +153,7 @@ def reset_offsets(
         print_table(
             ["TOPIC", "PARTITION>", "FROM>", "TO>"], [(r["topic"], r["partition"], r["from"], r["to"]) for r in rows]
         )
-        note("nothing was changed (dry run)" if dry_run else f"{len(rows)} offset(s) reset")
+        note("nothing was changed (dry run)" if dry_run else f"{counted(len(rows), 'offset')} reset")
 
 
 @app.command()

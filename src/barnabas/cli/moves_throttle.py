@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.output import note
 from barnabas.cli.session import ANSWER_TIMEOUT_MS, answer_of
+from barnabas.cli.words import counted
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
@@ -72,7 +73,8 @@ async def throttled(
             under_way = await admin.list_partition_reassignments(planned)
             if begun := [tp for tp, move in under_way.items() if move != before.get(tp)]:
                 await clear_throttle(admin, touched.topics, touched.brokers)
-                note(f"{len(begun)} of {len(planned)} move(s) have begun and keep the throttle; {remover} removes it")
+                known = f"{len(begun)} of {counted(len(planned), 'move')}"
+                note(f"{known} have begun and keep the throttle; {remover} removes it")
             else:
                 await _apply(admin, undoing)
         except BarnabasError as error:

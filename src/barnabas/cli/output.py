@@ -23,7 +23,9 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, empty: str = "no rows"
+) -> None:
     """Print a table.
 
     A column whose name ends in '>' is aligned to the right, and its large numbers have thousands separators. Numbers in
@@ -47,7 +49,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     if count:
         console.print(table)
     else:
-        console.print(f"(no {title or 'rows'})" if title else "(no rows)", style="dim")
+        console.print(f"(no {title})" if title else f"({empty})", style="dim")
 
 
 def _cell(value: object, *, commas: bool) -> str:

@@ -13,6 +13,7 @@ from barnabas.cli.line_format import LineReader, unescape
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
+from barnabas.cli.words import counted, rate
 from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
 
 
@@ -56,7 +57,7 @@ def produce(
     began = time.monotonic()
     count, size = _run(settings, topic, file, reader)
     seconds = max(time.monotonic() - began, 1e-9)
-    note(f"{count:,} record(s), {size_text(size)}, {count / seconds:,.0f} records/s")
+    note(f"{counted(count, 'record')}, {size_text(size)}, {rate(count, seconds)}")
 
 
 def _run(settings: dict[str, object], topic: str, file: Path | None, reader: LineReader) -> tuple[int, int]:

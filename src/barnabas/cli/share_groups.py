@@ -9,6 +9,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+from barnabas.cli.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -44,7 +45,7 @@ def list_groups(
     if json:
         print_json(groups)
     else:
-        print_table(["GROUP", "STATE"], [(g["group"], g["state"]) for g in groups])
+        print_table(["GROUP", "STATE"], [(g["group"], g["state"]) for g in groups], empty="no share groups")
 
 
 @app.command()
@@ -67,10 +68,10 @@ def describe(
     if json:
         print_json(found)
         return
-    note(f"{group}: {found['state']}, {len(found['members'])} member(s), coordinator {found['coordinator']}")
+    note(f"{group}: {found['state']}, {counted(len(found['members']), 'member')}, coordinator {found['coordinator']}")
     if members:
         rows = [(m["member"], m["client"], m["host"], m["partitions"]) for m in found["members"]]
-        print_table(["MEMBER", "CLIENT", "HOST", "PARTITIONS"], rows)
+        print_table(["MEMBER", "CLIENT", "HOST", "PARTITIONS"], rows, empty="no members")
         return
     print_table(
         ["TOPIC", "PARTITION>", "START>", "LAG>"],
@@ -146,7 +147,7 @@ def reset_offsets(
         print_table(
             ["TOPIC", "PARTITION>", "FROM>", "TO>"], [(r["topic"], r["partition"], r["from"], r["to"]) for r in rows]
         )
-        note("nothing was changed (dry run)" if dry_run else f"{len(rows)} offset(s) reset")
+        note("nothing was changed (dry run)" if dry_run else f"{counted(len(rows), 'offset')} reset")
 
 
 async def reset(admin: AsyncAdmin, group: str, topics: list[str], to: str, *, dry_run: bool) -> list[dict[str, Any]]:

@@ -42,7 +42,9 @@ def list_topics(
     if json:
         print_json(topics)
     else:
-        print_table(["TOPIC", "PARTITIONS>", "ID"], [(t["topic"], t["partitions"], t["id"]) for t in topics])
+        print_table(
+            ["TOPIC", "PARTITIONS>", "ID"], [(t["topic"], t["partitions"], t["id"]) for t in topics], empty="no topics"
+        )
 
 
 @app.command()
@@ -81,9 +83,9 @@ async def existing_topics(admin: AsyncAdmin, names: list[str]) -> list[TopicDesc
     from barnabas.core.errors import KafkaError
 
     views = []
-    for name, view in (await admin.describe_topics(names)).items():
+    for view in (await admin.describe_topics(names)).values():
         if isinstance(view, KafkaError):
-            raise KafkaError(view.code, f"topic {name}: {view}")
+            raise view
         views.append(view)
     return views
 
@@ -151,7 +153,7 @@ def create(
             if isinstance(result, KafkaError):
                 if if_not_exists and result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                     continue
-                raise KafkaError(result.code, f"topic {name}: {result}")
+                raise result
             created.append({"topic": name, "id": _id(result.topic_id), "partitions": result.num_partitions})
         return created
 
@@ -197,7 +199,7 @@ def delete(
 
     Example: `barnabas topics delete orders --yes`
     """
-    from barnabas.core.errors import ErrorCode
+    from barnabas.core.errors import ErrorCode, KafkaError
 
     confirm(yes, f"delete {', '.join(topics)} and every record in them?")
 
@@ -205,8 +207,10 @@ def delete(
         for name, error in (await admin.delete_topics(topics)).items():
             if error is None:
                 note(f"deleted {name}")
-            elif not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                raise type(error)(error.code, f"topic {name}: {error}")
+            elif error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise error
+            elif not if_exists:
+                raise KafkaError(error.code, f"There is no topic {name!r}. `barnabas topics list` shows all topics.")
 
     run_admin(bootstrap_server, command, read_properties(command_config))
 

@@ -52,7 +52,7 @@ def list_transactions(
         print_json([asdict(listing) for listing in found])
     else:
         rows = [(t.transactional_id, t.state, t.producer_id, t.coordinator) for t in found]
-        print_table(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows)
+        print_table(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows, empty="no transactional ids")
 
 
 @app.command()
@@ -111,7 +111,7 @@ def describe_producers(
         print_json([asdict(producer) for producer in found])
     else:
         columns = ["PRODUCER ID", "EPOCH", "COORDINATOR EPOCH", "LAST SEQUENCE", "LAST TIMESTAMP", "OPEN SINCE OFFSET"]
-        print_table(columns, [tuple(asdict(producer).values()) for producer in found])
+        print_table(columns, [tuple(asdict(producer).values()) for producer in found], empty="no producers")
 
 
 @app.command()
@@ -189,7 +189,7 @@ def find_hanging(
         )
         return
     rows = [(str(h.partition), h.producer.producer_id, h.producer.open_since) for h in found]
-    print_table(["PARTITION", "PRODUCER ID", "START OFFSET"], rows)
+    print_table(["PARTITION", "PRODUCER ID", "START OFFSET"], rows, empty="no hanging transactions")
     if found:
         note("`barnabas transactions abort TOPIC PARTITION --start-offset OFFSET` aborts one of them.")
 

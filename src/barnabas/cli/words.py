@@ -1,4 +1,4 @@
-"""Codec: durations, times and counts -> the text in which the `why` commands print them."""
+"""Codec: durations, times and counts -> the text in which commands print them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ def moment(ms: int) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: `1 record`, `2,000 records`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def rate(records: int, seconds: float) -> str:
+    """`12,000 records/s`; slow rates have two digits."""
+    each = records / seconds
+    return f"{each:,.0f} records/s" if each >= 10 or not each else f"{each:.2g} records/s"
 
 
 def percent(ratio: float) -> str:

@@ -32,14 +32,14 @@ def test_topic_is_created_described_altered_and_deleted(cli: Cli) -> None:
     assert (unasked.code, "give --yes" in unasked.err) == (2, True)
     assert cli("topics", "delete", name, "--yes").code == 0
     gone = cli("topics", "describe", name)
-    assert (gone.code, gone.err.startswith("error: topic ")) == (1, True)
+    assert (gone.code, "There is no topic" in gone.err) == (1, True)
     assert cli("topics", "delete", name, "--yes", "--if-exists").code == 0
 
 
 def test_reading_to_the_end(cli: Cli, filled: str) -> None:
     read = cli("consume", filled, "--until-end")
     assert sorted(read.lines) == VALUES
-    assert read.err.startswith("10 record(s), 30 B, ")
+    assert read.err.startswith("10 records, 30 B, ")
     assert cli("consume", filled, "--until-end", "--offset", "latest").lines == []
 
 
@@ -74,7 +74,7 @@ def test_json_lines(cli: Cli, topic: str) -> None:
 def test_producing_from_a_file(cli: Cli, topic: str, tmp_path: Path) -> None:
     source = tmp_path / "lines"
     source.write_bytes(b"one\r\n\ntwo")
-    assert "3 record(s)" in cli("produce", topic, "--file", str(source), "--compression", "gzip").err
+    assert "3 records" in cli("produce", topic, "--file", str(source), "--compression", "gzip").err
     assert sorted(cli("consume", topic, "-e").lines) == ["", "one", "two"]
     assert cli("produce", topic, "--file", str(tmp_path / "none")).code == 2
     refused = cli("produce", topic, "-k", ":", stdin=b"no separator")

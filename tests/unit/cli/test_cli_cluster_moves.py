@@ -40,7 +40,7 @@ def test_draining_a_broker_again_waits_for_the_first_drain(
     cluster.on_list = lambda: cluster.finish_all() if next(listed, False) else None
     drain(1)
     assert cluster.replicas == {T0: (4, 2, 3), T1: (2, 3, 5)}
-    assert "2 partition(s) moved" in capsys.readouterr().err
+    assert "2 partitions moved" in capsys.readouterr().err
 
 
 def test_a_reassignments_target_broker_can_be_drained(cluster: MovingCluster) -> None:

@@ -159,7 +159,7 @@ def test_a_started_reassignment_stays_throttled_if_another_is_rejected(
         drain(3, throttle=1000)
     assert cluster.under_way.keys() == {T1}
     assert cluster.configs == lists("t", "1:2,1:3", "1:4") | rates(1000, 2, 3, 4)
-    assert capsys.readouterr().err == f"1 of 2 move(s) have begun and keep the throttle; {REMOVER}\n"
+    assert capsys.readouterr().err == f"1 of 2 moves have begun and keep the throttle; {REMOVER}\n"
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -208,7 +208,7 @@ def test_moves_removes_the_throttle_if_no_reassignment_is_under_way(
     capsys.readouterr()
     moves()
     assert cluster.configs == {}
-    assert capsys.readouterr().err == "throttle removed from t; brokers 1, 2, 3, 4, 5\n0 move(s) under way\n"
+    assert capsys.readouterr().err == "throttle removed from t; brokers 1, 2, 3, 4, 5\n0 moves under way\n"
 
 
 def test_moves_keeps_a_wildcard_throttle_set_by_an_administrator(cluster: MovingCluster) -> None:

@@ -138,7 +138,7 @@ async def describe_topics(
     results: dict[str, TopicDescription | KafkaError] = {}
     for name in wanted:
         view = cluster.metadata.topics.get(name)
-        if view is None:
+        if view is None or view.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
         elif view.error is not ErrorCode.NONE:
             results[name] = KafkaError(view.error, f"Topic {name!r}: {view.error.message}")

@@ -107,8 +107,8 @@ def check_applied(changes: Mapping[str, str | None], present: Mapping[str, str])
     )
     if names:
         raise _invalid_request(
-            f"Cannot update these configs dynamically: {_set(names)}. A broker of Barnabas reads them only when it "
-            "starts, or does not use them; where it does, set them in its configuration and restart it."
+            f"Cannot update these configs dynamically: {_set(names)}. A broker reads them at its start, or not at all: "
+            "set them in the broker's configuration file, and restart it."
         )
 
 
