@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from barnabas.client.errors import BootstrapError
+from barnabas.spark import connection
 from barnabas.spark.connection import REACH_TIMEOUT_MS, LogClient, require_partitions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.reporting import readable_errors
@@ -63,3 +64,22 @@ def test_a_cluster_that_never_answered_is_given_up_soon(monkeypatch: pytest.Monk
     finally:
         client.close()
     assert deadlines == [REACH_TIMEOUT_MS]
+
+
+def test_a_batch_write_to_a_cluster_that_never_answered_fails_before_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.types import StringType, StructType
+
+    from barnabas.spark.sink import writer
+
+    asked: list[Mapping[str, str]] = []
+
+    class Unreachable:
+        def reach(self) -> None:
+            raise BootstrapError("nothing answers")
+
+    monkeypatch.setattr(connection, "connect", lambda settings: asked.append(settings) or Unreachable())
+    options = {"kafka.bootstrap.servers": "h:1", "topic": "t", "kafka.linger.ms": "5"}
+    with pytest.raises(BootstrapError):
+        writer.batch_writer(options, StructType().add("value", StringType()), False)
+    assert asked == [{"bootstrap.servers": "h:1"}]  # a producer's settings are none of this client's
