@@ -46,6 +46,8 @@ class AcceptedConnection(asyncio.Protocol):
         self._owner = owner
         self._wire = ServerConnection(owner.limits.socket_request_max_bytes)
         self._waiting: deque[ReceivedRequest] = deque()
+        self._waiting_bytes = 0
+        self._counted = (0, 0)  # the number and bytes of waiting requests that are counted in the node's budget
         self._in_flight = 0
         self._blocked = False  # the request under way must be answered before the next one starts
         self._writable = True
@@ -85,7 +87,8 @@ class AcceptedConnection(asyncio.Protocol):
             self.close(f"bad frame: {error}")
             return
         if requests:
-            owner.budget.take(len(requests), sum([len(request.frame) for request in requests]))
+            for request in requests:
+                self._waiting_bytes += len(request.frame)
             self._waiting.extend(requests)
             self._start_waiting()
 
@@ -106,9 +109,9 @@ class AcceptedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        waiting = self._waiting
-        self._owner.budget.give_back(len(waiting), sum([len(request.frame) for request in waiting]))
-        waiting.clear()
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._count_waiting()
         self._count_unsent(0)
         for task in list(self._cancellable):
             task.cancel()
@@ -155,7 +158,7 @@ class AcceptedConnection(asyncio.Protocol):
             return
         self._starting = True
         waiting, owner = self._waiting, self._owner
-        started = started_bytes = 0
+        started = 0
         limit = owner.limits.pipelined_requests_max
         try:
             while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
@@ -164,14 +167,14 @@ class AcceptedConnection(asyncio.Protocol):
                     break
                 request = waiting.popleft()
                 started += 1
-                started_bytes += len(request.frame)
+                self._waiting_bytes -= len(request.frame)
                 self._start(request)
         finally:
             self._starting = False
-            if started:
-                owner.budget.give_back(started, started_bytes)
             if self._outgoing:
                 self._write_out()
+        if waiting or self._counted[0]:
+            self._count_waiting()
         if waiting or self._in_flight or not self._reading or not self._writable:
             self._regulate()
 
@@ -222,7 +225,8 @@ class AcceptedConnection(asyncio.Protocol):
             self.close(reason)
         if not self._closing:
             self._answer(request, answer)
-            self._start_waiting()
+            if self._waiting or not self._reading:
+                self._start_waiting()
 
     def _answer(self, request: ReceivedRequest, answer: Answer) -> None:
         if self._closing:
@@ -242,6 +246,12 @@ class AcceptedConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.writelines(buffers)
 
+    def _count_waiting(self) -> None:
+        """Count the requests that wait now in the node's budget, in place of those that waited before."""
+        requests, size = self._counted
+        self._counted = (len(self._waiting), self._waiting_bytes)
+        self._owner.budget.add(self._counted[0] - requests, self._counted[1] - size)
+
     def _count_unsent(self, size: int) -> None:
         self._owner.budget.unsent += size - self._unsent
         self._unsent = size
@@ -254,7 +264,7 @@ class AcceptedConnection(asyncio.Protocol):
         waiting = self._waiting
         below_limit = len(waiting) + self._in_flight < owner.limits.pipelined_requests_max
         if below_limit and self._blocked and waiting:
-            below_limit = sum(len(request.frame) for request in waiting) < _BEHIND_BYTES
+            below_limit = self._waiting_bytes < _BEHIND_BYTES
         may_read = below_limit and self._writable and (not owner.budget.spent or not waiting)
         if may_read and not self._reading:
             self._reading = True

@@ -165,16 +165,11 @@ class RequestBudget:
         self.unsent = 0
         """Response bytes, over all connections, that slow clients have not received yet. For metrics."""
 
-    def take(self, requests: int, size: int) -> None:
-        """Count requests of `size` bytes together that were received."""
+    def add(self, requests: int, size: int) -> None:
+        """Count requests of `size` bytes together that have begun to wait. Negative numbers stand for requests that
+        wait no longer, because their handlers were started or the requests were dropped."""
         self.requests += requests
         self.bytes += size
-
-    def give_back(self, requests: int, size: int) -> None:
-        """Stop counting requests of `size` bytes together, because their handlers were started or the requests were
-        dropped."""
-        self.requests -= requests
-        self.bytes -= size
         assert self.requests >= 0
         assert self.bytes >= 0
 

@@ -262,6 +262,13 @@ API_KEYS: Final[dict[int, ApiKey]] = {int(key): key for key in APIS}
 """The keys by number. Each request needs such a look-up, and a look-up in a dict is faster than `ApiKey(number)`."""
 
 
+_NEVER: Final = 1 << 15  # larger than any version
+_RESPONSE_FLEXIBLE_FROM: Final[dict[ApiKey, int]] = {
+    api.key: _NEVER if api.flexible_from is None or api.key == ApiKey.API_VERSIONS else api.flexible_from
+    for api in _TABLE
+}
+
+
 def request_header_version(key: ApiKey, version: int) -> int:
     """The version of a request's header: 2 if `version` of the request is flexible, else 1. `version` may be one that
     this side does not support, because a broker reads the header before it rejects the request.
@@ -273,4 +280,4 @@ def response_header_version(key: ApiKey, version: int) -> int:
     """The version of a response's header: 1 if `version` of the response is flexible, else 0. Always 0 for ApiVersions,
     whose response the client reads before a version is negotiated.
     """
-    return 1 if key != ApiKey.API_VERSIONS and APIS[key].is_flexible(version) else 0
+    return 1 if version >= _RESPONSE_FLEXIBLE_FROM[key] else 0

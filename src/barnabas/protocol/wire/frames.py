@@ -42,6 +42,10 @@ class FrameReader:
         """The frames that `data` completes. Raises WireError if a length is not positive or above the limit."""
         if type(data) is not bytes:
             data = bytes(data)  # the caller may reuse a mutable buffer
+        if not self._missing and not self._held and len(data) > LENGTH_BYTES:  # most often, exactly one frame
+            length = _LENGTH.unpack_from(data)[0]
+            if length == len(data) - LENGTH_BYTES and length <= self.max_bytes:
+                return [data[LENGTH_BYTES:]]
         frames: list[bytes] = []
         pos = 0
         if self._missing:

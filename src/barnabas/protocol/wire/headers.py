@@ -12,7 +12,7 @@ from barnabas.protocol.wire.schema import Message, int16, int32, string
 
 _API = struct.Struct(">hh")
 _FIXED = struct.Struct(">hhih")
-_NEVER: Final = 1 << 15
+_NEVER: Final = 1 << 15  # larger than any version
 _FLEXIBLE_FROM: Final = {
     int(key): _NEVER if api.flexible_from is None else api.flexible_from for key, api in APIS.items()
 }

@@ -61,13 +61,13 @@ def test_connection_quota() -> None:
 
 def test_request_budget() -> None:
     budget = RequestBudget(transport_config(queued_max_requests=2, queued_max_request_bytes=100))
-    budget.take(1, 60)
+    budget.add(1, 60)
     assert not budget.spent
-    budget.take(1, 40)
+    budget.add(1, 40)
     assert budget.spent
-    budget.give_back(1, 40)
+    budget.add(-1, -40)
     assert not budget.spent
-    budget.take(1, 10)
+    budget.add(1, 10)
     assert budget.spent
 
 
