@@ -11,7 +11,7 @@ from barnabas.core.rng import Rng
 from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
 from barnabas.protocol.transport.connection_pool import ConnectionPool
-from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.apis import API_KEYS
 from barnabas.protocol.wire.schema import Request, Response
 
 IN_FLIGHT_MAX: Final = 1_000
@@ -115,7 +115,7 @@ class NodeClient:
         to = Destination(host, port, purpose)
         connection = pool.current(to) or await pool.connection(to, deadline)
         try:
-            key = ApiKey(request.__schema__.key)
+            key = API_KEYS[request.__schema__.key]
             version = connection.choose_version(key, max_version=version_max, unstable=True)
         except KafkaError:
             if not connection.in_flight:  # a controller serves more APIs once it knows its cluster: negotiate again

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
-from barnabas.protocol.wire.apis import APIS, ApiKey, request_header_version, response_header_version
+from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey, request_header_version, response_header_version
 from barnabas.protocol.wire.codec import decode, decode_prefix, encode, encode_frame
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frames import FrameReader
@@ -53,7 +53,7 @@ class ClientConnection:
 
         `expect_response=False` is for Produce with acks=0, which has no response.
         """
-        key = ApiKey(message.__schema__.key)
+        key = API_KEYS[message.__schema__.key]
         correlation_id = self._next_id
         header = RequestHeader(
             api_key=key, api_version=version, correlation_id=correlation_id, client_id=self._client_id

@@ -129,10 +129,10 @@ class _Decoder:
             tag, last, size, stop = src.name("tag"), src.name("last"), src.name("size"), src.name("stop")
             src.line(f"{last} = -1")
             with src.block(f"for _ in range({count}):"):
-                src.line(f"{tag}, pos = read_uvarint(buf, pos)")
+                self.short_uvarint(tag)
                 src.line(f"if {tag} <= {last}: raise FieldError(f'tagged field {{{tag}}} comes after {{{last}}}')")
                 src.line(f"{last} = {tag}")
-                src.line(f"{size}, pos = read_uvarint(buf, pos)")
+                self.short_uvarint(size)
                 src.line(f"{stop} = pos + {size}")
                 self.check(f"{stop} > end", f"a tagged field claims {{{size}}} bytes of the {{end - pos}} left")
                 for index, field in enumerate(tagged):
@@ -295,6 +295,14 @@ class _Decoder:
             if at_most is not None:
                 self.check(f"{name} > {at_most}", f"a string of {{{name} - 1}} bytes; at most {at_most - 1} fit")
         return name
+
+    def short_uvarint(self, name: str) -> None:
+        """Add lines to the generated function that read a varint, which mostly has one byte, into the variable `name`.
+        No fixed-size fields may be pending."""
+        assert not self.formats
+        self.src.line(f"{name} = buf[pos]")
+        self.src.line(f"if {name} < 128: pos += 1")
+        self.src.line(f"else: {name}, pos = read_uvarint(buf, pos)")
 
     def later(self, line: str) -> None:
         """Add a line that follows the code of the next `flush` and belongs to the current field."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.messages import alter_partition as alter
 from barnabas.protocol.wire.messages import assign_replicas_to_dirs as assign
@@ -72,7 +72,7 @@ class ReplicationChannel:
         )
         assert isinstance(response, FetchResponse)
         return FetchReply(
-            ErrorCode(response.error_code),
+            error_code(response.error_code),
             response.session_id,
             [_fetched(topic.topic_id, p) for topic in response.responses for p in topic.partitions],
         )
@@ -203,7 +203,7 @@ def _fetched(topic_id: UUID, data: PartitionData) -> Fetched:
     assert records is None or isinstance(records, bytes | bytearray | memoryview)
     return Fetched(
         (topic_id, data.partition_index),
-        ErrorCode(data.error_code),
+        error_code(data.error_code),
         data.high_watermark,
         data.log_start_offset,
         b"" if records is None else records,

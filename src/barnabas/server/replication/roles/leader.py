@@ -83,7 +83,8 @@ class LeaderRole:
         """Append record batches. Raises KafkaError if too few replicas are in sync, the records are invalid, or the
         disk fails."""
         replica, state = self._replica, self.state
-        target = replica.open_log
+        target = replica.log
+        assert target is not None, "a leader has a log"
         if acks == -1:
             refusal = refuse_append(state, acks, target.config.min_insync_replicas)
             if refusal is not ErrorCode.NONE:
@@ -106,13 +107,17 @@ class LeaderRole:
 
     def try_committed(self, offset: int) -> ErrorCode | None:
         """The acks=all answer for the records below `offset`, or None while those records are not committed."""
+        watermark = self._replica.high_watermark
+        if watermark < offset:
+            return None
         least = self._replica.open_log.config.min_insync_replicas
-        return acknowledge(self.state, offset, self._replica.high_watermark, least)
+        return acknowledge(self.state, offset, watermark, least)
 
     def advance(self) -> None:
         """Raise the high watermark as far as the replicas' progress allows, and wake up the requests that wait."""
         replica, context, leader = self._replica, self._context, self.state
-        target = replica.open_log
+        target = replica.log
+        assert target is not None, "a leader has a log"
         config = target.config
         end = target.log_end_offset
         counted = target.durable_offset if replica.flushes_first else end
