@@ -6,8 +6,8 @@ import asyncio
 
 from bench.produce_path import Counted, count, open_path
 
-PRODUCE_CALLS_MAX = 132
-FETCH_CALLS_MAX = 100
+PRODUCE_CALLS_MAX = 122
+FETCH_CALLS_MAX = 96
 """Python calls of one request. Raise a limit only for something that is worth its price for every request: 100 calls
 take about 40 us. `python -m bench.produce_path` lists the calls by part."""
 
