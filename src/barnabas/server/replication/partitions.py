@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
@@ -23,6 +21,7 @@ from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage,
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
+from barnabas.server.replication.directories.views import DirectoryReplica, DirectoryView, view_of
 from barnabas.server.replication.partition import Partition, PartitionListener
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
@@ -69,30 +68,6 @@ class Mover(Protocol):
     def copies(self) -> Iterable[ReplicaCopy]:
         """The moves in progress."""
         ...
-
-
-class DirectoryReplica(NamedTuple):
-    """A replica in a log directory: its size in bytes and its lag in offsets.
-
-    `future` marks the unfinished copy of a replica that is being moved to the directory. Its lag is relative to the
-    original log; the lag of other replicas is relative to the high watermark.
-    """
-
-    name: TopicPartition
-    size: int
-    lag: int
-    future: bool = False
-
-
-class DirectoryView(Struct, frozen=True):
-    """One log directory, as DescribeLogDirs returns it. Sizes are in bytes; -1 means unknown."""
-
-    path: str
-    online: bool
-    total_bytes: int = -1
-    usable_bytes: int = -1
-    replicas: tuple[DirectoryReplica, ...] = ()
-    """Sorted by partition."""
 
 
 LogConfigOf = Callable[[ClusterImage, str], LogConfig]
@@ -202,7 +177,7 @@ class Partitions:
             lag = original.log_end_offset - copy.log_end_offset
             view = DirectoryReplica(partition.name, copy.size_bytes, lag, future=True)
             members.setdefault(directory.path, []).append(view)
-        views = [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
+        views = [view_of(directory, members.get(directory.path, [])) for directory in self._dirs]
         return views + [DirectoryView(path, online=False) for path in self.replica_directories.missing]
 
     # ---- start
@@ -430,14 +405,3 @@ class Partitions:
         """End all roles. The log directories are closed separately (`LogDir.close`)."""
         for partition in self._by_name.values():
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def _view(directory: LogDir, replicas: list[DirectoryReplica]) -> DirectoryView:
-    if directory.failure is not None:
-        return DirectoryView(directory.path, online=False)
-    try:
-        usage = directory.disk_usage()
-        total, free = usage.total, usage.free
-    except StorageError:
-        total = free = -1
-    return DirectoryView(directory.path, True, total, free, tuple(sorted(replicas)))

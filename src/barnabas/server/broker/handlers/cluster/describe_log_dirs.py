@@ -28,7 +28,7 @@ from barnabas.protocol.wire.messages.describe_log_dirs import (
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.replication.partitions import DirectoryView
+from barnabas.server.replication.directories.views import DirectoryView
 
 
 async def handle(services: Services, ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
