@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -32,6 +32,8 @@ Check = Callable[[Any], None]
 """Raises _MismatchError for a value of the wrong type."""
 
 _TEXT: Final = (str, bytes, bytearray)
+_PLAIN: Final = (int, str, list, dict, tuple, set, frozenset, NoneType)
+"""Types of arguments that are no generators, for a fast check."""
 
 
 class _MismatchError(Exception):
@@ -113,7 +115,7 @@ class ArgumentChecks:
         return tuple(positional), named
 
     def _one(self, name: str, check: Check, value: Any) -> Any:
-        if isinstance(value, Iterable) and not isinstance(value, Collection):
+        if not isinstance(value, _PLAIN) and isinstance(value, Iterable) and not isinstance(value, Collection):
             value = list(value)
         try:
             check(value)
@@ -156,9 +158,9 @@ def check_of(annotation: Any) -> Check:
         return _check_by(callable, in_words(annotation))
     kind = annotation if origin is None else origin
     if kind in (int, bool):
-        return _check_by(lambda value: isinstance(value, SupportsIndex), in_words(kind))
+        return _check_by(_is_integral, in_words(kind))
     if kind is float:
-        return _check_by(lambda value: isinstance(value, (SupportsFloat, SupportsIndex)), in_words(kind))
+        return _check_by(lambda value: _is_integral(value) or hasattr(type(value), "__float__"), in_words(kind))
     if isinstance(annotation, typing.NewType):
         return check_of(annotation.__supertype__)
     if not isinstance(kind, type) or kind is object or getattr(kind, "_is_protocol", False):
@@ -205,7 +207,11 @@ def _check_by(test: Callable[[Any], bool], expected: str) -> Check:
 
 
 def _check_any_of(annotation: Any, checks: list[Check]) -> Check:
+    takes_none = NoneType in typing.get_args(annotation)
+
     def check(value: Any) -> None:
+        if value is None and takes_none:
+            return
         deepest: _MismatchError | None = None
         for one in checks:
             try:
@@ -230,7 +236,11 @@ def _check_items(annotation: Any, origin: type, item: Check) -> Check:
                 return  # an iterator inside of another argument: the method reads it
             raise _MismatchError(in_words(annotation), value)
         for index, one in enumerate(value):
-            _below(item, one, f"[{index}]")
+            try:
+                item(one)
+            except _MismatchError as wrong:
+                wrong.path = f"[{index}]" + wrong.path
+                raise
 
     return check
 
@@ -240,8 +250,14 @@ def _check_mapping(annotation: Any, key: Check, item: Check) -> Check:
         if not isinstance(value, Mapping):
             raise _MismatchError(in_words(annotation), value)
         for name, one in value.items():
-            _below(key, name, f" key {name!r:.60}")
-            _below(item, one, f"[{name!r:.60}]")
+            at = ""
+            try:
+                key(name)
+                at = "item"
+                item(one)
+            except _MismatchError as wrong:
+                wrong.path = (f"[{name!r:.60}]" if at else f" key {name!r:.60}") + wrong.path
+                raise
 
     return check
 
@@ -251,7 +267,11 @@ def _check_tuple(annotation: Any, items: list[Check]) -> Check:
         if not isinstance(value, Sequence) or isinstance(value, _TEXT) or len(value) != len(items):
             raise _MismatchError(in_words(annotation), value)
         for index, (one, item) in enumerate(zip(value, items, strict=True)):
-            _below(item, one, f"[{index}]")
+            try:
+                item(one)
+            except _MismatchError as wrong:
+                wrong.path = f"[{index}]" + wrong.path
+                raise
 
     return check
 
@@ -270,17 +290,17 @@ def _check_value(kind: type) -> Check:
             hints = typing.get_type_hints(kind)
             fields = [(name, check_of(hint)) for name, hint in hints.items() if hasattr(value, name)]
         for name, one in fields:
-            _below(one, getattr(value, name), f".{name}")
+            try:
+                one(getattr(value, name))
+            except _MismatchError as wrong:
+                wrong.path = f".{name}" + wrong.path
+                raise
 
     return check
 
 
-def _below(check: Check, value: Any, step: str) -> None:
-    try:
-        check(value)
-    except _MismatchError as wrong:
-        wrong.path = step + wrong.path
-        raise
+def _is_integral(value: Any) -> bool:
+    return isinstance(value, int) or hasattr(type(value), "__index__")
 
 
 def _is_number_of(kind: type[Enum], value: Any) -> bool:
