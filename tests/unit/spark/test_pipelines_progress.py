@@ -65,3 +65,10 @@ def test_a_materialized_view_shows_the_rows_that_it_has() -> None:
     meter.add_computation(10, 100, "t0")
     meter.add_computation(12, 50, "t1")
     assert meter.progress == FlowProgress(12, 2, 1, 240.0, batch_ms=50, timestamp="t1")
+
+
+def test_a_repeated_micro_batch_keeps_the_lag() -> None:
+    meter = ProgressMeter()
+    meter.add(report(0, 10, sources=[{"endOffset": '{"t": {"0": 6}}', "latestOffset": '{"t": {"0": 10}}'}]))
+    meter.add(report(1, 4, sources=[{"endOffset": '{"t": {"0": 10}}', "latestOffset": None}]))
+    assert meter.progress.lag == 4

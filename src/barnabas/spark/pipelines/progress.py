@@ -54,12 +54,15 @@ class ProgressMeter:
         duration = (report.get("durationMs") or {}).get("triggerExecution")
         ran = "addBatch" in (report.get("durationMs") or {})
         states = report.get("stateOperators") or []
+        lag = _lag(report.get("sources") or [])
         self.progress = FlowProgress(
             rows=old.rows + rows,
             batches=old.batches + ran,
             batch_id=int(report["batchId"]) if "batchId" in report else old.batch_id,
             rows_per_second=_rate(old.rows_per_second, rows, duration, ran=ran),
-            lag=_lag(report.get("sources") or []),
+            lag=old.lag
+            if lag is None
+            else lag,  # Spark does not ask for the end of the log when it repeats a micro-batch
             batch_ms=int(duration) if ran and duration is not None else old.batch_ms,
             watermark=(report.get("eventTime") or {}).get("watermark", old.watermark),
             state_rows=sum(int(s.get("numRowsTotal") or 0) for s in states) if states else None,
