@@ -21,8 +21,9 @@ from barnabas.testing.process import BrokerProcess
 from bench.pipelines import batch, streaming
 from bench.pipelines.latency import LatencyLoad, latency_sheet
 from bench.report import Sheet, write
+from bench.spark_typed import measure_typed
 
-NAMES = ("read", "write", "table", "transform", "words", "batch-times", "latency")
+NAMES = ("read", "write", "table", "transform", "words", "batch-times", "typed", "latency")
 HEADING = ("", "records/s", "MB/s", "broker CPU", "ratio")
 
 
@@ -48,19 +49,23 @@ def measure(names: list[str], rounds: int, megabytes: int, console: Console) -> 
     sheets: list[Sheet] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-pipelines-")))
-        settings = ("group.initial.rebalance.delay.ms=0",)
+        settings = ("group.initial.rebalance.delay.ms=0", "transaction.two.phase.commit.enable=true")
         broker = stack.enter_context(BrokerProcess(folder / "broker", settings=settings))
         if "latency" in names:
             sheets.append(latency_sheet(broker.bootstrap_servers, rounds, LatencyLoad()))
             console.print(sheets[-1].render())
-        if names != ["latency"]:
+        if "typed" in names:  # before the other session: the class path of the JVM is that of its first session
+            sheets.append(measure_typed(rounds, megabytes * 5_000))
+            console.print(sheets[-1].render())
+        if set(names) - {"latency", "typed"}:
             jars = connector_jars()
             assert broker.process is not None
             spark = start_session(jars)
             stack.callback(spark.stop)
             bench = batch.Bench(spark, broker.bootstrap_servers, bool(jars), broker.process.pid)
-            sheets.append(throughput_sheet(bench, names, rounds, megabytes, console))
-            console.print(sheets[-1].render())
+            if set(names) - {"latency", "typed", "batch-times"}:
+                sheets.append(throughput_sheet(bench, names, rounds, megabytes, console))
+                console.print(sheets[-1].render())
             if "batch-times" in names:
                 sheets.append(streaming.batch_times(bench, rounds))
                 console.print(sheets[-1].render())
