@@ -21,8 +21,8 @@ from barnabas.registry import (
     SchemaType,
 )
 from barnabas.spark.errors import OptionError, RecordError, SchemaChangedError, SinkError
-from barnabas.spark.options import GivenOptions
-from barnabas.spark.records import decoding, encoding, registries
+from barnabas.spark.options import GivenOptions, SinkOptions
+from barnabas.spark.records import decoding, encoding, options, registries
 from barnabas.spark.records.avro_schemas import avro_schema_of
 from barnabas.spark.records.dead_letters import TaskIdentity, count_letters, letters
 from barnabas.spark.records.decoding import PartDecoder
@@ -34,6 +34,8 @@ from barnabas.spark.records.options import parse_formats
 from barnabas.spark.records.reading import BadRecords, typed_batches
 from barnabas.spark.records.typed_read import TypedRead
 from barnabas.spark.records.types import conform, spark_arrow, spark_ddl
+from barnabas.spark.sink.rows import RowLayout
+from barnabas.spark.sink.tasks import encoded
 
 T0 = TopicPartition("orders", 0)
 NEW_YEAR = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -105,8 +107,8 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
     return fake
 
 
-def formats(**options: str) -> RecordFormats:
-    return parse_formats(GivenOptions({name.replace("_", "."): value for name, value in options.items()}))
+def formats(**given: str) -> RecordFormats:
+    return parse_formats(GivenOptions({name.replace("_", "."): value for name, value in given.items()}))
 
 
 def decoder(found: RecordFormats, pinned: RegisteredSchema | None, target: Any) -> PartDecoder:
@@ -117,7 +119,7 @@ def decoder(found: RecordFormats, pinned: RegisteredSchema | None, target: Any) 
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("given", "says"),
     [
         ({"valueFormat": "avor"}, "did you mean avro"),
         ({"valueFormat": "avro"}, "give schema.registry.url, or valueSchema"),
@@ -131,9 +133,18 @@ def decoder(found: RecordFormats, pinned: RegisteredSchema | None, target: Any) 
         ({"valueFormat": "avro", "schema.registry.url": URL, "valueSchemaVersion": "new"}, "must be latest or"),
     ],
 )
-def test_options_that_make_no_sense_are_rejected(options: dict[str, str], says: str) -> None:
+def test_options_that_make_no_sense_are_rejected(given: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
-        parse_formats(GivenOptions(options))
+        parse_formats(GivenOptions(given))
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "find_spec", lambda module: None if module == "fastavro" else object())
+    with pytest.raises(
+        OptionError, match=r"valueFormat=string needs packages .* pip install 'barnabas\[spark,registry\]'"
+    ):
+        formats(valueFormat="string")
+    assert formats().typed == ()
 
 
 def test_a_password_is_not_shown() -> None:
@@ -369,6 +380,15 @@ def test_rows_are_written_with_the_latest_version_of_the_subject(registry: FakeR
     with pytest.raises(SinkError, match=r"orders-value has no field value\.totl; its fields are id, total"):
         written([], wrong, **options)
     assert [one.id for one in registry.versions["orders-value"]] == [registered.id]
+
+
+def test_both_deliveries_encode_the_rows_of_each_topic(registry: FakeRegistry) -> None:
+    found = SinkOptions({}, formats=formats(valueFormat="json", keyFormat="string"))
+    layout = RowLayout(None, has_key=True, has_partition=False, has_headers=False)
+    values = pa.array([{"id": 1, "total": None}, {"id": 2, "total": None}], TWO_FIELDS)
+    rows = pa.table({"key": pa.array(["a", None]), "value": values, "topic": pa.array(["s", "t"])})
+    columns = [(one.topic, one.table.select(["key", "value"]).to_pylist()) for one in encoded(rows, layout, found)]
+    assert columns == [("s", [{"key": "a", "value": b'{"id":1}'}]), ("t", [{"key": None, "value": b'{"id":2}'}])]
 
 
 def test_a_new_subject_gets_a_schema_of_the_column(registry: FakeRegistry) -> None:

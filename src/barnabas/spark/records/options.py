@@ -6,6 +6,7 @@ Connect.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
@@ -20,6 +21,10 @@ from barnabas.spark.records.formats import (
 
 if TYPE_CHECKING:
     from barnabas.spark.options import GivenOptions
+
+
+_NEEDED = ("fastavro", "h11", "jsonschema")
+"""Modules of the extra `registry`, which the decoders of all formats import."""
 
 
 def parse_formats(given: GivenOptions) -> RecordFormats:
@@ -39,6 +44,9 @@ def parse_formats(given: GivenOptions) -> RecordFormats:
             raise OptionError(
                 f"{name} has no effect on raw records, which need no decoding: give valueFormat or keyFormat"
             )
+    elif any(find_spec(module) is None for module in _NEEDED):
+        names = " and ".join(f"{part.part}Format={part.format.value}" for part in formats.typed)
+        raise OptionError(f"{names} needs packages that are not installed: pip install 'barnabas[spark,registry]'")
     return formats
 
 
