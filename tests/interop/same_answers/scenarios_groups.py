@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from barnabas.core.ids import uuid_to_text
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.protocol.wire.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.wire.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -329,4 +334,46 @@ def offsets(talk: Talk) -> None:
     talk.ask("after deleting", OffsetFetchRequest(group_id=alone, topics=None), 7)
 
 
-SCENARIOS = (find_coordinator, joining, living, listing, offsets)
+def expressions(talk: Talk) -> None:
+    """KIP-848: which assignments come at once, and which with a later heartbeat. (Member epochs are opaque.)"""
+    topics = {talk.topic_id(talk.topic(short)): short for short in ("ra", "rb", "rc")}
+    names = {short: talk.name(short) for short in topics.values()}
+    epochs: dict[str, int] = {}
+
+    def beat(label: str, group: str, member: int, **wanted: Any) -> set[str] | None:
+        """One heartbeat. Returns the topics of the assignment; None if the response has none."""
+        member_id = uuid_to_text(UUID(int=member))
+        joining = member_id not in epochs
+        if joining:
+            wanted = {"subscribed_topic_names": [], "topic_partitions": [], "rebalance_timeout_ms": 30_000, **wanted}
+        response: ConsumerGroupHeartbeatResponse = talk.quietly(
+            ConsumerGroupHeartbeatRequest(
+                group_id=group, member_id=member_id, member_epoch=epochs.get(member_id, 0), **wanted
+            ),
+            1,
+        )
+        epochs[member_id] = response.member_epoch
+        given = response.assignment
+        found = None if given is None else {topics[t.topic_id] for t in given.topic_partitions}
+        if label:
+            talk.note(label, [response.error_code, None if found is None else sorted(found)])
+        return found
+
+    def later(label: str, group: str, member: int) -> None:
+        """Send heartbeats until an assignment comes."""
+        found: list[str] = []
+        talk.until(lambda: bool(found.extend(beat("", group, member) or ()) or found), label)
+        talk.note(label, sorted(found))
+
+    one = talk.group("expression")
+    beat("a new expression in a new group", one, 1, subscribed_topic_regex="ra.*")
+    later("what it matches", one, 1)
+    beat("a changed expression", one, 1, subscribed_topic_regex="rb.*")
+    two = talk.group("both")
+    beat("a name and a new expression", two, 2, subscribed_topic_names=[names["rc"]], subscribed_topic_regex="ra.*")
+    later("what it matches, too", two, 2)
+    beat("without the expression", two, 2, subscribed_topic_regex="")
+    beat("nothing at all", talk.group("nothing"), 3)
+
+
+SCENARIOS = (find_coordinator, joining, living, listing, offsets, expressions)
