@@ -83,6 +83,7 @@ class Matrix:
 
     def _play(self, point: str, action: str) -> bool:
         """Arm a fault and wait until it has fired. False if its point was not reached."""
+        self._restart_brokers()
         (self.folder / "broker.pid").write_text(" ".join(str(b.process.pid) for b in self.brokers if b.process))
         before = len(list(self.folder.glob("fired-*")))
         armed = self.folder / "armed"
@@ -104,10 +105,7 @@ class Matrix:
 
     def _keep_running(self) -> None:
         """Start again what was killed."""
-        for broker in self.brokers:
-            if not broker.alive:
-                time.sleep(0.5)
-                broker.start()
+        self._restart_brokers()
         if self._driver is not None and self._driver.poll() is None:
             return
         if self._driver is not None and self._driver.poll() == 0:
@@ -123,6 +121,11 @@ class Matrix:
                 stderr=log,
                 cwd=ROOT,
             )
+
+    def _restart_brokers(self) -> None:
+        for broker in self.brokers:
+            if not broker.alive:
+                broker.start()
 
     def _until(self, condition: object, seconds: float, what: str) -> None:
         deadline = time.monotonic() + seconds
@@ -146,7 +149,10 @@ class Matrix:
         producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
         for number in range(self.rows, self.rows + count):
             producer.produce("in", str(number).encode(), partition=number % PARTITIONS)
-        assert producer.flush(120) == 0
+        deadline = time.monotonic() + END_S
+        while producer.flush(1):
+            self._restart_brokers()  # a fault may kill the only broker just now
+            assert time.monotonic() < deadline, "the rows of the source cannot be written"
         self.rows += count
 
     def verify(self) -> bool:
