@@ -42,7 +42,7 @@ def main(folder: Path, servers: str, plan: str, master: str) -> None:
             .option("kafka.bootstrap.servers", servers)
             .option("subscribe", "in")
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", 60)
+            .option("maxOffsetsPerTrigger", 600)
             .load()
             .select("value")
         )

@@ -99,7 +99,7 @@ class Matrix:
                     return False
                 break  # it has just fired
             self._feed(2)
-            time.sleep(0.2)  # polling other processes, which have no other way to tell
+            time.sleep(1.0)  # polling other processes, which have no other way to tell
         self._keep_running()
         return True
 

@@ -1,4 +1,4 @@
-"""The short form of the kill matrix: some faults of tasks and of the driver, one kill of the JVM."""
+"""The short form of the kill matrix: some faults of tasks and of the driver's processes, in one session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORT = [
     ("hand_over:after", "exit"),
     ("write:after", "raise"),
     ("commit:before", "exit"),
-    ("returned:after", "jvm"),
+    ("returned:after", "raise"),
 ]
 
 
