@@ -23,8 +23,9 @@ from rich.console import Console
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.producer.producer import AsyncProducer
+from barnabas.spark.options import ReadMode, parse_source_options
 from barnabas.spark.schema import DDL, TABLE_DDL
-from barnabas.spark.source.reader import batch_reader
+from barnabas.spark.source.reader import BatchReader
 from barnabas.testing.process import BrokerProcess
 from bench.report import Sheet
 
@@ -49,9 +50,10 @@ class Pass:
 
 
 async def fill(servers: str, topic: str, records: int, size: int) -> None:
-    """Values of `size` bytes in segments of 16 MiB; the keys repeat."""
+    """Values of `size` bytes, in about eight segments for each partition; the keys repeat."""
+    segment_bytes = max(1 << 20, records * size // PARTITIONS // 8)
     async with AsyncAdmin(bootstrap_servers=servers) as admin:
-        await admin.create_topic(topic, PARTITIONS, 1, {"segment.bytes": str(16 << 20)})
+        await admin.create_topic(topic, PARTITIONS, 1, {"segment.bytes": str(segment_bytes)})
     async with AsyncProducer(bootstrap_servers=servers, batch_size=100_000) as producer:
         value = os.urandom(size // 2).hex().encode()
         step = max(1, min(50_000, 20_000_000 // size))
@@ -76,7 +78,7 @@ def read(broker: BrokerProcess, topic: str, way: Mapping[str, str]) -> Pass:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, **way}
     columns = tuple(TABLE_DDL) if "readAs" in way else tuple(DDL)
     before, own, began = processor_seconds(pid), time.process_time(), time.monotonic()
-    reader = batch_reader(options, columns)
+    reader = BatchReader(parse_source_options(options, ReadMode.BATCH), columns)
     rows = sum(part.num_rows for task in reader.partitions() for part in reader.read(task))
     seconds = time.monotonic() - began
     return Pass(rows, seconds, processor_seconds(pid) - before, time.process_time() - own)
