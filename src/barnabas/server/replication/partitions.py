@@ -157,6 +157,12 @@ class Partitions:
         """The directory of the partition's log, or None if the log is offline or could not be created."""
         return self._dir_of.get((partition.name.topic, partition.name.partition))
 
+    def is_damaged(self, partition: Partition) -> bool:
+        """Whether the partition's log could not be opened although its directory is online, and is not tried again."""
+        key = (partition.name.topic, partition.name.partition)
+        home = self._dir_of.get(key)
+        return partition.log is None and home is not None and home.failure is None and key not in self._unopened
+
     def add_listener(self, listener: LeadershipListener) -> None:
         """Notify `listener` of the current leaderships now, and of all changes from now on."""
         self._listeners.append(listener)

@@ -213,3 +213,62 @@ def test_disk_failure_while_logs_are_opened_is_not_a_lost_directory() -> None:
         assert [broker.values(index=n) for n in range(6)] == [[b"%d" % n] for n in range(6)]
 
     in_virtual_time(main, brokers=0)
+
+
+def _flip_a_bit(broker: Broker, path: str) -> None:
+    """Damage the first of several batches of t-0 on the disk of a broker that is down."""
+    data = broker.disk.data(f"{path}/t-0/00000000000000000000.log")
+    data[70] ^= 1
+
+
+def test_a_damaged_replica_is_reported_as_lost_and_does_not_lead() -> None:
+    """A log that is damaged takes only its partition offline; the directory and the broker stay online."""
+
+    async def main(cluster: Cluster) -> None:
+        first, second = cluster.add(1), cluster.add(2)
+        cluster.create("t", [[1, 2]])
+        await cluster.until(lambda: all(len(b.partitions) == 1 for b in cluster.brokers.values()))
+        for value in (b"a", b"b", b"c"):
+            assert await first.produce(value) is ErrorCode.NONE
+        await cluster.until(lambda: cluster.isr("t") == [1, 2] and known(cluster, first, 0) == home_of(first, 0))
+        path = path_of(first)
+        first.kill()
+        _flip_a_bit(first, path)
+        first.start()
+        await cluster.until(lambda: known(cluster, first, 0) == LOST_DIRECTORY)
+        await cluster.until(lambda: second.partition().is_leader)
+        assert (state(cluster).leader, state(cluster).isr, first.partition().log) == (2, (2,), None)
+        assert await second.produce(b"d") is ErrorCode.NONE
+        # the log is repaired, and the broker restarts: the replica follows again
+        first.kill()
+        _flip_a_bit(first, path)
+        first.start()
+        await cluster.until(lambda: cluster.isr("t") == [1, 2])
+        assert first.values() == [b"a", b"b", b"c", b"d"]
+        assert known(cluster, first, 0) == home_of(first, 0)
+
+    in_virtual_time(main, brokers=0)
+
+
+def test_a_damaged_replica_that_is_alone_in_the_isr_leads_again_once_it_is_repaired() -> None:
+    async def main(cluster: Cluster) -> None:
+        first = cluster.add(1)
+        cluster.create("t", [[1]])
+        await cluster.until(lambda: len(first.partitions) == 1)
+        for value in (b"a", b"b", b"c"):
+            assert await first.produce(value) is ErrorCode.NONE
+        await cluster.until(lambda: known(cluster, first, 0) == home_of(first, 0))
+        path = path_of(first)
+        first.kill()
+        _flip_a_bit(first, path)
+        first.start()
+        await cluster.until(lambda: len(first.partitions) == 1)
+        await asyncio.sleep(10)  # virtual time: nothing must come of it
+        assert known(cluster, first, 0) != LOST_DIRECTORY
+        first.kill()
+        _flip_a_bit(first, path)
+        first.start()
+        await cluster.until(lambda: first.partitions.get("t", 0) is not None and first.partition().is_leader)
+        assert first.values() == [b"a", b"b", b"c"]
+
+    in_virtual_time(main, brokers=0)

@@ -2,9 +2,9 @@
 
 The controller needs the directories to know the replicas that a failed directory affects. Every replica whose directory
 differs from the image is reported, many replicas in one AssignReplicasToDirs request, until an image shows the reported
-directory. A replica without a log is reported as lost. The target directory of a move (`mover.py`) is reported before
-the move ends. Otherwise, if the new directory failed before the report, the controller would still consider a replica
-without a log in sync.
+directory. A replica without a log is reported as lost, and so is one whose log is damaged, if another replica is in
+sync. The target directory of a move (`mover.py`) is reported before the move ends. Otherwise, if the new directory
+failed before the report, the controller would still consider a replica without a log in sync.
 """
 
 from __future__ import annotations
@@ -85,10 +85,18 @@ class DirectoryReporter:
         known, home = state.directory_of(node_id), self._directory_of(topic.name, index)
         if home == LOST_DIRECTORY and self._is_known_offline(known):
             home = known  # the log may still be in that directory
+        elif self._is_damaged(topic.name, index) and (known == LOST_DIRECTORY or set(state.isr) - {node_id}):
+            # The controller removes this replica from the ISR, and another one leads. Without another replica in the
+            # ISR nothing is reported: the log is complete again once it is repaired, and must be allowed to lead.
+            home = LOST_DIRECTORY
         if home is None or home == known:
             self._unreported.pop(key, None)
         else:
             self._unreported[key] = home
+
+    def _is_damaged(self, topic: str, index: int) -> bool:
+        found = self._partitions.get(topic, index)
+        return found is not None and self._partitions.is_damaged(found)
 
     def _is_known_offline(self, directory: UUID) -> bool:
         """Whether the controller knows that the directory is offline, or learns it with the next heartbeat."""
