@@ -8,6 +8,7 @@ Each row builds a request of so many entries as the broker decodes: `REQUEST_ELE
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -183,7 +184,8 @@ def _transactions(world: World) -> None:
 
 def _share_coordinator(world: World) -> None:
     """Wait until the share coordinator serves the partitions of the topic."""
-    key = f"g:{world.topic_id}:0"
+    topic_id = urlsafe_b64encode(world.topic_id.bytes).decode().rstrip("=")
+    key = f"g:{topic_id}:0"
     for _ in range(600):
         found = world.client.call(find_coordinator.FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
         if found.coordinators[0].error_code == ErrorCode.NONE:
