@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 V = TypeVar("V")
+
+OPERATIONS_AT_ONCE: Final = 100
+"""The share partitions of one request that are handled at the same time: the event loop starts all their tasks in one
+turn."""
 
 log = get_logger("barnabas.server.coordination")
 
@@ -258,11 +263,16 @@ def _summary(key: ShareKey, shard: ShareShard, op: WriteOperation) -> ShareState
 async def _for_each_partition(
     group_id: str, topics: Iterable[tuple[TopicId, Iterable[V]]], one: Callable[[ShareKey, V], Awaitable[R]]
 ) -> list[tuple[TopicId, list[R]]]:
-    """Handle every share partition of a request. The operations start in order, and wait for their commits together."""
+    """Handle every share partition of a request. The operations start in order, and wait for their commits together,
+    OPERATIONS_AT_ONCE of them at a time."""
     results = []
     for topic_id, partitions in topics:
-        requested = [one(ShareKey(group_id, topic_id, _index(partition)), partition) for partition in partitions]
-        results.append((topic_id, list(await asyncio.gather(*requested))))
+        answers: list[R] = []
+        left = iter(partitions)
+        while chosen := list(islice(left, OPERATIONS_AT_ONCE)):
+            requested = [one(ShareKey(group_id, topic_id, _index(partition)), partition) for partition in chosen]
+            answers += await asyncio.gather(*requested)
+        results.append((topic_id, answers))
     return results
 
 

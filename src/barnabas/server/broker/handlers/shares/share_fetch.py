@@ -20,6 +20,7 @@ import asyncio
 from msgspec import Struct, field
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -67,6 +68,10 @@ class _Pass(Struct):
     def close(self) -> None:
         for purgatory in self.purgatories:
             purgatory.discard(self.operation)
+
+
+_UNITS = 2
+"""What the read of one share partition counts (`core/work`)."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
@@ -130,7 +135,9 @@ async def _acquire_all(
     group_id, member_id = member
     bytes_left = min(request.max_bytes, services.config.fetch_max_bytes)
     most = request.max_records if request.max_records > 0 else 1
+    pauses = Pauses()
     for topic_id, index in wanted:
+        await pauses.after(_UNITS)
         if done.acquired >= most or bytes_left <= 0:
             break
         name = partitions.topic_name(topic_id)
