@@ -1,40 +1,40 @@
-"""`make demo`, or `python -m examples.flights`: real data through a real broker and a real Spark streaming job.
+"""`make demo`, or `python -m examples.flights`: real data through a real broker and a real pipeline on Spark.
 
 1  starts `barnabas serve` in a process of its own, on a free port, with its data under out/
 2  publishes 336,776 flights and 26,115 weather observations, in the order in which they happened
-3  runs the pipeline of pipeline.py: windows, joins with tables, a join of the two streams
-4  computes the same numbers with pandas, and compares the two results row by row
-5  shows a table, and draws out/flights/flights.png
+3  runs the pipeline in pipeline/ with `barnabas pipelines run`, and kills it (kill -9) in the middle
+4  runs it again: it continues from its checkpoints
+5  computes the same numbers with pandas, and compares the two results row by row
+6  shows a table, and draws out/flights/flights.png
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from examples.flights import expected, publish
+from examples.flights import expected, publish, results
 from examples.flights.dataset import Dataset
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from barnabas.spark.environment import prepare_environment
-from barnabas.spark.java import shim_home
 from barnabas.testing.process import BrokerProcess
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
 console = Console(soft_wrap=True)
-ROWS_PER_MICRO_BATCH = 60_000
+PIPELINE = Path(__file__).with_name("pipeline")
+STORAGE = "file:///tmp/flights-pipeline"
+KILL_AFTER = 0.4
+"""The share of the records after which the pipeline is killed."""
 
 
 def main() -> int:
@@ -49,8 +49,7 @@ def main() -> int:
     with BrokerProcess(chosen.out / "broker") as broker:
         step(f"broker ready at {broker.bootstrap_servers} after {broker.start_seconds:.1f} s")
         publish_feeds(broker.bootstrap_servers, data)
-        data.write_tables(chosen.out / "tables")
-        correct = run_spark(broker.bootstrap_servers, data, chosen.out, chosen.master)
+        correct = run_pipeline(broker.bootstrap_servers, data, chosen.out, chosen.master)
     step(f"done in {time.monotonic() - began:.0f} s; everything is under {chosen.out}")
     return 0 if correct else 1
 
@@ -80,64 +79,71 @@ def publish_feeds(servers: str, data: Dataset) -> None:
             )
 
 
-def run_spark(servers: str, data: Dataset, out: Path, master: str) -> bool:
-    """Run all parts that need a Spark session. Returns True if the result is correct."""
-    with console.status("starting Spark"):
-        spark = start_session(master, out)
-    from examples.flights import pipeline, report
+def run_pipeline(servers: str, data: Dataset, out: Path, master: str) -> bool:
+    """Run the pipeline, and compare its results. Returns True if they are correct."""
+    project = out / "pipeline"
+    shutil.copytree(PIPELINE, project)
+    data.write_tables(project / "tables")
+    spec = project / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace(STORAGE, (out / "storage").resolve().as_uri()))
+    began = time.monotonic()
+    with bars() as progress:
+        driver = PipelineDriver(project, servers, master, len(data.flights) + len(data.weather), progress)
+        driver.follow(kill_after=KILL_AFTER)
+        step(f"killed the pipeline's driver after {driver.share_read:.0%} of the records")
+        driver.follow()
+    step(f"the second driver read the rest; both took {time.monotonic() - began:.0f} s")
+    with console.status("reading the results"):
+        delays = expected.read_parquet(project / "spark-warehouse" / "delays")
+        in_weather = asyncio.run(results.read_flights_in_weather(servers, expected.flights_in_weather(data)))
+    correct = check("table delays", delays, expected.delays_by_day(data))
+    correct &= check("topic flights-in-weather", in_weather, expected.flights_in_weather(data))
+    from examples.flights import report
 
-    try:
-        began = time.monotonic()
-        follow(pipeline.start(spark, servers, out, ROWS_PER_MICRO_BATCH), len(data.flights))
-        step(f"both streaming queries read the whole year in {time.monotonic() - began:.0f} s")
-        with console.status("reading the results"):
-            delays = pipeline.read_delays(spark, servers).toPandas()
-            in_weather = expected.read_parquet(out / "flights_in_weather")
-    finally:
-        spark.stop()
-    correct = check("topic delays", delays, expected.delays_by_day(data))
-    correct &= check("table flights_in_weather", in_weather, expected.flights_in_weather(data))
     console.print(report.airlines_table(delays))
     report.draw(delays, in_weather, out / "flights.png")
     step(f"plot: {out / 'flights.png'}")
     return correct
 
 
-def start_session(master: str, out: Path) -> SparkSession:
-    """A plain local session; `format("barnabas")` needs no special configuration."""
-    # The launcher removes a Java option that makes Java print a warning.
-    os.environ["JAVA_HOME"] = str(shim_home(prepare_environment(), (out / "java").resolve()))
-    from pyspark.sql import SparkSession
+class PipelineDriver:
+    """Runs `barnabas pipelines run --once` in a process of its own, and shows its progress."""
 
-    quiet = Path(__file__).with_name("log4j2.properties").resolve().as_uri()
-    session: SparkSession = (
-        SparkSession.builder.master(master)
-        .appName("flights")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", 4)
-        .config("spark.sql.warehouse.dir", str((out / "warehouse").resolve()))
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
-        .config("spark.ui.enabled", False)
-        .config("spark.ui.showConsoleProgress", False)
-        .getOrCreate()
-    )
-    return session
+    def __init__(self, project: Path, servers: str, master: str, records: int, progress: Progress) -> None:
+        self._command = [
+            sys.executable,
+            "-m",
+            "barnabas",
+            "pipelines",
+            "run",
+            str(project),
+            "--master",
+            master,
+            "--json",
+        ]
+        self._environment = os.environ | {"BARNABAS_BOOTSTRAP": servers}
+        self._records = records
+        self._progress = progress
+        self._task = progress.add_task("joining flights with weather", total=records)
+        self.share_read = 0.0
 
+    def follow(self, *, kill_after: float | None = None) -> None:
+        """Run the pipeline to its end, or kill it when it has read this share of the records."""
+        with subprocess.Popen(self._command, env=self._environment, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                self._show(json.loads(line))
+                if kill_after is not None and self.share_read >= kill_after:
+                    process.kill()
+                    return
+        if process.returncode:
+            raise SystemExit(f"the pipeline failed with exit code {process.returncode}")
 
-def follow(queries: Mapping[str, StreamingQuery], flights: int) -> None:
-    """Show the progress of the queries until they end. Raises the exception of a query that failed."""
-    with bars() as progress:
-        tasks = {name: progress.add_task(f"streaming {name}", total=flights) for name in queries}
-        while any(query.isActive for query in queries.values()):
-            for name, query in queries.items():
-                query.awaitTermination(0.2)
-                done = sum(
-                    source.numInputRows
-                    for report in query.recentProgress
-                    for source in report.sources
-                    if '"flights"' in str(source.endOffset)
-                )
-                progress.update(tasks[name], completed=done)
+    def _show(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "progress" and event["flow"] == "join_weather" and event["batches"]:
+            read = self._records - event["lag"]
+            self.share_read = read / self._records
+            self._progress.update(self._task, completed=read)
 
 
 def check(what: str, got: expected.pd.DataFrame, wanted: expected.pd.DataFrame) -> bool:

@@ -18,7 +18,7 @@ KEEP_FOR_EVER = {"retention.ms": "-1"}
 TOPICS = (
     NewTopic("flights", 4, 1, KEEP_FOR_EVER),
     NewTopic("weather", 1, 1, KEEP_FOR_EVER),
-    NewTopic("delays", 2, 1, {"cleanup.policy": "compact"}),
+    NewTopic("flights-in-weather", 2, 1, KEEP_FOR_EVER),
 )
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.blocking import Consumer, Producer
-from barnabas.core.ids import TopicPartition
+from barnabas import Consumer, Producer, TopicPartition
 from barnabas.spark.environment import prepare_environment
 from barnabas.spark.pipelines.template import write_project
 from barnabas.testing.process import BrokerProcess

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.cli.app import build_app
-from barnabas.spark.pipelines.errors import PipelineError, PlanChangedError
+from barnabas.core.ids import TopicPartition
+from barnabas.spark.pipelines.errors import AlreadyRunningError, PipelineError, PlanChangedError
 from barnabas.spark.pipelines.runner import LoadedPipeline, PipelineRunner, RunOptions
 from barnabas.spark.pipelines.state import PipelineProject, read_project
+from barnabas.spark.pipelines.template import write_project
 from tests.system.pages import DOCS
 from tests.system.spark.broker import Record, Topics
 
@@ -59,6 +66,72 @@ def run_once(project: PipelineProject, spark: SparkSession, **options: Any) -> d
     with project.locked():
         PipelineRunner(LoadedPipeline(project, spark), spark, RunOptions(**options), lambda _: None).run()
     return {flow["flow"]: flow for flow in project.run()["flows"]}
+
+
+def order(number: int, customer: str = "ada", amount: float = 50.0) -> Record:
+    return Record(json.dumps({"id": number, "customer": customer, "amount": amount}).encode())
+
+
+def sink_ids(spark: SparkSession, servers: str, topic: str) -> list[int]:
+    records = spark.read.format("barnabas").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    values = records.option("kafka.isolation.level", "read_committed").load().selectExpr("cast(value as string) as v")
+    return sorted(json.loads(row.v)["id"] for row in values.collect())
+
+
+@pytest.fixture
+def shop(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, tmp_path: Path, clean_catalog: None
+) -> PipelineProject:
+    """The project of `init`, whose tables are in the warehouse of the tests' session."""
+    directory = tmp_path / topic
+    write_project(directory, topic, servers)
+    spec = directory / "spark-pipeline.yml"
+    warehouse = spark.conf.get("spark.sql.warehouse.dir")
+    spec.write_text(
+        spec.read_text().replace("configuration:", f"configuration:\n  spark.sql.warehouse.dir: {warehouse}")
+    )
+    topics.create(f"{topic}-orders", 2)
+    topics.create(f"{topic}-large-orders")
+    return read_project(spec)
+
+
+@pytest.mark.system
+@pytest.mark.slow
+def test_the_project_of_init_runs_and_continues_after_a_kill(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, shop: PipelineProject
+) -> None:
+    numbers = iter(range(1, 1_000))
+    topics.produce(f"{topic}-orders", [order(next(numbers), amount=100) for _ in range(20)])
+    flows = run_once(shop, spark)
+    assert {name: (flow["state"], flow["rows"]) for name, flow in flows.items()} == {
+        "order_log": ("completed", 20),
+        "find_large_orders": ("completed", 20),
+        "customer_totals": ("completed", 1),
+    }
+    assert topics.group_offsets(f"{topic}.order_log")[TopicPartition(f"{topic}-orders", 0)] == (20, "")
+
+    command = [sys.executable, "-m", "barnabas", "pipelines", "run", str(shop.directory), "--continuous", "--json"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as driver:
+        assert driver.stdout is not None
+        with pytest.raises(AlreadyRunningError, match=f"pipelines stop {topic}"):
+            assert driver.stdout.readline()  # the first event: the driver has the lock
+            with shop.locked():
+                pass
+        topics.produce(f"{topic}-orders", [order(next(numbers), amount=100) for _ in range(20)])
+        for line in driver.stdout:
+            event = json.loads(line)
+            if event["event"] == "progress" and event["flow"] == "find_large_orders" and event["rows"]:
+                break
+        topics.produce(f"{topic}-orders", [order(next(numbers), amount=100) for _ in range(20)])
+        driver.send_signal(signal.SIGKILL)
+
+    flows = run_once(shop, spark)
+    assert {flow["state"] for flow in flows.values()} == {"completed"}
+    assert sorted(row.id for row in spark.table("order_log").select("id").collect()) == list(range(1, 61))
+    (totals,) = spark.table("customer_totals").collect()
+    assert (totals.customer, totals.orders, totals.amount) == ("ada", 60, 6_000.0)
+    assert sink_ids(spark, servers, f"{topic}-large-orders") == list(range(1, 61))
 
 
 RATE = "spark.readStream.format('rate').load()"
