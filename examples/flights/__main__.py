@@ -46,7 +46,8 @@ def main() -> int:
     chosen.out.mkdir(parents=True)
     began = time.monotonic()
     data = Dataset()
-    with BrokerProcess(chosen.out / "broker") as broker:
+    # Kafka's name for the setting with which a decided transaction does not time out while its driver is dead.
+    with BrokerProcess(chosen.out / "broker", settings=["transaction.two.phase.commit.enable=true"]) as broker:
         step(f"broker ready at {broker.bootstrap_servers} after {broker.start_seconds:.1f} s")
         publish_feeds(broker.bootstrap_servers, data)
         correct = run_pipeline(broker.bootstrap_servers, data, chosen.out, chosen.master)
@@ -122,6 +123,7 @@ class PipelineDriver:
             "--json",
         ]
         self._environment = os.environ | {"BARNABAS_BOOTSTRAP": servers}
+        self._log = project.with_name("pipeline.log.txt")
         self._records = records
         self._progress = progress
         self._task = progress.add_task("joining flights with weather", total=records)
@@ -129,7 +131,12 @@ class PipelineDriver:
 
     def follow(self, *, kill_after: float | None = None) -> None:
         """Run the pipeline to its end, or kill it when it has read this share of the records."""
-        with subprocess.Popen(self._command, env=self._environment, stdout=subprocess.PIPE, text=True) as process:
+        with (
+            self._log.open("a") as log,  # the Java process of a driver that is killed complains
+            subprocess.Popen(
+                self._command, env=self._environment, stdout=subprocess.PIPE, stderr=log, text=True
+            ) as process,
+        ):
             assert process.stdout is not None
             for line in process.stdout:
                 self._show(json.loads(line))
@@ -137,10 +144,10 @@ class PipelineDriver:
                     process.kill()
                     return
         if process.returncode:
-            raise SystemExit(f"the pipeline failed with exit code {process.returncode}")
+            raise SystemExit(f"the pipeline failed with exit code {process.returncode}; see {self._log}")
 
     def _show(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == "progress" and event["flow"] == "join_weather" and event["batches"]:
+        if event["event"] == "progress" and event["flow"] == "join_weather" and event["lag"] is not None:
             read = self._records - event["lag"]
             self.share_read = read / self._records
             self._progress.update(self._task, completed=read)

@@ -6,8 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.json
 
-from barnabas.client.consumer import AsyncConsumer
-from barnabas.core.ids import TopicPartition
+from barnabas import AsyncConsumer, TopicPartition
 
 TOPIC = "flights-in-weather"
 
