@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from uuid import uuid4
@@ -81,7 +82,8 @@ async def until_processed(count: int, *streams: Stream) -> None:
 async def test_a_function_may_be_plain_or_async_and_return_no_one_or_many_records(
     servers: str, topic: str, group: str, output: str
 ) -> None:
-    one = ProducerRecord(output, b"one", b"k", partition=0, timestamp=7, headers=[("h", b"1")])
+    sent_ms = int(time.time() * 1000) - 60_000  # not so old that retention deletes the record
+    one = ProducerRecord(output, b"one", b"k", partition=0, timestamp=sent_ms, headers=[("h", b"1")])
     many = [ProducerRecord(output, b"many"), ProducerRecord(output, b"more")]
 
     def nothing(record: Record) -> None:
@@ -111,7 +113,7 @@ async def test_a_function_may_be_plain_or_async_and_return_no_one_or_many_record
     found = await read(servers, output)
     assert sorted(record.value for record in found) == [b"many"] * 3 + [b"more"] * 3 + [b"one"]
     exact = next(record for record in found if record.value == b"one")
-    assert (exact.key, exact.partition, exact.timestamp, exact.headers) == (b"k", 0, 7, (("h", b"1"),))
+    assert (exact.key, exact.partition, exact.timestamp, exact.headers) == (b"k", 0, sent_ms, (("h", b"1"),))
 
 
 async def test_the_exception_of_a_function_ends_the_stream_and_leaves_nothing_of_the_transaction(
