@@ -9,6 +9,8 @@ first row that applies decides:
     no whole batch follows in this segment or in a later one               torn end
     the damaged bytes contain a lost page, or the file ends too early,     torn end: the power failed before a sync, and
     or a truncation was lost                                               a later page was written before this one
+    the first whole batch that follows has a later leader epoch than the   torn end: the log may have been truncated
+    batch before the damage                                                here, and old bytes may be back in the page
     whole batches follow                                                   rot: every byte was written, one has changed
 
 Apache Kafka does not distinguish them: `LogSegment.recover` truncates a segment at the first invalid batch, `LogLoader`
@@ -43,6 +45,8 @@ class BatchesBehind(Struct, frozen=True):
     first_offset: int
     last_offset: int
     count: int
+    leader_epoch: int = -1
+    """The leader epoch of the first of them."""
 
 
 class Damage(Struct, frozen=True):

@@ -228,6 +228,7 @@ class _LogLoader:
         size = segment.size
         valid = 0
         end = segment.base_offset
+        epoch = -1
         reason, torn = "", False
         for position, buf, at, header in scan_batches(segment):
             reason = self._out_of_order(segment, header, end)
@@ -238,13 +239,15 @@ class _LogLoader:
             end = header.next_offset
             segment.index_batch(header, position)
             valid = position + header.size
+            epoch = header.partition_leader_epoch
             latest = self._epochs.latest
             if header.partition_leader_epoch >= 0 and (latest is None or header.partition_leader_epoch > latest.epoch):
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
             for txn in apply_batch(self._producers, buf, at, header):
                 segment.txn_index.append(txn)
         if valid < size:
-            self._cut(segment, examine(segment, valid, end, self._later(segment), reason=reason, torn=torn))
+            later = self._later(segment)
+            self._cut(segment, examine(segment, valid, end, later, reason=reason, torn=torn, leader_epoch=epoch))
         short = segment.is_short and self._segments.active is segment
         if short:
             segment.unlink_indexes()  # they are quickly rebuilt when they are needed, and files cost much at a start
@@ -283,7 +286,10 @@ class _LogLoader:
             file=damage.path, position=damage.position, bytes=damage.size, from_offset=damage.offset,
             reason=damage.reason, behind=damage.describe_behind(),
         )  # fmt: skip
-        segment.file(Access.WRITE).truncate(damage.position)
+        file = segment.file(Access.WRITE)
+        file.truncate(damage.position)
+        # Otherwise, after a power failure, the old end of the page may be back in front of new batches that are whole.
+        file.sync()
         segment.size = damage.position
 
     def _raise_if_rot(self, damage: Damage) -> None:

@@ -46,17 +46,26 @@ def scan_batches(segment: Segment) -> Iterator[tuple[int, Buffer, int, BatchHead
 
 
 def examine(
-    segment: Segment, position: int, offset: int, later: Sequence[Segment], *, reason: str = "", torn: bool = False
+    segment: Segment,
+    position: int,
+    offset: int,
+    later: Sequence[Segment],
+    *,
+    reason: str = "",
+    torn: bool = False,
+    leader_epoch: int = -1,
 ) -> Damage:
     """Describe the damage at `position` of the segment, where the batch of `offset` should begin.
 
     `reason` is needed for a whole batch that is out of order. `torn` says that a lost truncation may be the reason.
+    `leader_epoch` is that of the batch before the damage, or -1.
     """
     file, size = segment.file(), segment.size
     data = memoryview(file.read_at(position, min(size - position, _SEARCHED)))
     behind = _find_behind(data, position, offset)
     region = data if behind is None else data[: behind.position - position]
     torn = torn or has_lost_page(region, position, ends_file=behind is None)
+    torn = torn or (behind is not None and behind.leader_epoch > leader_epoch >= 0)
     if behind is None and not reason:
         torn = torn or _ends_inside(data, size - position)
     return Damage(
@@ -76,18 +85,20 @@ def _find_behind(data: memoryview, position: int, offset: int) -> BatchesBehind 
     start = re.escape(offset.to_bytes(8, "big")[:4])
     for found in re.compile(b"(?=" + start + b".{12}\x02)", re.DOTALL).finditer(data, 1):
         first = count = 0
+        epoch = -1
         last = offset
         try:
             for at, header in iter_batches(data, found.start()):
                 if header.base_offset <= last or header.last_offset_delta < 0:
                     break
                 check_crc(data, at, header)
-                first = first if count else header.base_offset
+                if not count:
+                    first, epoch = header.base_offset, header.partition_leader_epoch
                 count, last = count + 1, header.last_offset
         except CorruptBatchError:
             pass
         if count:
-            return BatchesBehind(position + found.start(), first, last, count)
+            return BatchesBehind(position + found.start(), first, last, count, epoch)
     return None
 
 

@@ -103,6 +103,23 @@ def test_damage_of_the_last_batch_below_the_recovery_point_is_rot(logs: LogHarne
     assert logs.kill(recovery_point=13).log_end_offset == 13
 
 
+def test_damage_where_a_leader_epoch_begins_may_be_a_lost_truncation(disk: MemoryDisk) -> None:
+    """The power failed after old records had been truncated and new ones written; old bytes are back in one page."""
+    logs = LogHarness(disk=disk)
+    logs.fill(4)
+    for value in range(3):
+        logs.log.append_as_leader(batch(value=b"%d" % value), leader_epoch=5, now_ms=0)
+    disk.flip_bit(log_file(0), 4 * SIZE + 70)
+    assert logs.kill(recovery_point=4).log_end_offset == 4
+
+
+def test_a_cut_is_synced(logs: LogHarness, disk: MemoryDisk) -> None:
+    del disk.data(log_file(12))[SIZE + 40 :]
+    disk.syncs.clear()
+    logs.kill()
+    assert log_file(12) in disk.syncs
+
+
 def test_cut_is_logged(logs: LogHarness, disk: MemoryDisk, caplog: pytest.LogCaptureFixture) -> None:
     del disk.data(log_file(12))[SIZE + 40 :]
     logs.kill()
