@@ -21,6 +21,7 @@ from barnabas.protocol.transport.connection_config import ConnectionConfig, Conn
 from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.messages import (
+    add_partitions_to_txn,
     api_versions,
     fetch,
     find_coordinator,
@@ -330,3 +331,19 @@ class FakeCluster:
         return find_coordinator.FindCoordinatorResponse(
             coordinators=[find_coordinator.Coordinator(key=k, node_id=1, host="fake", port=port) for k in keys]
         )
+
+
+def partitions_added(broker: int, request: Any, version: int) -> Any:
+    """A script for AddPartitionsToTxn that adds all of them."""
+    return add_partitions_to_txn.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    add_partitions_to_txn.AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=0)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )

@@ -24,8 +24,8 @@ from barnabas.client.errors import (
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
-from barnabas.protocol.wire.messages import add_partitions_to_txn, end_txn, produce
-from tests.unit.client.fake_cluster import SILENCE, FakeCluster
+from barnabas.protocol.wire.messages import end_txn, produce
+from tests.unit.client.fake_cluster import SILENCE, FakeCluster, partitions_added
 
 
 class Same:
@@ -233,7 +233,7 @@ def test_a_flush_that_is_late_says_what_it_waited_for(same: Any) -> None:
 def test_the_records_of_a_transaction_are_raised_by_its_commit(same: Any) -> None:
     """As in the Java producer: flush does not raise them, commit does, and abort drops them on purpose."""
     fake = refusing(ErrorCode.INVALID_RECORD)
-    fake.scripts[ApiKey.ADD_PARTITIONS_TO_TXN] = _partitions_added
+    fake.scripts[ApiKey.ADD_PARTITIONS_TO_TXN] = partitions_added
     fake.scripts[ApiKey.END_TXN] = lambda *_: end_txn.EndTxnResponse()
     one = same(fake, transactional_id="tx")
     one.call("init_transactions")
@@ -262,7 +262,7 @@ def test_close_aborts_the_open_transaction(same: Any) -> None:
         ended.append(request.committed)
         return end_txn.EndTxnResponse()
 
-    fake.scripts[ApiKey.ADD_PARTITIONS_TO_TXN] = _partitions_added
+    fake.scripts[ApiKey.ADD_PARTITIONS_TO_TXN] = partitions_added
     fake.scripts[ApiKey.END_TXN] = end
     one = same(fake, transactional_id="tx")
     one.call("init_transactions")
@@ -272,21 +272,6 @@ def test_close_aborts_the_open_transaction(same: Any) -> None:
     assert ended == [False]
     with pytest.raises(ClientClosedError):
         one.call("abort_transaction")
-
-
-def _partitions_added(broker: int, request: Any, version: int) -> Any:
-    return add_partitions_to_txn.AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    add_partitions_to_txn.AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=0)
-                    for p in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
-    )
 
 
 def _begin(one: Same) -> None:

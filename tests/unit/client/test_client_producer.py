@@ -17,6 +17,7 @@ from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.hashing import partition_for_key
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
 from barnabas.protocol.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceResponse,
@@ -24,7 +25,7 @@ from barnabas.protocol.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.unit.client.fake_cluster import DROP, SILENCE, FakeCluster
+from tests.unit.client.fake_cluster import DROP, SILENCE, FakeCluster, partitions_added
 
 
 def producer_of(fake: FakeCluster, **settings: Any) -> AsyncProducer:
@@ -191,6 +192,30 @@ async def test_after_a_batch_in_doubt_the_epoch_is_bumped() -> None:
         await producer.send_and_wait("t", b"b")
     headers = [read_header(batch) for batch in fake.log("t").batches]
     assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, 0), (1, 0)]
+
+
+async def test_after_a_batch_in_doubt_the_next_transaction_is_sent() -> None:
+    """The abort has changed the epoch, which the partition of the batch adopts with the next transaction."""
+    fake = FakeCluster()
+    fake.add_topic("t")
+    fake.scripts[ApiKey.ADD_PARTITIONS_TO_TXN] = partitions_added
+    fake.scripts[ApiKey.END_TXN] = lambda *_: EndTxnResponse()
+    producer = producer_of(fake, transactional_id="tx", delivery_timeout_ms=80, request_timeout_ms=60)
+    await producer.init_transactions()
+    producer.begin_transaction()
+    await producer.send_and_wait("t", b"a")
+    fake.scripts[ApiKey.PRODUCE] = lambda *_: SILENCE
+    with pytest.raises(BarnabasError):
+        await producer.send_and_wait("t", b"lost")
+    del fake.scripts[ApiKey.PRODUCE]
+    await producer.abort_transaction()
+    producer.begin_transaction()
+    await producer.send_and_wait("t", b"b")
+    await producer.commit_transaction()
+    await producer.close()
+    headers = [read_header(batch) for batch in fake.log("t").batches]
+    assert [header.base_sequence for header in headers] == [0, 0]
+    assert headers[0].producer_id != headers[1].producer_id or headers[0].producer_epoch < headers[1].producer_epoch
 
 
 async def test_acks_0_asks_for_no_answer() -> None:

@@ -209,9 +209,12 @@ class Sender:
         flushing = self.flushing > 0
         for place, queue in enumerate(queues):
             if queue.needs_new_epoch:
-                if queue.in_flight or self.transactions is not None:
+                if queue.in_flight:
+                    continue
+                if self.transactions is None:
+                    self._bump_epoch(queue)
+                elif queue.identity == self.identity:
                     continue  # the epoch of a transaction changes only after an abort
-                self._bump_epoch(queue)
             first = queue.queue[0]
             first_size = len(first.encoded) or HEADER_SIZE + first.charged
             if taken and size + first_size > self._options.request_bytes_max:
