@@ -311,7 +311,8 @@ async def test_after_close_nothing_is_taken() -> None:
 async def test_an_unknown_topic_and_partition() -> None:
     fake = FakeCluster()
     fake.add_topic("t")
-    async with producer_of(fake, max_block_ms=20) as producer:
+    async with producer_of(fake, max_block_ms=300) as producer:
+        await producer.send_and_wait("t", b"x")
         with pytest.raises(KafkaError, match="There is no topic 'nope'"):
             await producer.send("nope", b"x")
         with pytest.raises(KafkaError, match="no partition 4"):
