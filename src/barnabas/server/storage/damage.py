@@ -19,7 +19,7 @@ Kafka, replicas on other nodes repair such a log, if there are any. Here, rot in
 and rot in another log takes this one replica offline, until an operator has decided where the records come from.
 
 The test for a lost page can take rot for a torn end, if the damage lies above the synced offset and if the records of
-the damaged batch happen to contain zeros up to the end of a sector. The cut is logged in every case.
+the damaged batch happen to contain zeros at the end of a sector. The cut is logged in every case.
 """
 
 from __future__ import annotations
@@ -32,10 +32,8 @@ from barnabas.core.buffers import Buffer
 
 SECTOR: Final = 512
 """Disks write sectors of at least this size atomically; pages consist of sectors."""
-_ZEROS: Final = bytes(SECTOR)
 _FEWEST_ZEROS: Final = 6
-"""A lost page that begins with the damaged batch zeroes at least so many bytes. The first bytes of a base offset are
-zeros in any case."""
+"""The fewest zeros at the end of a sector that count as a lost write. A base offset begins with as many zeros."""
 
 
 class BatchesBehind(Struct, frozen=True):
@@ -95,15 +93,24 @@ class Damage(Struct, frozen=True):
 
 
 def has_lost_page(region: Buffer, position: int, *, ends_file: bool) -> bool:
-    """Whether `region`, the damaged bytes at `position` of a file, contains a page that was never written: zeros from
-    the start of the region or of a sector up to the end of that sector (or of the file, if `ends_file`)."""
+    """Whether `region`, the damaged bytes at `position` of a file, contains a page of which a write was lost: zeros up
+    to the end of a sector (or of the file, if `ends_file`). The bytes before the zeros may be there, because the file
+    ended inside the sector when it was last written."""
     view = memoryview(region)
     head = min(SECTOR - position % SECTOR, len(view))
-    if head >= _FEWEST_ZEROS and view[:head] == _ZEROS[:head]:
+    if head >= _FEWEST_ZEROS and not any(view[:head]):
         return True
-    for at in range(head, len(view), SECTOR):
-        piece = view[at : at + SECTOR]
-        whole = len(piece) == SECTOR or (ends_file and len(piece) >= _FEWEST_ZEROS)
-        if whole and piece == _ZEROS[: len(piece)]:
-            return True
-    return False
+    left = (position + len(view)) % SECTOR
+    if ends_file and 0 < left < len(view) and not any(view[-left:]):
+        return True  # the last sector of the file, however few bytes of it there are
+    ends = [*range(SECTOR - position % SECTOR, len(view) + 1, SECTOR), *([len(view)] if ends_file else [])]
+    return any(end >= _FEWEST_ZEROS and not any(view[end - _FEWEST_ZEROS : end]) for end in ends)
+
+
+def region_of(data: memoryview, position: int, behind: int | None) -> memoryview:
+    """The bytes of `data`, which begins at `position` of a file, that may be damaged: up to the whole batch at
+    `behind`. The zeros with which the base offset of that batch begins may end a lost page, and belong to it."""
+    if behind is None:
+        return data
+    sector_end = -(-behind // SECTOR) * SECTOR
+    return data[: (sector_end if sector_end - behind <= _FEWEST_ZEROS else behind) - position]

@@ -10,7 +10,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.protocol.records.batch import LOG_OVERHEAD, BatchHeader, check_crc, iter_batches, read_header
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage import names
-from barnabas.server.storage.damage import BatchesBehind, Damage, has_lost_page
+from barnabas.server.storage.damage import BatchesBehind, Damage, has_lost_page, region_of
 from barnabas.server.storage.fs import File
 from barnabas.server.storage.segments.segment import Segment
 
@@ -63,7 +63,7 @@ def examine(
     file, size = segment.file(), segment.size
     data = memoryview(file.read_at(position, min(size - position, _SEARCHED)))
     behind = _find_behind(data, position, offset)
-    region = data if behind is None else data[: behind.position - position]
+    region = region_of(data, position, None if behind is None else behind.position)
     torn = torn or has_lost_page(region, position, ends_file=behind is None)
     torn = torn or (behind is not None and behind.leader_epoch > leader_epoch >= 0)
     if behind is None and not reason:
