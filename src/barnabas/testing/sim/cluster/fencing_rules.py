@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 class RunningBrokerIsNotFenced(Rule):
     """A broker that runs, listens, and has sent a heartbeat to the active controller within its session time-out is
-    not fenced, unless the broker shuts down or has lost a log directory."""
+    not fenced, unless the broker shuts down or has lost a log directory. A heartbeat that comes after the session is
+    over may be too late: the controller may already have written the record that fences the broker."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
@@ -24,6 +25,8 @@ class RunningBrokerIsNotFenced(Rule):
         self._heard: dict[int, tuple[int, int]] = {}
         """The epoch and the time of the last heartbeat of each broker that the present active controller has received,
         or the time at which the controller became active."""
+        self._late: dict[int, int] = {}
+        """The time of each broker's last heartbeat that came when its session was over."""
         self._active: dict[int, int] = {}
         """The epochs of the brokers that were not fenced at the last observation."""
 
@@ -39,9 +42,13 @@ class RunningBrokerIsNotFenced(Rule):
         self._active = {broker.broker_id: broker.epoch for broker in seen.image.brokers if not broker.fenced}
         if not same:
             self._heard.clear()
+            self._late.clear()
         self._controller = sessions
         if sessions is not None:
             for broker_id, session in sessions._sessions.items():
+                epoch, before_ms = self._heard.get(broker_id, (session.broker_epoch, session.heartbeat_ms))
+                if epoch == session.broker_epoch and session.heartbeat_ms - before_ms >= self._timeout_ms(broker_id):
+                    self._late[broker_id] = session.heartbeat_ms
                 self._heard[broker_id] = session.broker_epoch, session.heartbeat_ms
 
     def _check(self, broker_id: int, epoch: int) -> None:
@@ -50,12 +57,16 @@ class RunningBrokerIsNotFenced(Rule):
         if node is None or heard_epoch != epoch or not self._runs(node, epoch):
             return
         silent_ms = int(self.cluster.world.loop.time() * 1000) - heard_ms
-        timeout_ms = int(node.config["broker.session.timeout.ms"])
-        if silent_ms < timeout_ms:
+        timeout_ms = self._timeout_ms(broker_id)
+        if silent_ms < timeout_ms and self._late.get(broker_id) != heard_ms:
             self.broken(
                 f"{node.name} of epoch {epoch} was fenced {silent_ms} ms after its last heartbeat; it runs, and "
                 f"broker.session.timeout.ms is {timeout_ms}"
             )
+
+    def _timeout_ms(self, broker_id: int) -> int:
+        node = self.cluster.broker(broker_id)
+        return 0 if node is None else int(node.config["broker.session.timeout.ms"])
 
     def _runs(self, node: SimNode, epoch: int) -> bool:
         state = broker_state_of(node)
