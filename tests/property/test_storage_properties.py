@@ -93,11 +93,16 @@ def test_flipped_bit_is_detected(sizes: list[int], data: st.DataObject) -> None:
     before = logs.headers()
     segment = data.draw(st.sampled_from(list(logs.log.segments)))
     content = disk.data(f"{PATH}/{segment.base_offset:020d}.log")
-    position, header = data.draw(st.sampled_from(list(iter_batches(content))))
+    batches = list(iter_batches(content))
+    chosen = data.draw(st.integers(0, len(batches) - 1))
+    position, header = batches[chosen]
+    epochs = [one.partition_leader_epoch for _, one in batches]
+    # the log may have been truncated here, and old bytes may be back: rule 5 of `storage.damage`
+    new_leader_behind = 0 < chosen < len(batches) - 1 and epochs[chosen + 1] > epochs[chosen - 1]
     # the leader epoch (bytes 12 to 15) lies outside the CRC, as in Kafka
     offset = data.draw(st.one_of(st.integers(8, 11), st.integers(16, header.size - 1)))
     content[position + offset] ^= 1 << data.draw(st.integers(0, 7))
-    if offset >= 12 and header != before[-1]:
+    if offset >= 12 and header != before[-1] and not new_leader_behind:
         with pytest.raises(DamagedLogError, match=f"damaged at byte {position}, where offset {header.base_offset} "):
             logs.kill()
         return

@@ -2,24 +2,30 @@
 
 A process that was killed leaves whole batches, and possibly one incomplete batch at the end: the page cache survives. A
 power failure loses what was not synced, page by page and in any order: a batch can be incomplete, a lost page reads as
-zeros, and later pages and later segments can nevertheless be there. Nothing that was synced is lost in either case. The
-first row that applies decides:
+zeros, and later pages and later segments can nevertheless be there. Nothing that was synced is lost in either case.
+Everything below the synced offset, at least up to the recovery point, was synced. The first rule that applies decides:
 
-    the damage lies below the synced offset (the recovery point)           rot: a sync had made these bytes durable
-    no whole batch follows in this segment or in a later one               torn end
-    the damaged bytes contain a lost page, or the file ends too early,     torn end: the power failed before a sync, and
-    or a truncation was lost                                               a later page was written before this one
-    the first whole batch that follows has a later leader epoch than the   torn end: the log may have been truncated
-    batch before the damage                                                here, and old bytes may be back in the page
-    whole batches follow                                                   rot: every byte was written, one has changed
+    1. The damage lies below the synced offset.              Rot: a sync had made these bytes durable.
+    2. No whole batch follows the damage, neither in this    Torn end: the last write was not finished.
+       segment nor at the start of a later one.
+    3. The damaged bytes contain a lost page, or the file    Torn end: the power failed before a sync, and a later
+       ends inside the damaged batch.                        page or segment was written before this one.
+    4. The damaged batch has an older leader epoch than      Torn end: the power failed after a truncation that was
+       the leader epoch checkpoint has for its offset.       not synced, and the truncated batch is back.
+    5. The first whole batch behind the damage, in this      Torn end: the log may have been truncated where the
+       segment, has a later leader epoch than the batch      epoch begins, and one page may hold old bytes again.
+       before the damage.
+    6. Otherwise.                                            Rot: every byte was written, and one has changed.
+
+`scanning.examine` finds out which of the rules 2 to 5 apply, and `Damage.is_rot` decides.
 
 Apache Kafka does not distinguish them: `LogSegment.recover` truncates a segment at the first invalid batch, `LogLoader`
 deletes all later segments, and for the metadata log KafkaRaftLog does the same, also below the high watermark. In
 Kafka, replicas on other nodes repair such a log, if there are any. Here, rot in the metadata log prevents the start,
 and rot in another log takes this one replica offline, until an operator has decided where the records come from.
 
-The test for a lost page can take rot for a torn end, if the damage lies above the synced offset and if the records of
-the damaged batch happen to contain zeros at the end of a sector. The cut is logged in every case.
+Rule 3 takes rot above the synced offset for a torn end if the records of the damaged batch happen to contain zeros from
+the start to the end of a sector. The cut is logged in every case.
 """
 
 from __future__ import annotations
@@ -32,8 +38,6 @@ from barnabas.core.buffers import Buffer
 
 SECTOR: Final = 512
 """Disks write sectors of at least this size atomically; pages consist of sectors."""
-_FEWEST_ZEROS: Final = 6
-"""The fewest zeros at the end of a sector that count as a lost write. A base offset begins with as many zeros."""
 
 
 class BatchesBehind(Struct, frozen=True):
@@ -92,25 +96,34 @@ class Damage(Struct, frozen=True):
         return f"Behind the damage: {' and '.join(found)}." if found else "Behind the damage there is no whole batch."
 
 
-def has_lost_page(region: Buffer, position: int, *, ends_file: bool) -> bool:
-    """Whether `region`, the damaged bytes at `position` of a file, contains a page of which a write was lost: zeros up
-    to the end of a sector (or of the file, if `ends_file`). The bytes before the zeros may be there, because the file
-    ended inside the sector when it was last written."""
+def has_lost_page(region: Buffer, position: int, offset: int, *, ends_file: bool) -> bool:
+    """Whether `region`, the damaged bytes at `position` of a file, contains a page of which a write was lost.
+
+    Such a page reads as zeros up to the end of a sector (of the file, if `ends_file`), or all of the region does. The
+    zeros begin with the sector or with the region, but not between: a file that is synced ends behind a whole batch, so
+    that in each sector either all bytes of the first damaged batch were durable, or none. The batch of `offset` should
+    begin with the region. Where its first bytes are zeros in any case, they prove nothing.
+    """
     view = memoryview(region)
-    head = min(SECTOR - position % SECTOR, len(view))
-    if head >= _FEWEST_ZEROS and not any(view[:head]):
+    size = len(view)
+    zeros_in_any_case = 8 - (offset.bit_length() + 7) // 8 if offset else 11  # the size follows; it has 4 bytes
+    start, fewest = 0, zeros_in_any_case + 1
+    if size >= fewest and not any(view):
         return True
-    left = (position + len(view)) % SECTOR
-    if ends_file and 0 < left < len(view) and not any(view[-left:]):
-        return True  # the last sector of the file, however few bytes of it there are
-    ends = [*range(SECTOR - position % SECTOR, len(view) + 1, SECTOR), *([len(view)] if ends_file else [])]
-    return any(end >= _FEWEST_ZEROS and not any(view[end - _FEWEST_ZEROS : end]) for end in ends)
+    for end in range(SECTOR - position % SECTOR, size + SECTOR, SECTOR):
+        ends_with_file = ends_file and end >= size
+        if ((end <= size and end - start >= fewest) or ends_with_file) and not any(view[start : min(end, size)]):
+            return True
+        start, fewest = end, SECTOR
+    return False
 
 
 def region_of(data: memoryview, position: int, behind: int | None) -> memoryview:
-    """The bytes of `data`, which begins at `position` of a file, that may be damaged: up to the whole batch at
-    `behind`. The zeros with which the base offset of that batch begins may end a lost page, and belong to it."""
+    """The bytes that may be damaged of `data`, which begins at `position` of a file: all bytes up to the whole batch at
+    `behind`. If only zeros follow up to the end of a sector, the region extends to this end: the zeros with which the
+    base offset of that batch begins may be the end of a lost page."""
     if behind is None:
         return data
-    sector_end = -(-behind // SECTOR) * SECTOR
-    return data[: (sector_end if sector_end - behind <= _FEWEST_ZEROS else behind) - position]
+    end = behind - position
+    sector_end = end + -behind % SECTOR
+    return data[: end if any(data[end:sector_end]) else sector_end]

@@ -57,17 +57,20 @@ def examine(
 ) -> Damage:
     """Describe the damage at `position` of the segment, where the batch of `offset` should begin.
 
-    `reason` is needed for a whole batch that is out of order. `torn` says that a lost truncation may be the reason.
-    `leader_epoch` is that of the batch before the damage, or -1.
+    `reason` is needed for a whole batch that is out of order. `torn` says that the batch has an older leader epoch than
+    the leader epoch checkpoint has for its offset. `leader_epoch` is that of the batch before the damage in this
+    segment, or -1. The rules are numbered in the docstring of `damage.py`.
     """
     file, size = segment.file(), segment.size
     data = memoryview(file.read_at(position, min(size - position, _SEARCHED)))
     behind = _find_behind(data, position, offset)
     region = region_of(data, position, None if behind is None else behind.position)
-    torn = torn or has_lost_page(region, position, ends_file=behind is None)
-    torn = torn or (behind is not None and behind.leader_epoch > leader_epoch >= 0)
-    if behind is None and not reason:
-        torn = torn or _ends_inside(data, size - position)
+    torn = (
+        torn  # rule 4
+        or has_lost_page(region, position, offset, ends_file=behind is None)  # rule 3
+        or (behind is None and not reason and _ends_inside(data, size - position))  # rule 3
+        or (behind is not None and behind.leader_epoch > leader_epoch >= 0)  # rule 5
+    )
     return Damage(
         segment.file_path(names.LOG),
         position,

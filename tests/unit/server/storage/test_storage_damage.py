@@ -43,21 +43,21 @@ def test_synced_offset_and_whole_batches_behind_decide(found: Damage, synced_off
         (b"\0" * 100 + b"x" * 312, 400, False, False),
         (b"x" * 112 + b"\0" * SECTOR + b"x", 400, False, True),
         (b"x" * 112 + b"\0" * (SECTOR - 1) + b"x", 400, False, False),
-        (b"x" * 400 + b"\0" * 112 + b"x", 0, False, True),  # the file ended inside the sector before
-        (b"x" * 507 + b"\0" * 5 + b"x", 0, False, False),
+        (b"x" * 400 + b"\0" * 112 + b"x", 0, False, False),  # no batch is durable in part of a sector
         (b"x" * 112 + b"\0" * 40, 400, True, True),
         (b"x" * 112 + b"\0" * 40, 400, False, False),
         (b"x" * 112 + b"\0" * 2, 400, True, True),
         (b"x" * 111 + b"\0" * 3, 400, True, True),
         (b"x" * 110 + b"\0\0x", 400, True, False),
         (b"x" * 2000, 400, True, False),
-        (b"\0" * 3 + b"x" * 2000, 509, True, False),  # any base offset begins with zeros
+        (b"\0" * 7 + b"x" * 2000, 505, True, False),  # offset 5 begins with seven zeros
+        (b"\0" * 8 + b"x" * 2000, 504, True, True),
     ],
 )
 def test_lost_page_is_zero_up_to_the_end_of_a_sector(
     region: bytes, position: int, *, ends_file: bool, lost: bool
 ) -> None:
-    assert has_lost_page(region, position, ends_file=ends_file) is lost
+    assert has_lost_page(region, position, 5, ends_file=ends_file) is lost
 
 
 @pytest.fixture
