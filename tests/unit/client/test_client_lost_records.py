@@ -150,6 +150,19 @@ def test_a_topic_that_does_not_exist_is_raised_by_send_within_max_block_ms(same:
         one.call("send", "nowhere", b"v")
 
 
+def test_a_topic_that_does_not_exist_is_named_when_the_broker_goes_away_before_the_deadline(same: Any) -> None:
+    fake = FakeCluster()
+
+    def go_away(broker: int, request: Any, version: int) -> None:
+        if sum(key is ApiKey.METADATA for _, key, _ in fake.requests) == 2:
+            fake.down.add(broker)
+
+    fake.scripts[ApiKey.METADATA] = go_away
+    with pytest.raises(KafkaError, match="There is no topic 'nowhere'") as caught:
+        same(fake, max_block_ms=300).call("send", "nowhere", b"v")
+    assert "none of bootstrap.servers fake:9001 answers" in str(caught.value.__cause__)
+
+
 def test_a_serializer_that_returns_no_bytes_is_raised_by_send(same: Any) -> None:
     fake = FakeCluster()
     fake.add_topic("t")

@@ -311,9 +311,9 @@ class Cluster:
         while True:
             try:
                 views = await self.topics([name], deadline=deadline, allow_auto_create=allow_auto_create)
-            except RequestTimeoutError:
+            except (RequestTimeoutError, BootstrapError) as error:
                 if last is not None:
-                    raise last from None  # the deadline passed during a request; the topic's error says more
+                    raise last from error  # no more answers before the deadline; the topic's error says more
                 raise
             view = views[name]
             if view.error is ErrorCode.NONE and view.partitions:
