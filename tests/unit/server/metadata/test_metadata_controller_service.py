@@ -17,7 +17,7 @@ from barnabas.protocol.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
-from barnabas.server.metadata import controller_service, driver
+from barnabas.server.metadata import driver, session_keeper
 from barnabas.server.metadata.controller import brokers
 from barnabas.server.metadata.controller.partitions import decide_move_away
 from barnabas.server.metadata.features import DEFAULT_LEVELS, bootstrap_records
@@ -332,8 +332,8 @@ def test_a_decision_about_very_many_partitions_goes_in_several_batches(monkeypat
 
 
 def test_in_a_very_big_cluster_a_broker_is_fenced_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_service, "PARTITIONS_AT_ONCE", 10)
-    monkeypatch.setattr(controller_service, "decide_move_away", partial(decide_move_away, limit=4))
+    monkeypatch.setattr(session_keeper, "PARTITIONS_AT_ONCE", 10)
+    monkeypatch.setattr(session_keeper, "decide_move_away", partial(decide_move_away, limit=4))
 
     async def scenario(house: House) -> None:
         house.log.elect(1)
@@ -381,7 +381,7 @@ def test_a_broker_with_very_many_partitions_leaves_part_by_part(monkeypatch: pyt
 
 def test_a_broker_with_very_many_partitions_comes_back_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brokers, "PARTITIONS_PER_DECISION", 4)
-    monkeypatch.setattr(controller_service, "PARTITIONS_PER_DECISION", 4)
+    monkeypatch.setattr(session_keeper, "PARTITIONS_PER_DECISION", 4)
 
     async def scenario(house: House) -> None:
         house.log.elect(1)

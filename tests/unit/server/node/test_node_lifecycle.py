@@ -344,7 +344,7 @@ def test_broker_that_was_fenced_early_is_unfenced_at_once() -> None:
         async with broker.running():
             await broker.life.wait_unfenced()
             await asyncio.sleep(1)
-            house.service._end_session(5, epoch)  # as if the broker's process had ended
+            house.service.keeper.end_session(5, epoch)  # as if the broker's process had ended
             await asyncio.sleep(0.1)
             fences = [
                 record.fenced

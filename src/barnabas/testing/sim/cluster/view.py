@@ -84,7 +84,7 @@ def sessions_of(host: SimNode) -> BrokerSessions | None:
     """The sessions of all brokers with this node, if it is the active controller."""
     node: Any = host.node
     controller = None if node is None else node.controller
-    return None if controller is None else controller.service._sessions
+    return None if controller is None else controller.service.keeper.sessions
 
 
 def services_of(host: SimNode) -> Any | None:
