@@ -1,7 +1,8 @@
-"""Codec and Table: the files of a partition's directory, as far as others than the broker read them.
+"""Codec and Table: those files of a partition's directory that the broker and other programs read.
 
-The broker's storage writes these files, and readers of closed segments (`readFrom=segments` of the Spark source) read
-them beside it. A partition's directory holds, per segment, files named by the segment's base offset in 20 digits:
+The broker's storage writes these files. Readers of closed segments (`readFrom=segments` of the Spark source) read the
+files without the broker. A partition's directory holds, per segment, files named by the segment's base offset in 20
+digits:
 
     .log .index .timeindex .txnindex     records and their indexes
     .snapshot                            producer state as of that offset (this one may lie between segments)

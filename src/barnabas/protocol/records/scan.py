@@ -96,6 +96,7 @@ def _run_length(data: Buffer, at: int, size: int, most: int) -> int:
 
 def _follow(data: Buffer, at: int, count: int) -> int:
     """The start of the record that is `count` records after the one at `at`, following one by one."""
+    # The loop repeats the common case of `_skip_record`, because a call for each record would double its time.
     signs = 0
     for _ in range(count):
         raw = data[at]
@@ -133,7 +134,8 @@ def open_record(data: Buffer, at: int, index: int, base_timestamp: int) -> tuple
     start of the next record.
 
     The common shape is decoded here, without a call for each varint: varints of one and two bytes, no headers. All
-    other records are decoded or rejected by `_open_any_record`.
+    other records are decoded or rejected by `_open_any_record`. `scan_records` repeats this code in its loop, with
+    longer deltas, because a call for each record would cost more than the decoding.
     """
     start = at
     try:
@@ -221,7 +223,7 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
     """Check every record. Raises CorruptBatchError unless there are exactly `record_count`, numbered from 0.
 
     This loop decodes the common shape: lengths of one and two bytes, deltas of up to four bytes (a batch of a million
-    records, timestamps of a day), no headers. `open_record` decodes or rejects all other records.
+    records, timestamps of a day), no headers. `_open_any_record` decodes or rejects all other records.
     """
     at = keyless = 0
     size = len(data)
@@ -289,7 +291,7 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
                 continue
         except IndexError:
             pass
-        facts, at = open_record(data, start, index, 0)
+        facts, at = _open_any_record(data, start, index, 0)
         newest, oldest = max(newest, facts.timestamp), min(oldest, facts.timestamp)
         keyless += not facts.has_key
     if at != size:

@@ -49,8 +49,8 @@ _HEAD_SIZE: Final = 16
 _SMALLEST_RECORD: Final = 14
 """The smallest valid batchLength (in formats v0 and v1: message size): LegacyRecord.RECORD_OVERHEAD_V0."""
 RECORD_ERRORS_MAX: Final = 1000
-"""An error response names at most so many invalid records of a batch. A response about a million records would cost
-more than the request. The producer fails the whole batch, whichever records are named (KIP-467)."""
+"""The largest number of invalid records of a batch that an error response names. A response about a million records
+would cost more than the request. The producer fails the whole batch, whichever records are named (KIP-467)."""
 
 
 class Origin(Enum):

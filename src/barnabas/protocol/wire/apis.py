@@ -261,11 +261,15 @@ APIS: Final[dict[ApiKey, Api]] = {api.key: api for api in _TABLE}
 API_KEYS: Final[dict[int, ApiKey]] = {int(key): key for key in APIS}
 """The keys by number. Each request needs such a look-up, and a look-up in a dict is faster than `ApiKey(number)`."""
 
-
 _NEVER: Final = 1 << 15  # larger than any version
+REQUEST_FLEXIBLE_FROM: Final[dict[int, int]] = {
+    int(api.key): _NEVER if api.flexible_from is None else api.flexible_from for api in _TABLE
+}
+"""The first version of each API whose request header has tagged fields. A look-up in this table is faster than
+`Api.is_flexible`, and every request needs one.
+"""
 _RESPONSE_FLEXIBLE_FROM: Final[dict[ApiKey, int]] = {
-    api.key: _NEVER if api.flexible_from is None or api.key == ApiKey.API_VERSIONS else api.flexible_from
-    for api in _TABLE
+    key: _NEVER if key is ApiKey.API_VERSIONS else REQUEST_FLEXIBLE_FROM[key] for key in APIS
 }
 
 
@@ -273,7 +277,7 @@ def request_header_version(key: ApiKey, version: int) -> int:
     """The version of a request's header: 2 if `version` of the request is flexible, else 1. `version` may be one that
     this side does not support, because a broker reads the header before it rejects the request.
     """
-    return 2 if APIS[key].is_flexible(version) else 1
+    return 2 if version >= REQUEST_FLEXIBLE_FROM[key] else 1
 
 
 def response_header_version(key: ApiKey, version: int) -> int:

@@ -5,25 +5,18 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from barnabas.protocol.wire.apis import API_KEYS, APIS, request_header_version
+from barnabas.protocol.wire.apis import API_KEYS, REQUEST_FLEXIBLE_FROM, request_header_version
 from barnabas.protocol.wire.codec import decode_prefix
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message, int16, int32, string
 
 _API = struct.Struct(">hh")
 _FIXED = struct.Struct(">hhih")
-_NEVER: Final = 1 << 15  # larger than any version
-_FLEXIBLE_FROM: Final = {
-    int(key): _NEVER if api.flexible_from is None else api.flexible_from for key, api in APIS.items()
-}
-"""The first version of each API whose request header has tagged fields."""
 _RESPONSE_HEADERS = (
     struct.Struct(">i"),
     struct.Struct(">ix"),
 )  # by header version; version 1 adds a count of tagged fields, which is 0
-
-
-_new: Final = object.__new__
+_new: Final = object.__new__  # for an instance whose fields are all assigned; skips `__init__` with its defaults
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+"):
@@ -56,8 +49,8 @@ def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, i
         key, version, correlation_id, length = _FIXED.unpack_from(frame, offset)
         start = offset + _FIXED.size
         end = start + length
-        if length >= 0 and end < size and key in _FLEXIBLE_FROM:
-            flexible = version >= _FLEXIBLE_FROM[key]
+        if length >= 0 and end < size and key in REQUEST_FLEXIBLE_FROM:
+            flexible = version >= REQUEST_FLEXIBLE_FROM[key]
             if not flexible or not frame[end]:
                 header = _new(RequestHeader)
                 header.api_key = key
