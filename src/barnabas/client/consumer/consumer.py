@@ -15,59 +15,47 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, is_given, resolve_config
+from barnabas.client.consumer.column_polls import ColumnPolls
+from barnabas.client.consumer.commit_calls import CommitCalls
 from barnabas.client.consumer.commits import REVOKE_TIMEOUT_MS, Commits
 from barnabas.client.consumer.coordinator import ConsumerCoordinator, RebalanceListener
 from barnabas.client.consumer.coordinator_choice import make_coordinator
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.consumer.handout import Handout
 from barnabas.client.consumer.jobs import Jobs
+from barnabas.client.consumer.position_calls import PositionCalls
 from barnabas.client.consumer.positions import Positions
 from barnabas.client.consumer.subscription import ResetPolicy, SubscriptionState
 from barnabas.client.consumer.topic_check import TopicCheck
-from barnabas.client.errors import ClientClosedError, RequestTimeoutError
+from barnabas.client.errors import ClientClosedError
 from barnabas.client.fetching import ConsumerFetchConfig
-from barnabas.client.offsets import fetch_group_offsets, list_offsets, offsets_at
 from barnabas.client.options import ClusterConfig, Settings
 from barnabas.client.serialization import AnyDeserializer, NotReadyError, as_decode
-from barnabas.client.values import (
-    EARLIEST,
-    LATEST,
-    ConsumerRecord,
-    GroupMetadata,
-    IsolationLevel,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    SubscriptionPattern,
-)
+from barnabas.client.values import ConsumerRecord, IsolationLevel, SubscriptionPattern
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import BarnabasError, KafkaError
+from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.member import Assignor
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from barnabas.client.columns.formats import ColumnDecoder
-
 log = logging.getLogger("barnabas.client")
 
+CLOSE_TIMEOUT_MS: Final = 30_000
+"""The longest time that `close` takes unless the caller passes another one, as in the Java consumer."""
 CLOSE_SESSIONS_MS: Final = 500
 """The longest time for which `close` waits for brokers to close their fetch sessions."""
 
 Record = ConsumerRecord[Any, Any]
-CLOSE_TIMEOUT_MS: Final = 30_000
 
 
-@checks_arguments(without=("poll_arrow", "arrow"))
-class AsyncConsumer:
+@checks_arguments()
+class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
     """A consumer. Its configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
     _closed = True  # until __init__ has succeeded
@@ -110,7 +98,7 @@ class AsyncConsumer:
             self.cluster, self._subscription, self._group_id, self._reset_policy, self._isolation, self._clock
         )
         self._fetcher = Fetcher(self.cluster, self._subscription, limits, self._reset_policy, self._clock)
-        self._sizes_are_ours = not is_given("max.partition.fetch.bytes", config, settings)
+        self._fetch_size_is_default = not is_given("max.partition.fetch.bytes", config, settings)
         self._jobs = Jobs(self._fetcher.arrived.set)
         self._topic_check = TopicCheck(
             self.cluster, self._subscription.named_topics, auto_create=resolved["allow.auto.create.topics"]
@@ -200,6 +188,11 @@ class AsyncConsumer:
         """The subscribed topics; for a pattern, the topics that match now."""
         return self._subscription.topics
 
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic."""
+        view = await self.cluster.topic(topic, deadline=self._deadline(None))
+        return [partition.topic_partition for partition in view.partitions]
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def poll(
@@ -231,50 +224,6 @@ class AsyncConsumer:
                     self.cluster.problems.raise_current()
                 return []
 
-    async def poll_arrow(
-        self,
-        timeout_ms: float = 0,
-        *,
-        columns: Sequence[str] | None = None,
-        include_headers: bool = False,
-        key_format: ColumnDecoder | None = None,
-        value_format: ColumnDecoder | None = None,
-        raise_problems: bool = False,
-    ) -> pa.RecordBatch | None:
-        """Return the records of one fetch of one partition as an Arrow RecordBatch; None after `timeout_ms`.
-
-        Unless max.partition.fetch.bytes is set, a fetch returns up to 4 MB of each partition. Formats (such as those of
-        `barnabas.registry.columns`) turn keys and values into typed columns. `raise_problems` is that of `poll`.
-        """
-        from barnabas.client.columns.arrow import FETCH_BYTES, decode_fetch
-        from barnabas.client.columns.formats import decode_columns
-
-        if self._sizes_are_ours:
-            self._sizes_are_ours = False
-            self._fetcher.limits = replace(self._fetcher.limits, partition_max_bytes=FETCH_BYTES)
-        deadline = self.cluster.now() + timeout_ms / 1000.0
-        while True:
-            await self._step()
-            batches = self._handout.buffer()
-            if batches is not None:
-                whole = decode_fetch(
-                    batches,
-                    isolation=self._isolation,
-                    columns=columns,
-                    include_headers=include_headers,
-                    check_crcs=self._settings["check.crcs"],
-                )
-                self._handout.finish_buffer(batches)
-                self._start_fetches()
-                if whole is not None:
-                    topic = batches.partition.topic
-                    return decode_columns(whole, topic, key_format=key_format, value_format=value_format)
-                continue
-            if not await self._wait(deadline):
-                if raise_problems:
-                    self.cluster.problems.raise_current()
-                return None
-
     def __aiter__(self) -> AsyncIterator[Record]:
         return self.records()
 
@@ -283,26 +232,6 @@ class AsyncConsumer:
         while not self._closed:
             for record in await self.poll(1_000, max_records=None):
                 yield record
-
-    async def arrow(
-        self,
-        *,
-        columns: Sequence[str] | None = None,
-        include_headers: bool = False,
-        key_format: ColumnDecoder | None = None,
-        value_format: ColumnDecoder | None = None,
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""
-        while not self._closed:
-            batch = await self.poll_arrow(
-                1_000,
-                columns=columns,
-                include_headers=include_headers,
-                key_format=key_format,
-                value_format=value_format,
-            )
-            if batch is not None:
-                yield batch
 
     async def _step(self) -> None:
         """Do the work besides fetching: the group, positions and automatic commits."""
@@ -347,156 +276,7 @@ class AsyncConsumer:
             fetcher.arrived.clear()
         return True
 
-    # -- positions -------------------------------------------------------------------------------------------------
-
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue from an offset."""
-        where = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        if where.offset < 0:
-            raise ConfigError(f"An offset cannot be negative: {where.offset}. See seek_to_beginning and seek_to_end.")
-        self._subscription.seek(partition, where.offset, where.leader_epoch)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue from the log start of these partitions, or of all assigned ones."""
-        for partition in partitions or tuple(self._subscription.partitions):
-            self._subscription.request_reset(partition, EARLIEST)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue from the end of these partitions, or of all assigned ones."""
-        for partition in partitions or tuple(self._subscription.partitions):
-            self._subscription.request_reset(partition, LATEST)
-
-    async def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Continue from the first record at or after a time, or from the end of a partition without such a record."""
-        wanted = partitions or tuple(self._subscription.partitions)
-        found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp_ms))
-        for partition, answer in found.items():
-            if answer is None:
-                self._subscription.request_reset(partition, LATEST)
-            else:
-                self._subscription.seek(partition, answer.offset)
-
-    def seek_to_committed(self, *partitions: TopicPartition) -> None:
-        """Continue from the committed offsets, to read records again after an aborted transaction."""
-        for partition in partitions or tuple(self._subscription.partitions):
-            state = self._subscription.state(partition)
-            state.position = state.fetch_position = state.reset_to = None
-        self._subscription.version += 1
-
-    async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
-        """The offset of the next record that `poll` will return."""
-        deadline = self._deadline(timeout_ms)
-        state = self._subscription.state(partition)
-        while state.position is None:
-            await self._positions.update()
-            if state.position is None:
-                if self.cluster.now() >= deadline:
-                    raise RequestTimeoutError(
-                        f"The position of {partition} was not found within the time of the call (timeout_ms, or"
-                        f" default.api.timeout.ms: {self._timeout_ms}).{self.cluster.problems.hint()}"
-                    )
-                await self.cluster.backoff(0, deadline)
-        return state.position
-
-    async def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets of the group; None for a partition without one."""
-        wanted = list(partitions)
-        found = await fetch_group_offsets(
-            self.cluster,
-            self._commits.require_group(),
-            wanted,
-            require_stable=True,
-            deadline=self._deadline(timeout_ms),
-        )
-        results: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        for partition in wanted:
-            answer = found.get(partition)
-            if isinstance(answer, KafkaError):
-                raise answer
-            results[partition] = answer
-        return results
-
-    async def commit(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
-        *,
-        timeout_ms: float | None = None,
-    ) -> None:
-        """Commit the positions, or these offsets, and wait for the result. Raises CommitFailedError after a
-        rebalance.
-
-        Offsets of earlier calls of `commit_nowait` are committed first.
-        """
-        self._check_open()
-        exact, deadline = self._commits.exact(offsets), self._deadline(timeout_ms)
-        await self._jobs.finish("commit", deadline)
-        await self._commits.commit(exact, deadline)
-
-    def commit_nowait(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
-        """Commit the positions, or these offsets, in the background, and log a failure.
-
-        While an earlier commit in the background is still running, the offsets are kept, and are committed after it;
-        `commit` and `close` wait for them.
-        """
-        self._check_open()
-        self._commits.require_group()
-        self._commits.queue(self._commits.exact(offsets))
-        self._jobs.start("commit", self._commits.commit_queued)
-
-    # -- offsets and topics ----------------------------------------------------------------------------------------
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The offset of the first record at or after each time; None for a partition without such a record."""
-        found = await list_offsets(
-            self.cluster, timestamps, isolation=self._isolation, deadline=self._deadline(timeout_ms)
-        )
-        results: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for partition, answer in found.items():
-            if isinstance(answer, KafkaError):
-                raise answer
-            results[partition] = answer if answer.offset >= 0 else None
-        return results
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offsets."""
-        return await offsets_at(self.cluster, partitions, EARLIEST, isolation=self._isolation)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end offsets of the log; with read_committed the last stable offsets."""
-        return await offsets_at(self.cluster, partitions, LATEST, isolation=self._isolation)
-
-    async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic."""
-        view = await self.cluster.topic(topic, deadline=self._deadline(None))
-        return [partition.topic_partition for partition in view.partitions]
-
-    def lag(self, partition: TopicPartition) -> int | None:
-        """The lag in offsets, according to the last fetch; None before the first fetch."""
-        state = self._subscription.state(partition)
-        end = state.last_stable_offset if self._isolation is IsolationLevel.READ_COMMITTED else state.high_watermark
-        return None if state.position is None or end < 0 else max(end - state.position, 0)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no more records of these partitions until they are resumed."""
-        for partition in partitions:
-            self._subscription.state(partition).paused = True
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        for partition in partitions:
-            self._subscription.state(partition).paused = False
-
-    def paused(self) -> frozenset[TopicPartition]:
-        return frozenset(p for p, state in self._subscription.partitions.items() if state.paused)
-
-    def group_metadata(self) -> GroupMetadata:
-        """The identity of this member, with which a transactional producer commits offsets for the group."""
-        if self._coordinator is not None:
-            return self._coordinator.metadata
-        return GroupMetadata(self._commits.require_group())
+    # -- closing ---------------------------------------------------------------------------------------------------
 
     async def close(self, timeout_ms: float | None = None, *, leave: bool | None = None) -> None:
         """Commit (with auto-commit), leave the group, close the connections.
@@ -541,11 +321,6 @@ class AsyncConsumer:
             before_revoke=self._before_revoke,
         )
         return self._coordinator
-
-    async def _before_revoke(self) -> None:
-        """Finish the commits in the background, then commit the positions (with auto-commit)."""
-        await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
-        await self._commits.before_revoke()
 
     def _deadline(self, timeout_ms: float | None) -> float:
         return self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)

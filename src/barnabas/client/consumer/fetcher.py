@@ -342,9 +342,9 @@ class Fetcher:
         return min(times, default=None)
 
     async def close(self, limit_ms: float) -> None:
-        """Cancel the fetches, and close the sessions, each of which takes a place in its broker's cache until then.
+        """Cancel the fetches, and close the fetch sessions: an open session takes a place in its broker's cache.
 
-        A broker that does not respond within `limit_ms` keeps its session, which it evicts in time.
+        A broker that does not respond within `limit_ms` keeps its session until the broker evicts the session.
         """
         waiting = frozenset(self._in_flight)
         in_flight: list[Any] = list(self._in_flight.values())

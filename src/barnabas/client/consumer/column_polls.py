@@ -1,0 +1,105 @@
+"""Shell: the consumer's calls that return whole columns: `poll_arrow` and `arrow`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.consumer.fetcher import Fetcher
+from barnabas.client.consumer.handout import Handout
+from barnabas.client.options import Settings
+from barnabas.client.values import IsolationLevel
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from barnabas.client.columns.formats import ColumnDecoder
+
+
+class ColumnPolls(ABC):
+    """The columnar methods of `AsyncConsumer`. Their arguments are not checked by `checks_arguments`, because that
+    needs the annotated types, and pyarrow is imported only by the first call."""
+
+    cluster: Cluster
+    _closed: bool
+    _fetcher: Fetcher
+    _handout: Handout
+    _isolation: IsolationLevel
+    _settings: Settings
+    _fetch_size_is_default: bool
+
+    @abstractmethod
+    async def _step(self) -> None: ...
+
+    @abstractmethod
+    def _start_fetches(self) -> None: ...
+
+    @abstractmethod
+    async def _wait(self, deadline: float) -> bool: ...
+
+    async def poll_arrow(
+        self,
+        timeout_ms: float = 0,
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = False,
+        key_format: ColumnDecoder | None = None,
+        value_format: ColumnDecoder | None = None,
+        raise_problems: bool = False,
+    ) -> pa.RecordBatch | None:
+        """Return the records of one fetch of one partition as an Arrow RecordBatch; None after `timeout_ms`.
+
+        Unless max.partition.fetch.bytes is set, a fetch returns up to 4 MB of each partition. Formats (such as those of
+        `barnabas.registry.columns`) turn keys and values into typed columns. `raise_problems` is that of `poll`.
+        """
+        from barnabas.client.columns.arrow import FETCH_BYTES, decode_fetch
+        from barnabas.client.columns.formats import decode_columns
+
+        if self._fetch_size_is_default:
+            self._fetch_size_is_default = False
+            self._fetcher.limits = replace(self._fetcher.limits, partition_max_bytes=FETCH_BYTES)
+        deadline = self.cluster.now() + timeout_ms / 1000.0
+        while True:
+            await self._step()
+            batches = self._handout.buffer()
+            if batches is not None:
+                whole = decode_fetch(
+                    batches,
+                    isolation=self._isolation,
+                    columns=columns,
+                    include_headers=include_headers,
+                    check_crcs=self._settings["check.crcs"],
+                )
+                self._handout.finish_buffer(batches)
+                self._start_fetches()
+                if whole is not None:
+                    topic = batches.partition.topic
+                    return decode_columns(whole, topic, key_format=key_format, value_format=value_format)
+                continue
+            if not await self._wait(deadline):
+                if raise_problems:
+                    self.cluster.problems.raise_current()
+                return None
+
+    async def arrow(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = False,
+        key_format: ColumnDecoder | None = None,
+        value_format: ColumnDecoder | None = None,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""
+        while not self._closed:
+            batch = await self.poll_arrow(
+                1_000,
+                columns=columns,
+                include_headers=include_headers,
+                key_format=key_format,
+                value_format=value_format,
+            )
+            if batch is not None:
+                yield batch
