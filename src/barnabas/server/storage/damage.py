@@ -48,7 +48,7 @@ class BatchesBehind(Struct, frozen=True):
     last_offset: int
     count: int
     leader_epoch: int = -1
-    """The leader epoch of the first of them."""
+    """The leader epoch of the first of these batches, or -1."""
 
 
 class Damage(Struct, frozen=True):
@@ -99,10 +99,11 @@ class Damage(Struct, frozen=True):
 def has_lost_page(region: Buffer, position: int, offset: int, *, ends_file: bool) -> bool:
     """Whether `region`, the damaged bytes at `position` of a file, contains a page of which a write was lost.
 
-    Such a page reads as zeros up to the end of a sector (of the file, if `ends_file`), or all of the region does. The
-    zeros begin with the sector or with the region, but not between: a file that is synced ends behind a whole batch, so
-    that in each sector either all bytes of the first damaged batch were durable, or none. The batch of `offset` should
-    begin with the region. Where its first bytes are zeros in any case, they prove nothing.
+    The bytes of such a page are zeros up to the end of a sector, or to the end of the file if `ends_file`, or in the
+    whole region. The zeros begin where the sector begins, or where the region begins. They cannot begin elsewhere,
+    because a synced file ends with a whole batch: in each sector either all bytes of the first damaged batch were
+    durable, or none of them. The batch of `offset` should begin with the region, so the first bytes of the region are
+    the first bytes of that offset. If these are zeros, they do not prove that a write was lost.
     """
     view = memoryview(region)
     size = len(view)
@@ -119,9 +120,10 @@ def has_lost_page(region: Buffer, position: int, offset: int, *, ends_file: bool
 
 
 def region_of(data: memoryview, position: int, behind: int | None) -> memoryview:
-    """The bytes that may be damaged of `data`, which begins at `position` of a file: all bytes up to the whole batch at
-    `behind`. If only zeros follow up to the end of a sector, the region extends to this end: the zeros with which the
-    base offset of that batch begins may be the end of a lost page."""
+    """The bytes of `data` that may be damaged: all bytes before the whole batch at `behind`. `data` begins at
+    `position` of a file, and `behind` is a position in that file. If the first bytes of that batch are zeros up to the
+    end of a sector, the region includes them: they may be the end of a lost page, and not the start of a base offset.
+    """
     if behind is None:
         return data
     end = behind - position

@@ -147,7 +147,8 @@ class LogFlusher:
                 return None
             state.save_epochs()
             if state.epochs.changed:
-                # After a crash, nobody would look for epochs below the recovery point that the file does not have.
+                # After a crash, recovery searches the records for leader epochs only above the recovery point. So the
+                # recovery point must not pass epochs that the file does not have.
                 raise DiskFullError(f"the leader epochs of {state.path} could not be written: no space is left")
             files = []
             paths = [f"{state.path}/{names.LEADER_EPOCH_CHECKPOINT}"]

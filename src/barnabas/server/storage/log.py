@@ -8,9 +8,11 @@ into the page cache and is complete when the call returns, so the order of the c
 Operations that may wait for the device are returned as jobs: `plan_read`, `flush_job`. The high watermark belongs to
 replication and is passed as an argument where an operation depends on it.
 
-`Log` is the interface for other packages. Its state is a `LogState`, and each operation has a module of its own:
-`appending.py`, `rolling.py`, `reading.py`, `lookups.py`, `flushing.py`, `truncating.py`, `retention.py`, `deleting.py`,
-`recovery.py` (opening) and `directory/relocation.py` (moving to another directory).
+`Log` is the interface for other packages, and the only object that they have of a log, so it has a method for every
+operation. A method documents the operation and passes the call on. The state is a `LogState`, and each operation has a
+module of its own: `appending.py`, `rolling.py`, `reading.py`, `lookups.py`, `flushing.py`, `truncating.py`,
+`retention.py`, `deleting.py`, `recovery.py` (opening), `closing.py` and `directory/relocation.py` (moving to another
+directory).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from uuid import UUID
 from barnabas.core.buffers import Buffer
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.validate import Checked, Origin, ValidationRules
-from barnabas.server.storage import reading, retention
+from barnabas.server.storage import closing, lookups, reading, retention
 from barnabas.server.storage.appending import Appender
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.deleting import SegmentDeleter
@@ -32,7 +34,7 @@ from barnabas.server.storage.errors import LogFailedError, StorageError
 from barnabas.server.storage.flushing import FlushJob, LogFlusher
 from barnabas.server.storage.fs import FileSystem
 from barnabas.server.storage.listener import LogListener
-from barnabas.server.storage.lookups import TimestampSearch, find_first
+from barnabas.server.storage.lookups import TimestampSearch
 from barnabas.server.storage.producers.state import ProducerState
 from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.recovery import LoadRequest, load
@@ -291,11 +293,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The offset and timestamp of the first record whose timestamp is not less than `timestamp`, or None."""
-        return find_first(self.search_timestamp(timestamp))
+        return lookups.find_first(self.search_timestamp(timestamp))
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp, or None for an empty log (KIP-734)."""
-        return find_first(self.search_timestamp(None))
+        return lookups.find_first(self.search_timestamp(None))
 
     # --- transactions and producers
 
@@ -305,15 +307,8 @@ class Log:
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions with records in [start, end)."""
-        with self._state.guarded():
-            found: list[AbortedTxn] = []
-            for segment in self._state.segments.starting_from(start_offset):
-                some, complete = segment.txn_index.collect(start_offset, end_offset)
-                found += some
-                if complete:
-                    break
-            return found
+        """The aborted transactions with records in [start_offset, end_offset)."""
+        return lookups.aborted_transactions(self._state, start_offset, end_offset)
 
     def expire_producers(self, now_ms: int) -> int:
         """Remove producers that have been idle for producer.id.expiration.ms, and return their number."""
@@ -389,10 +384,7 @@ class Log:
         The caller runs and finishes the flush, and calls `close` afterwards, without appending in between. Raises
         StorageError.
         """
-        state = self._state
-        state.abort_cleaning()
-        with state.guarded():
-            return self._flusher.build_last_job()
+        return closing.build_last_job(self._state, self._flusher)
 
     def close(self, *, clean: bool = True, flushed: bool = False) -> None:
         """Close the files. With `clean`, first write the indexes and a producer snapshot and sync everything, so that
@@ -400,16 +392,7 @@ class Log:
 
         Raises StorageError if that fails: then the clean-shutdown marker must not be written.
         """
-        state = self._state
-        state.abort_cleaning()
-        if clean and state.failure is None:
-            with state.guarded():
-                if not flushed:
-                    self._flusher.flush_for_close()
-                self._deleter.delete_pending_files(None)
-        for segment in state.segments:
-            state.open_segments.forget(segment)
-            segment.cool()
+        closing.close(self._state, self._flusher, self._deleter, clean=clean, flushed=flushed)
 
     # --- truncating and deleting
 
@@ -526,6 +509,4 @@ class Log:
 
     def exchange_producers(self, other: Log) -> None:
         """Exchange the producer state with the copy or original of this log, which ends at the same offset."""
-        assert self.log_end_offset == other.log_end_offset, "the producer states differ"
-        mine, theirs = self._state, other._state
-        mine.producers, theirs.producers = theirs.producers, mine.producers
+        relocation.exchange_producers(self._state, other._state)

@@ -1,7 +1,7 @@
-"""Shell: finding records by timestamp (ListOffsets).
+"""Shell: finds records by timestamp (ListOffsets), and the aborted transactions in a range of offsets (Fetch).
 
-The search reads batch headers, and decodes the records of the batches that reach the timestamp. A batch may have
-millions of records: `TimestampSearch` reads a batch on the event loop, and the caller may search it elsewhere.
+The search by timestamp reads batch headers, and decodes the records of the batches that reach the timestamp. A batch
+may have millions of records: `TimestampSearch` reads a batch on the event loop, and the caller may search it elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.protocol.records.scan import find_timestamp
 from barnabas.server.storage.segments.batches import walk_headers
 from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.state import LogState
-from barnabas.server.storage.values import TimestampOffset
+from barnabas.server.storage.values import AbortedTxn, TimestampOffset
 
 _LIGHT_RECORDS: Final = 2_000
 _LIGHT_COMPRESSED_BYTES: Final = 4_096
@@ -61,7 +61,7 @@ class TimestampSearch:
         self._from_offset = 0
 
     def next_batch(self) -> CandidateBatch | None:
-        """The next batch whose largest timestamp is large enough. Raises CorruptBatchError and StorageError."""
+        """The next batch that may contain the record, or None. Raises CorruptBatchError and StorageError."""
         state = self._state
         with state.guarded():
             if self._timestamp is None:
@@ -95,3 +95,15 @@ def find_first(search: TimestampSearch) -> TimestampOffset | None:
         if found is not None:
             return batch.answer(found)
     return None
+
+
+def aborted_transactions(state: LogState, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+    """The aborted transactions with records in [start_offset, end_offset). Raises StorageError."""
+    with state.guarded():
+        found: list[AbortedTxn] = []
+        for segment in state.segments.starting_from(start_offset):
+            some, complete = segment.txn_index.collect(start_offset, end_offset)
+            found += some
+            if complete:
+                break
+        return found

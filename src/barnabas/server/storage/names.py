@@ -1,6 +1,6 @@
 """Table: the names of files in a log directory (Kafka's `LogFileUtils` and `LocalLog`).
 
-`protocol/records/log_files.py` has the names of a segment's files, and the formats that others read, too.
+`protocol/records/log_files.py` has the names of a segment's files, and the formats that other programs read, too.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class LoadRequest(Struct, frozen=True):
     cleaned_offset: int = 0
     """Below this offset the log may have gaps from compaction, also if cleanup.policy has changed since."""
     verify_bytes: int = 0
-    """In segments that need no recovery, the CRCs of so many bytes are checked, the newest segments first."""
+    """In segments that need no recovery, the CRCs of this many bytes are checked, the newest segments first."""
     synced_offset: int = 0
     """Everything below this offset was synced, also if the recovery point is lower."""
     contiguous: bool = False
@@ -410,17 +410,8 @@ class _LogLoader:
                 self._dropped += 1
             self._epochs.clear()
             self._producers_valid = False
-        request = self._request
         self._check_end(start)
-        self._segments.add(
-            Segment.create(
-                self._fs,
-                self._path,
-                start,
-                index_interval_bytes=request.config.index_interval_bytes,
-                created_ms=request.now_ms,
-            )
-        )
+        self._segments.add(self._segment(start).create())
         return start
 
     def _load_producers(self, start: int, end: int) -> None:

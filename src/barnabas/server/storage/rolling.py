@@ -49,7 +49,7 @@ def create_segment(state: LogState, base_offset: int, now_ms: int, suffix: str =
     jitter_max = config.segment_jitter_ms
     # The jitter is a hash and not a random number, so that a replayed simulation rolls segments at the same times.
     spread = murmur2(f"{state.topic_partition}@{base_offset}".encode()) % jitter_max if jitter_max > 0 else 0
-    segment = Segment.create(
+    segment = Segment(
         state.fs,
         state.path,
         base_offset,
@@ -57,6 +57,6 @@ def create_segment(state: LogState, base_offset: int, now_ms: int, suffix: str =
         created_ms=now_ms,
         jitter_ms=min(spread, config.segment_ms),
         suffix=suffix,
-    )
+    ).create()
     segment.join(state.open_segments)
     return segment

@@ -136,14 +136,14 @@ class CleaningPass:
         """Write the segment of one group. If the writing fails, the files are deleted."""
         task = self._task
         bases = tuple(sizes.base_offset for sizes in group)
-        cleaned = Segment.create(
+        cleaned = Segment(
             self._fs,
             task.path,
             bases[0],
             index_interval_bytes=task.index_interval_bytes,
             created_ms=task.now_ms,
             suffix=names.CLEANED,
-        )
+        ).create()
         try:
             last_offset = self._last_offset(group)
             rewritten = 0

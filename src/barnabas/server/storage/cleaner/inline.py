@@ -38,6 +38,6 @@ def clean(
                 job.finish(step.end_offset)
                 return step
         raise AssertionError("a pass ends with PassDone")
-    except BaseException:
+    except BaseException:  # any error: the log must not wait for the end of this pass
         job.abort()
         raise

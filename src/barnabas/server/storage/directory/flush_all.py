@@ -21,7 +21,7 @@ from barnabas.server.storage.log import Log
 log = get_logger("barnabas.server.storage")
 
 VOLUME_SYNC_LOGS: Final = 64
-"""The volume is synced if at least so many logs need a flush."""
+"""The least number of logs in need of a flush for which the volume is synced."""
 
 
 def flush_all(fs: FileSystem, path: str, logs: Mapping[TopicPartition, Log]) -> bool:

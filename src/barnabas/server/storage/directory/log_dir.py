@@ -106,7 +106,7 @@ class LogDir:
                 replace_file(fs, f"{path}/{names.META_PROPERTIES}", meta.encode())
             directory_id = meta.directory_id or new_directory_id
             return cls(fs, path, lock, meta, directory_id, producer_id_expiration_ms, on_failure, open_segments)
-        except BaseException:
+        except BaseException:  # any error: the directory must not stay locked
             lock.release()
             raise
 

@@ -30,8 +30,8 @@ def take_over_from(state: LogState, flusher: LogFlusher, original: LogState) -> 
     The copy's batches do not contain all of them: an epoch can be without records, and the records of a producer can
     have been deleted. The next start reads the snapshot. Raises StorageError.
 
-    Records that are durable in the copy but not in the original do not
-    count as durable until the copy's new name is durable, because a power failure before that brings the original back.
+    Records that are durable in the copy but not in the original do not count as durable until the copy's new name is
+    durable, because a power failure before that brings the original back.
     """
     end = original.log_end_offset
     state.epochs = LeaderEpochs(original.epochs.entries)
@@ -42,3 +42,9 @@ def take_over_from(state: LogState, flusher: LogFlusher, original: LogState) -> 
         state.snapshots.delete(end)
     state.snapshots.take(original.producers)
     flusher.lower_durable_offset(original.durable_offset)
+
+
+def exchange_producers(one: LogState, other: LogState) -> None:
+    """Exchange the producer states of the copy and the original of a log, which end at the same offset."""
+    assert one.log_end_offset == other.log_end_offset, "the producer states differ"
+    one.producers, other.producers = other.producers, one.producers

@@ -34,9 +34,9 @@ log = get_logger("barnabas.server.storage")
 Offsets = dict[TopicPartition, int]
 
 VERIFIED_BYTES: Final = 64 << 20
-"""When the logs of the coordinators are opened, the CRCs of so many bytes per directory are checked, which takes two
-seconds at most (27 ms per MB of batches of 200 bytes, 1 ms per MB of batches of 15 kB). The rest is checked when it is
-replayed."""
+"""When the logs of the coordinators are opened, the CRCs of this many bytes per directory are checked, which takes two
+seconds at most (27 ms per MB of batches of 200 bytes, 1 ms per MB of batches of 15 kB). The other bytes are checked
+when the logs are replayed."""
 
 
 _EFFECTS: Final = {

@@ -57,7 +57,7 @@ def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes, what: str) -> list[ProducerEntry]:
-    """Raises CorruptSnapshotError."""
+    """The producers in the bytes of a `.snapshot` file; `what` names the file. Raises CorruptSnapshotError."""
     try:
         producers, tail = decode_snapshot_producers(data, what)
     except LogFileError as error:

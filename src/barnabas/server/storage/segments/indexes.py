@@ -59,7 +59,8 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes, log_size: int) -> OffsetIndex:
-        """Raises CorruptIndexError unless every entry can belong to a segment of `log_size` bytes."""
+        """The index in the bytes of an `.index` file. Raises CorruptIndexError unless every entry can belong to a
+        segment of `log_size` bytes."""
         if len(data) % cls.ENTRY_SIZE:
             raise CorruptIndexError(f"offset index of {base_offset} has {len(data)} bytes, no multiple of 8")
         both = array("I")
@@ -133,7 +134,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> TimeIndex:
-        """Raises CorruptIndexError for a torn or decreasing index."""
+        """The index in the bytes of a `.timeindex` file. Raises CorruptIndexError for a torn or decreasing index."""
         if len(data) % cls.ENTRY_SIZE:
             raise CorruptIndexError(f"time index of {base_offset} has {len(data)} bytes, no multiple of 12")
         words = array("I")

@@ -81,33 +81,14 @@ class SegmentFiles:
         self._bytes_since_index = 0
         self._tail = RecentBatches()
 
-    @classmethod
-    def create(
-        cls,
-        fs: FileSystem,
-        directory: str,
-        base_offset: int,
-        *,
-        index_interval_bytes: int,
-        created_ms: int,
-        jitter_ms: int = 0,
-        suffix: str = "",
-    ) -> Self:
-        """Create an empty segment. Files that a failed attempt has left under the same names are emptied."""
-        self = cls(
-            fs,
-            directory,
-            base_offset,
-            index_interval_bytes=index_interval_bytes,
-            created_ms=created_ms,
-            jitter_ms=jitter_ms,
-            size=0,
-            suffix=suffix,
-        )
+    def create(self) -> Self:
+        """Create the files of this segment, which is then empty, and return the segment. Files that a failed attempt
+        has left under the same names are emptied."""
         for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
-            fs.unlink(self.file_path(kind))
-        self._file = fs.open(self.file_path(names.LOG), Access.REPLACE)
+            self.fs.unlink(self.file_path(kind))
+        self._file = self.fs.open(self.file_path(names.LOG), Access.REPLACE)
         self._writable = True
+        self._size = 0
         self.reset_indexes()
         return self
 

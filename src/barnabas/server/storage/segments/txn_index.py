@@ -32,7 +32,8 @@ class TxnIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> TxnIndex:
-        """Raises CorruptIndexError for entries that cannot belong to this segment."""
+        """The index in the bytes of a `.txnindex` file. Raises CorruptIndexError for entries that cannot belong to the
+        segment that starts at `base_offset`."""
         index = cls(base_offset)
         try:
             index.txns = decode_aborted(data, base_offset)
