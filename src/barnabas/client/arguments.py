@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import typing
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -235,12 +236,7 @@ def _check_items(annotation: Any, origin: type, item: Check) -> Check:
             if isinstance(value, Iterable) and not isinstance(value, _TEXT) and ordered:
                 return  # an iterator inside of another argument: the method reads it
             raise _MismatchError(in_words(annotation), value)
-        for index, one in enumerate(value):
-            try:
-                item(one)
-            except _MismatchError as wrong:
-                wrong.path = f"[{index}]" + wrong.path
-                raise
+        _check_each(value, itertools.repeat(item))
 
     return check
 
@@ -266,14 +262,19 @@ def _check_tuple(annotation: Any, items: list[Check]) -> Check:
     def check(value: Any) -> None:
         if not isinstance(value, Sequence) or isinstance(value, _TEXT) or len(value) != len(items):
             raise _MismatchError(in_words(annotation), value)
-        for index, (one, item) in enumerate(zip(value, items, strict=True)):
-            try:
-                item(one)
-            except _MismatchError as wrong:
-                wrong.path = f"[{index}]" + wrong.path
-                raise
+        _check_each(value, items)
 
     return check
+
+
+def _check_each(values: Iterable[Any], checks: Iterable[Check]) -> None:
+    """Check every value by the check at the same place."""
+    for index, (one, check) in enumerate(zip(values, checks, strict=False)):  # `checks` may be endless
+        try:
+            check(one)
+        except _MismatchError as wrong:
+            wrong.path = f"[{index}]" + wrong.path
+            raise
 
 
 def _check_value(kind: type) -> Check:

@@ -148,9 +148,9 @@ class Node:
         clients = take_ports(self._listen_at, config.listeners, config.advertised)
         controllers: list[TakenPort] = []
         clean = False
-        reserve = self._shares.reserve if isinstance(self._fs, OsFileSystem) else 0
-        RESERVE.hold(reserve)
-        if reserve:
+        has_descriptors = isinstance(self._fs, OsFileSystem)  # the files of a simulation have none
+        if has_descriptors:
+            RESERVE.hold(self._shares.reserve)
             measure_descriptors(self.metrics, self._shares, self.open_segments)
         try:
             controllers = take_ports(self._listen_at, config.controller_listeners, config.controller_advertised)
@@ -167,7 +167,8 @@ class Node:
             self._disk.shutdown(wait=True)
             self._cleaners.shutdown(wait=True)
             self._codecs.shutdown(wait=True)
-            RESERVE.release(reserve)
+            if has_descriptors:
+                RESERVE.release(self._shares.reserve)
 
     # ---- start
 

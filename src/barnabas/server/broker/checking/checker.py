@@ -95,15 +95,19 @@ def record_count(records: Buffer) -> int:
 
 
 def _records_to_read(records: Buffer) -> int:
-    """The number of records that a check of the batch reads: none if the header contradicts itself, because the check
-    then rejects the batch by its header."""
+    """The number of records that a check of the batch reads: the record count of the header, or 0 if the last offset
+    delta of the header contradicts the count, because a check rejects such a batch by its header."""
     count = record_count(records)
-    return count if count and count == _LAST_DELTA.unpack_from(records, _LAST_DELTA_AT)[0] + 1 else 0
+    if not count:
+        return 0
+    last_delta = _LAST_DELTA.unpack_from(records, _LAST_DELTA_AT)[0]
+    return count if last_delta == count - 1 else 0
 
 
 def light_cost(batches: Sequence[Buffer]) -> int | None:
-    """The cost of checking these batches of one request on the event loop: the number of their records. None if that
-    takes a further look: many records, compression, or so many bytes that the topic's codec matters."""
+    """The cost of checking these batches of one request on the event loop: the number of their records. None if the
+    number of records does not give the cost: for many records, for compressed batches, and for so many bytes that the
+    topic's codec matters."""
     count = size = 0
     for records in batches:
         if len(records) < HEADER_SIZE:

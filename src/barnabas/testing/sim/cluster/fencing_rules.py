@@ -22,11 +22,11 @@ class RunningBrokerIsNotFenced(Rule):
         super().__init__(cluster)
         self._controller: object = None
         """The sessions of the active controller at the last observation."""
-        self._heard: dict[int, tuple[int, int]] = {}
-        """The epoch and the time of the last heartbeat of each broker that the present active controller has received,
-        or the time at which the controller became active."""
-        self._late: dict[int, int] = {}
-        """The time of each broker's last heartbeat that came when its session was over."""
+        self._heartbeats: dict[int, tuple[int, int]] = {}
+        """The epoch of each broker, and the time of its last heartbeat that the active controller has received, or, if
+        there is none, the time at which this controller became active."""
+        self._late_heartbeats: dict[int, int] = {}
+        """The time of each broker's last heartbeat that arrived after the broker's session was over."""
         self._active: dict[int, int] = {}
         """The epochs of the brokers that were not fenced at the last observation."""
 
@@ -41,24 +41,24 @@ class RunningBrokerIsNotFenced(Rule):
                 self._check(broker.broker_id, broker.epoch)
         self._active = {broker.broker_id: broker.epoch for broker in seen.image.brokers if not broker.fenced}
         if not same:
-            self._heard.clear()
-            self._late.clear()
+            self._heartbeats.clear()
+            self._late_heartbeats.clear()
         self._controller = sessions
         if sessions is not None:
             for broker_id, session in sessions._sessions.items():
-                epoch, before_ms = self._heard.get(broker_id, (session.broker_epoch, session.heartbeat_ms))
+                epoch, before_ms = self._heartbeats.get(broker_id, (session.broker_epoch, session.heartbeat_ms))
                 if epoch == session.broker_epoch and session.heartbeat_ms - before_ms >= self._timeout_ms(broker_id):
-                    self._late[broker_id] = session.heartbeat_ms
-                self._heard[broker_id] = session.broker_epoch, session.heartbeat_ms
+                    self._late_heartbeats[broker_id] = session.heartbeat_ms
+                self._heartbeats[broker_id] = session.broker_epoch, session.heartbeat_ms
 
     def _check(self, broker_id: int, epoch: int) -> None:
         node = self.cluster.broker(broker_id)
-        heard_epoch, heard_ms = self._heard.get(broker_id, (-1, 0))
-        if node is None or heard_epoch != epoch or not self._runs(node, epoch):
+        heartbeat_epoch, heartbeat_ms = self._heartbeats.get(broker_id, (-1, 0))
+        if node is None or heartbeat_epoch != epoch or not self._runs(node, epoch):
             return
-        silent_ms = int(self.cluster.world.loop.time() * 1000) - heard_ms
+        silent_ms = int(self.cluster.world.loop.time() * 1000) - heartbeat_ms
         timeout_ms = self._timeout_ms(broker_id)
-        if silent_ms < timeout_ms and self._late.get(broker_id) != heard_ms:
+        if silent_ms < timeout_ms and self._late_heartbeats.get(broker_id) != heartbeat_ms:
             self.broken(
                 f"{node.name} of epoch {epoch} was fenced {silent_ms} ms after its last heartbeat; it runs, and "
                 f"broker.session.timeout.ms is {timeout_ms}"
