@@ -94,7 +94,7 @@ async def _replicas(admin: AsyncAdmin, names: Iterable[tuple[str, int]]) -> list
 
 
 async def _wait_until_moved(admin: AsyncAdmin, moves: Moves) -> None:
-    """Raises KafkaError if a move ends before its replica is in the new directory."""
+    """Wait until all replicas are in their new directories. Raises KafkaError if a move ends before that."""
     left = len(moves) + 1
     while True:
         found = await admin.describe_replica_log_dirs(moves)

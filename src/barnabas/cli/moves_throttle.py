@@ -68,7 +68,7 @@ async def throttled(
     try:
         await _apply(admin, changes)
         yield touched
-    except BaseException:  # includes Ctrl-C
+    except BaseException:  # Ctrl-C, too: a throttle that no move needs must be removed
         try:
             under_way = await admin.list_partition_reassignments(planned)
             if begun := [tp for tp, move in under_way.items() if move != before.get(tp)]:

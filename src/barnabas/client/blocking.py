@@ -81,7 +81,7 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
-        except BaseException:
+        except BaseException:  # KeyboardInterrupt, too: the work must not go on without its caller
             future.cancel()
             raise
 
@@ -141,7 +141,7 @@ class Blocking(Generic[C]):
         self._thread = LoopThread()
         try:
             self._client: C = self._thread.run(_called(make))
-        except BaseException:
+        except BaseException:  # KeyboardInterrupt, too: the thread must end
             self._thread.close()
             raise
         self._closed = False

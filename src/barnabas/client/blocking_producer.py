@@ -144,7 +144,7 @@ class Producer(Blocking[AsyncProducer]):
         try:
             yield self
             self.commit_transaction()
-        except BaseException:
+        except BaseException:  # KeyboardInterrupt, too: no transaction may stay open
             if self._client.in_transaction:
                 self.abort_transaction()
             raise
@@ -218,9 +218,9 @@ class Producer(Blocking[AsyncProducer]):
     def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until everything sent so far is acknowledged or has failed.
 
-        Raises DeliveryFailedError if records have failed since the last flush whose errors nobody has retrieved (by
-        `result()` or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A transactional
-        producer raises the errors of its records in `commit_transaction` instead.
+        Raises DeliveryFailedError if records have failed since the last flush and the program has not retrieved their
+        errors (by `result()` or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A
+        transactional producer raises the errors of its records in `commit_transaction` instead.
         """
         self._run(self._flush(timeout_ms))
 
@@ -320,7 +320,7 @@ class Producer(Blocking[AsyncProducer]):
                         await client.place(
                             sent, topic, value, key, partition, timestamp, headers, on_delivery, deadline=until
                         )
-                except Exception as error:  # noqa: BLE001 - the caller is in another thread and gets it as a result
+                except Exception as error:  # noqa: BLE001 - the caller, in another thread, gets the error as a result
                     self._refuse(sent, topic, partition, on_delivery, error)
                 if arrivals and sent in arrivals:
                     arrivals.pop(sent).set_result(None)

@@ -12,7 +12,7 @@ KafkaError                        a response of a broker with an error code (bar
    ├─ SerializationError          a (de)serializer failed for a key or a value
    ├─ BufferFullError             buffer.memory stayed full for max.block.ms
    ├─ DeliveryTimeoutError        a record was not acknowledged within delivery.timeout.ms
-   ├─ DeliveryFailedError         flush and close: records have failed, and nobody has retrieved their errors
+   ├─ DeliveryFailedError         flush and close: records have failed, and the program has not retrieved their errors
    ├─ TransactionStateError       the call does not fit the state of the transaction
    ├─ TransactionAbortedError     the transaction failed or was aborted; its records will not be seen
    ├─ OffsetOutOfRangeError       the requested offset is no longer, or not yet, in the log
@@ -98,7 +98,7 @@ class ForkedError(ClientClosedError):
 
 class ArgumentTypeError(ConfigError, TypeError):
     """An argument of a client's method has the wrong type. The message names the method, the argument, the expected
-    type and the given value. It is a TypeError of Python, too.
+    type and the given value. The error is also a TypeError.
     """
 
 
@@ -124,7 +124,7 @@ class DeliveryTimeoutError(ClientError):
 
 
 class DeliveryFailedError(ClientError):
-    """Records that were sent since the last flush have failed, and nobody has retrieved their errors.
+    """Records that were sent since the last flush have failed, and the program has not retrieved their errors.
 
     `count` is the number of the records, `partition` the partition of the first one (its number is -1 if the record
     was given none yet), and `first` the first error, whose code is `code`.

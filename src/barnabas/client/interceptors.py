@@ -19,7 +19,7 @@ def notify(callback: DeliveryCallback, metadata: RecordMetadata | None, error: B
     """Call the user's function. An exception is logged and ignored, as in the Java producer."""
     try:
         callback(metadata, error)
-    except Exception:
+    except Exception:  # the user's function may raise any exception
         log.exception("A delivery callback or interceptor raised an exception; the producer continues")
 
 

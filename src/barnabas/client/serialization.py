@@ -35,7 +35,7 @@ class NotReadyError(SerializationError):
             await self._learn()
         except SerializationError:
             raise
-        except Exception as error:
+        except Exception as error:  # the (de)serializer's code may raise any exception
             raise SerializationError(f"{self} That failed: {error}") from error
 
     def at(self, place: str) -> NotReadyError:
@@ -81,7 +81,7 @@ def as_encode(serializer: AnySerializer | None, part: str) -> Encode:
             data = inner(topic, headers, value)
         except SerializationError:
             raise
-        except Exception as error:
+        except Exception as error:  # the user's serializer may raise any exception
             raise SerializationError(f"The {part} serializer failed for topic {topic!r}: {error!r}") from error
         if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
             raise SerializationError(
@@ -114,7 +114,7 @@ def as_decode(deserializer: AnyDeserializer | None, part: str, *, now: bool = Fa
             return inner(topic, headers, data)
         except SerializationError:
             raise
-        except Exception as error:
+        except Exception as error:  # the user's deserializer may raise any exception
             raise SerializationError(f"The {part} deserializer failed for topic {topic!r}: {error!r}") from error
 
     return decode

@@ -118,7 +118,7 @@ class Stream:
         producer = AsyncProducer({**self._settings, "transactional.id": name})
         try:
             await producer.init_transactions()
-        except BaseException:
+        except BaseException:  # cancellation, too: the producer must be closed
             await producer.shut(timeout_ms=0)
             raise
         return producer
@@ -141,7 +141,7 @@ class Stream:
                     )
             await producer.send_offsets_to_transaction(ends, consumer.group_metadata())
             await _until_known(producer.commit_transaction, producer)
-        except BaseException as error:
+        except BaseException as error:  # cancellation, too: the transaction must not stay open
             self.aborted += 1
             await _abort(producer)
             consumer.seek_to_committed(*ends)
@@ -155,15 +155,15 @@ class Stream:
             self._failures = 0
 
     async def _outputs(self, record: Record) -> Iterable[ProducerRecord]:
-        """Call the function. All outputs of a record are there before the first is sent, so that a record whose
-        function raises has none but its dead letter."""
+        """Call the function, and collect all outputs of the record before the first is sent. So a record for which the
+        function raises an exception has no output except its dead letter."""
         try:
             result = self._transform(record)
             if isinstance(result, AsyncIterable):
                 return [out async for out in result]
             outputs = await result if inspect.isawaitable(result) else result
             return () if outputs is None else [outputs] if isinstance(outputs, ProducerRecord) else list(outputs)
-        except Exception as error:
+        except Exception as error:  # the user's function may raise any exception
             if self._dead_letters is None:
                 error.add_note(
                     f"The record at offset {record.offset} of {record.topic_partition} could not be"

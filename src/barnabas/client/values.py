@@ -145,7 +145,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class HandedOverTransaction:
-    """A transaction whose producer has handed it over: whoever has these three values can end it, with
+    """A transaction whose producer has handed it over: any program can end it by passing these three values to
     `AsyncAdmin.end_transaction`."""
 
     transactional_id: str

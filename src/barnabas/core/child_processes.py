@@ -4,9 +4,10 @@ Linux sends a child the signal that the child has asked for (prctl(2), PR_SET_PD
 the child ends. `start_child` therefore starts processes in one thread that lives as long as the parent process: a child
 that a short-lived thread requests must not end with that thread. On other systems children survive their parent.
 
-The child asks by a small program that then becomes the command. A `preexec_fn` would ask at less cost, but it makes
-Python run in the fork, and that Python destroys the thread-locals of all other threads. Their finalizers may reach what
-parent and child share: one of py4j's shuts down the socket by which a thread of Spark's driver speaks to its JVM.
+The child first runs a small Python program, which asks for the signal and then executes the command in its own place.
+A `preexec_fn` would cost less, but it runs Python code in the forked process, where Python destroys the thread-local
+objects of all other threads. The finalizers of such objects may act on what the parent and the child share: a finalizer
+of py4j shuts down the socket by which a thread of Spark's driver is connected to its JVM.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
 
-# Arguments: the parent's process id, the number of the signal, the command. Python ignores two signals when it starts;
-# the command gets them as Popen gives them to its children.
+# Arguments: the parent's process id, the number of the signal, the command. Python ignores SIGPIPE and SIGXFSZ from its
+# start on. The program restores the default action of both signals for the command, as Popen does for its children.
 _ASK_AND_BECOME: Final = f"""\
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, int(sys.argv[2]))
@@ -49,7 +50,8 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 def death_signal(number: int = signal.SIGKILL) -> Callable[[], None] | None:
     """The `preexec_fn` of a child of this process: the child gets signal `number` when the calling thread ends.
 
-    None on systems other than Linux. Only for a process without foreign threads (see above)."""
+    None on systems other than Linux. Only for a process in which no library has threads with thread-local objects: the
+    docstring of this module says why."""
     prctl, parent = _find_prctl(), os.getpid()
     if prctl is None:
         return None

@@ -27,7 +27,8 @@ STEP_UNITS_MAX: Final = 12_500
 
 
 class _Step(threading.local):
-    """The step of the event loop that is running in this thread. What a worker thread counts concerns no event loop."""
+    """The units of the event loop's running step. Each thread has its own, so that the work of a worker thread is not
+    counted for the event loop."""
 
     units = 0
 

@@ -234,7 +234,7 @@ class RegistryClient:
         self._thread = LoopThread("barnabas-registry")
         try:
             self._client = self._thread.run(make())
-        except BaseException:
+        except BaseException:  # KeyboardInterrupt, too: the thread must end
             self._thread.close()
             raise
         self._closed = False

@@ -124,7 +124,7 @@ class HttpClient:
                 )
                 failures.append(f"{address.host}:{address.port}: {reason}")
                 self._addresses.append(self._addresses.pop(0))
-            except BaseException:
+            except BaseException:  # cancellation, too: the rest of the response would be read by the next request
                 self._drop()
                 raise
         raise RegistryUnreachableError(

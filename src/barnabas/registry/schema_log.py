@@ -143,7 +143,7 @@ class KafkaSchemaLog:
         )
         try:
             await producer.init_transactions()
-        except BaseException:
+        except BaseException:  # cancellation, too: the producer must be closed
             await producer.close(0)
             raise
         self._producer = producer
@@ -167,7 +167,7 @@ class KafkaSchemaLog:
             code = Code.OPERATION_TIMEOUT if _timed_out(error) else Code.STORE_ERROR
             message = f"The change could not be written to {self.topic}, or it is not known whether it was: {error}"
             raise RegistryError(code, message) from error
-        except BaseException:
+        except BaseException:  # cancellation, too: no transaction may stay open
             await self._close_producer()
             raise
         await self._read_back(end, apply)

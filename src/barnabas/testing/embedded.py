@@ -89,7 +89,7 @@ class AsyncEmbeddedBroker:
     async def __aenter__(self) -> AsyncEmbeddedBroker:
         try:
             await self.start()
-        except BaseException:
+        except BaseException:  # cancellation, too: the broker must not go on running
             await self.stop()
             raise
         return self
@@ -172,7 +172,7 @@ class EmbeddedBroker:
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:
                 runner.run(self._live())
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that started or stops us
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that starts or stops the broker
             self._failure = error
         finally:
             self._ready.set()

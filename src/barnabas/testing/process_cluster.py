@@ -135,7 +135,7 @@ class ClusterProcess:
     def __enter__(self) -> ClusterProcess:
         try:
             self.start()
-        except BaseException:
+        except BaseException:  # KeyboardInterrupt, too: no process may stay
             self.kill_all()
             raise
         return self

@@ -313,7 +313,7 @@ class Cluster:
                 views = await self.topics([name], deadline=deadline, allow_auto_create=allow_auto_create)
             except (RequestTimeoutError, BootstrapError) as error:
                 if last is not None:
-                    raise last from error  # no more answers before the deadline; the topic's error says more
+                    raise last from error  # the last error of the topic says more than the time-out
                 raise
             view = views[name]
             if view.error is ErrorCode.NONE and view.partitions:

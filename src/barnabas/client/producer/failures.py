@@ -1,4 +1,4 @@
-"""Machine: the records of a producer that have failed, until somebody retrieves their errors.
+"""Machine: the records of a producer that have failed and whose errors the program has not retrieved yet.
 
 A record's error counts as retrieved when its future is awaited, when `result()` or `exception()` of the future is
 called, or when the record's `on_delivery` gets the error. `flush` and `close` raise DeliveryFailedError for the other
@@ -44,7 +44,8 @@ class DeliveryFailures:
         self._older, self._oldest = 0, None
 
     def take(self) -> DeliveryFailedError | None:
-        """The error of all records whose errors nobody has retrieved, and forget them; None if there are none."""
+        """The error that stands for all failed records whose errors have not been retrieved, or None if there are none.
+        Forgets these records."""
         failed = [batch for batch in self._batches if batch.unseen]
         count = self._older + sum(batch.unseen for batch in failed)
         first = self._oldest or (failed[0] if failed else None)

@@ -40,8 +40,8 @@ class FinishCalls(TransactionCalls):
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all queued records without lingering, and wait until all are acknowledged or have failed.
 
-        Raises DeliveryFailedError if records have failed since the last flush whose errors nobody has retrieved (by
-        their futures or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A
+        Raises DeliveryFailedError if records have failed since the last flush and the program has not retrieved their
+        errors (by futures or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A
         transactional producer raises the errors of its records in `commit_transaction` instead.
         """
         self._check_open()
@@ -49,7 +49,7 @@ class FinishCalls(TransactionCalls):
         self.raise_failures()
 
     def raise_failures(self) -> None:
-        """Raise DeliveryFailedError if records have failed whose errors nobody has retrieved."""
+        """Raise DeliveryFailedError if records have failed and the program has not retrieved their errors."""
         failures = self._accumulator.failures
         lost = failures.take() if failures is not None else None
         if lost is not None:
@@ -103,8 +103,8 @@ class FinishCalls(TransactionCalls):
         """Flush, then close. Records that are not acknowledged within `timeout_ms` fail. An open transaction is
         aborted.
 
-        Raises DeliveryFailedError, after everything is closed, if records have failed whose errors nobody has
-        retrieved.
+        Raises DeliveryFailedError, after everything is closed, if records have failed and the program has not
+        retrieved their errors.
         """
         await self.shut(timeout_ms)
         self.raise_failures()

@@ -84,7 +84,7 @@ class ProducerTopics:
                     self._update_load(state)
 
     def _update_load(self, state: TopicQueues) -> None:
-        """Tell the partitioner the length of each queue, so that partitions of slow brokers, which have longer queues,
+        """Give the partitioner the length of each queue, so that partitions of slow brokers, which have longer queues,
         get fewer records without keys (KIP-794)."""
         view = self._cluster.metadata.topics[state.queues[0].partition.topic]
         brokers = self._cluster.metadata.brokers

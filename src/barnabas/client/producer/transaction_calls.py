@@ -128,7 +128,7 @@ class TransactionCalls(ABC):
         try:
             yield self
             await self.commit_transaction()
-        except BaseException:
+        except BaseException:  # cancellation, too: no transaction may stay open
             if self.in_transaction:
                 await self.abort_transaction()
             raise

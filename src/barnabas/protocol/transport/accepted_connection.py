@@ -30,7 +30,7 @@ _LINGER_S = 5.0
 _WRITE_AT = 64
 """This many response buffers are written to the socket at once, although more requests are waiting."""
 _BEHIND_BYTES = 1_048_576
-"""A connection is not read while requests of so many bytes wait behind a request that must be answered first."""
+"""A connection is not read while requests of this many bytes wait for the response to an earlier request."""
 _TURN = 16
 _TURN_BYTES = 131_072
 """After `_TURN` requests or `_TURN_BYTES` bytes of responses in a row, a connection lets the loop run other ones."""
@@ -188,7 +188,7 @@ class AcceptedConnection(asyncio.Protocol):
             self._in_flight -= 1
             self.close(str(error))
             return
-        except Exception:
+        except Exception:  # a bug in the handler ends this connection, and must not end the listener
             self._in_flight -= 1
             log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
             self.close("an unexpected error in a handler")
@@ -215,7 +215,7 @@ class AcceptedConnection(asyncio.Protocol):
             answer = await rest
         except CloseConnectionError as error:
             reason = str(error)
-        except Exception:
+        except Exception:  # a bug in the handler ends this connection, and must not end the listener
             log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
             reason = "an unexpected error in a handler"
         self._in_flight -= 1

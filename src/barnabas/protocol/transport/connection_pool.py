@@ -158,7 +158,7 @@ class ConnectionPool:
             connection.versions = await negotiate_versions(connection, config, deadline)
             if security.sasl is not None:
                 await authenticate(connection, security.sasl, deadline, self._rng)
-        except BaseException:
+        except BaseException:  # cancellation, too: the connection must not stay open
             connection.abort()
             raise
         return connection

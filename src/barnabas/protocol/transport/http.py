@@ -163,7 +163,7 @@ class HttpServer:
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         try:
             return await self._handler(request)
-        except Exception:
+        except Exception:  # a bug in the handler must not end the connection
             log.exception("an HTTP request failed", method=request.method, target=request.target)
             return HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR)
 

@@ -104,7 +104,7 @@ class PageServer:
             return _response(known, with_body=method == "GET")
         try:
             shown = page()
-        except Exception:
+        except Exception:  # a page is another module's code: a bug in it must not end the server
             log.exception("a page failed", path=target)
             shown = Page("The page could not be built; the reason is in the log.\n", 500)
         return _response(shown, with_body=method == "GET")

@@ -142,7 +142,7 @@ def read_each(framed: ByteColumn, rows: Any, errors: RowErrors, read: Callable[[
     for row, payload in zip(rows.tolist(), payloads(framed, rows), strict=True):
         try:
             values.append(read(payload))
-        except Exception as error:  # noqa: BLE001 - foreign bytes: the libraries raise whatever they come upon
+        except Exception as error:  # noqa: BLE001 - the libraries raise errors of many types for malformed bytes
             errors.add(row, f"{type(error).__name__}: {error}")
             values.append(None)
     return values

@@ -148,8 +148,8 @@ def _distinct(branches: list[JsonSchemaNode]) -> list[JsonSchemaNode]:
 
 
 def _matching_size(fitting: list[list[bool]]) -> int:
-    """The size of a maximum matching. `fitting[row][column]` tells whether a row and a column may be paired; a row and
-    a column can be in one pair only.
+    """The size of a maximum matching. A row and a column may be paired if `fitting[row][column]` is true; a row and a
+    column can be in one pair only.
     """
     row_of: dict[int, int] = {}
 

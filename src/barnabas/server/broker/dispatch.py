@@ -59,8 +59,8 @@ _HOT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH})
 which are not copied."""
 _LARGE_REQUEST_BYTES = 32 * 1024
 _LARGE_RESPONSE_ENTRIES = 500
-"""The response to a request of so many bytes, or with a list of so many entries, is encoded in a thread. The event loop
-gets the interpreter at least every 5 ms (`sys.getswitchinterval`) while the thread works."""
+"""A response with a list of this many entries, or to a request of `_LARGE_REQUEST_BYTES`, is encoded in a thread. The
+event loop gets the interpreter at least every 5 ms (`sys.getswitchinterval`) while the thread works."""
 
 
 class HasApis(Protocol):
@@ -213,7 +213,7 @@ class Dispatcher(Generic[ServicesT]):
         except CloseConnectionError:
             loaded.hold.add(clock() - step.began)
             raise
-        except Exception as error:  # noqa: BLE001 - as in `begin`
+        except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
         if response is not None and loaded.large_fields and _is_large(request, response, loaded):
             return await self._answer_in_thread(request, loaded, step, response, began)

@@ -69,7 +69,7 @@ class ShareSessionCache:
         partition, so that the same partitions are not always read last, when MaxRecords or MaxBytes may be reached
         already.
 
-        `added` and `forgotten` change the session's partitions. `acknowledges` tells whether the request has
+        `added` and `forgotten` change the session's partitions. `acknowledges` is true for a request with
         acknowledgements. Raises KafkaError.
         """
         if epoch == INITIAL_EPOCH:

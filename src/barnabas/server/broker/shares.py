@@ -45,7 +45,7 @@ class Shares(Struct):
     ) -> AcknowledgeResults:
         """Acknowledge records before the first await; returns when the share coordinator has written the changes.
 
-        `renews` tells whether the request may renew acquisition locks (IsRenewAck).
+        If `renews` is true, the request may renew acquisition locks (IsRenewAck).
         """
         group_id, member_id = key
         results: AcknowledgeResults = {}

@@ -120,7 +120,7 @@ class CoordinatorContext(Generic[S]):
             code, detail = error.code, error.detail
             self._wait(self.end_offset, lambda failed: _fail(future, failed or code, detail))
             return future
-        except BaseException:
+        except BaseException:  # a bug in the shard: nothing of the operation may stay
             self.timeline.rollback(mark)
             raise
         offset = self._execute(op, mark)
@@ -138,7 +138,7 @@ class CoordinatorContext(Generic[S]):
         mark = self.timeline.mark()
         try:
             act(self.shard, op)
-        except BaseException:
+        except BaseException:  # a bug in the shard: nothing of the operation may stay
             self.timeline.rollback(mark)
             raise
         self._execute(op, mark)

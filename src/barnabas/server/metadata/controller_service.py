@@ -239,7 +239,8 @@ class ControllerService:
                 pass
 
     async def _become_active(self, epoch: int) -> None:
-        """Raises KafkaError when this node has lost the leadership again, or cannot append to the log."""
+        """Begin the leadership of `epoch`: append a record of this epoch and, in a new cluster, the first records.
+        Raises KafkaError when this node has lost the leadership again, or cannot append to the log."""
         # Records of an earlier leader may be in the log and not committed. A committed record of this epoch commits
         # them.
         await self._log.propose([NoOpRecord()])

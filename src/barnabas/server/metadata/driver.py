@@ -30,8 +30,8 @@ from barnabas.server.metadata.records.topics import PartitionChangeRecord
 ResponseT = TypeVar("ResponseT")
 
 PENDING_PROPOSALS_MAX: Final = 10_000
-"""The largest number of uncommitted proposals. While there are so many, new requests are rejected, because the log is
-too slow."""
+"""The largest number of uncommitted proposals. New requests are rejected while this number is reached, because the log
+is too slow."""
 CHANGES_PER_BATCH: Final = 10_000
 """A decision about many partitions, as when a broker is fenced, is appended in batches of about this many records."""
 
@@ -128,7 +128,7 @@ class ControllerDriver:
         try:
             for batch in _batches(records):
                 waiters.append(asyncio.ensure_future(self._log.propose(batch)))  # noqa: PERF401 - it may raise half-way
-        except BaseException:
+        except BaseException:  # any error: the image must not have records that are not proposed
             self._controller.image = before
             if waiters:  # some batches of this decision are proposed: the outcome is unknown until the log responds
                 self.reset()

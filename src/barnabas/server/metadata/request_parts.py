@@ -72,7 +72,7 @@ def division_of(request: Message) -> Division | None:
 
 
 def parts_of(request: Message, division: Division) -> Iterator[Message]:
-    """The requests into which the request is split. Each is a copy of it with other entries."""
+    """The requests into which `request` is split. Each is a copy of `request` with some of its entries."""
     entries = getattr(request, division.entries)
     chunks = _topics(entries, division) if division.partitions else _grouped(entries, division)
     for chunk in chunks:
@@ -82,7 +82,7 @@ def parts_of(request: Message, division: Division) -> Iterator[Message]:
 
 
 def _grouped(entries: list[Any], division: Division) -> Iterator[list[Any]]:
-    """The entries of so many keys at a time."""
+    """The entries in chunks of `division.most` keys."""
     by_key: dict[Hashable, list[Any]] = {}
     for entry in entries:
         by_key.setdefault(division.key(entry), []).append(entry)
@@ -92,7 +92,7 @@ def _grouped(entries: list[Any], division: Division) -> Iterator[list[Any]]:
 
 
 def _topics(topics: list[MessageStruct], division: Division) -> Iterator[list[Any]]:
-    """Topics with so many partitions at a time."""
+    """The topics in chunks of `division.most` partitions. A topic may be divided between chunks."""
     chunk: list[MessageStruct] = []
     left = division.most
     for topic in topics:
@@ -104,7 +104,7 @@ def _topics(topics: list[MessageStruct], division: Division) -> Iterator[list[An
             chunk.append(piece)
             taken = min(left, len(partitions) - start)
             start += taken
-            left -= max(1, taken)  # a topic without partitions is work, too
+            left -= max(1, taken)  # a topic without partitions counts as one
             if left <= 0:
                 yield chunk
                 chunk, left = [], division.most

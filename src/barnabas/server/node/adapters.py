@@ -31,7 +31,7 @@ DAMAGED = (
     "section Damaged files."
 )
 _LOAD_BYTES = 256 * 1024
-"""The records of so many bytes are applied in one turn of the event loop: some tens of milliseconds."""
+"""The number of bytes whose records are applied in one turn of the event loop, in some tens of milliseconds."""
 _NEVER = 1e12
 """Seconds until a deadline that never comes: the wait for a commit ends only if this broker loses the leadership."""
 

@@ -24,7 +24,7 @@ IMAGE_SLICE: Final = 16
 """The number of partitions that are created, deleted or changed in one step."""
 
 _UNITS: Final = 50
-"""What a partition counts (`core/work`)."""
+"""The units of work (`core/work`) of one partition."""
 
 
 class SlicedSubscriber(Protocol):

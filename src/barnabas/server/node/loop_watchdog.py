@@ -4,8 +4,8 @@
     the thread    looks at the task every `warn_ms` / 2; if the task is late, it notes what the loop's thread executes
 
 The log line follows when the loop is free again. Requests measure themselves (`core/telemetry/loop_watch`); a request
-that was logged is not logged a second time here. `cpu_ms` tells a loop that worked from a machine that was busy
-elsewhere, or paused: then it is far below `held_ms`.
+that was logged is not logged a second time here. The line has the loop's CPU time as `cpu_ms`. If `cpu_ms` is far below
+`held_ms`, the loop did not work: the machine was busy with other processes, or was paused.
 """
 
 from __future__ import annotations

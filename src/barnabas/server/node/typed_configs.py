@@ -58,7 +58,7 @@ _SELECTORS: Final = (
 
 
 def build_broker_config(view: ConfigView) -> BrokerConfig:
-    """Raises ConfigError for an unknown replica selector."""
+    """The broker's configs in effect, as a value with types. Raises ConfigError for an unknown replica selector."""
     config = BROKER.build(_broker_value(view))
     if config.replica_selector_class not in _SELECTORS:
         raise ConfigError(

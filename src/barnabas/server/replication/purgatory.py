@@ -155,7 +155,7 @@ class Purgatory:
 
     def __init__(self) -> None:
         self._watchers: dict[PurgatoryWatcher, None] | None = None  # notified in the order of arrival
-        """None while there are none, which is so for most partitions."""
+        """None while there is no watcher, as for most partitions: an empty dict takes memory."""
 
     def add(self, watcher: PurgatoryWatcher) -> None:
         if self._watchers is None:

@@ -52,7 +52,8 @@ class HistoryFacts:
 
 
 def collect(history: ClientHistory) -> HistoryFacts:
-    """Raises ValueError if a value was sent twice, since then a poll does not identify the write."""
+    """The facts of a history. Raises ValueError if a value was sent twice, since then a poll does not identify the
+    write."""
     writes: dict[Value, WrittenValue] = {}
     seen: dict[Key, dict[int, set[Value]]] = defaultdict(lambda: defaultdict(set))
     offsets: dict[tuple[Key, Value], set[int]] = defaultdict(set)

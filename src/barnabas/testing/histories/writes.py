@@ -65,7 +65,8 @@ def missing_writes(facts: HistoryFacts, *, healed: bool) -> Iterator[Finding]:
     """Finds writes that happened and were never polled. Such a write is lost if a later offset was polled; otherwise it
     is unseen, which is an anomaly only if the run was `healed`.
 
-    A write of a transaction that is only proven to have happened has no known offset, so it can only be unseen.
+    If a transaction has no acknowledgement, and only the polled records prove that it was committed, the offsets of its
+    other writes are unknown. Such a write can only be unseen.
     """
     for value, write in facts.writes.items():
         if value in facts.seen_values or not facts.stands(write):

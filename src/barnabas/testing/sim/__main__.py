@@ -135,7 +135,7 @@ def _results(jobs: list[Job], processes: int) -> Iterator[ScenarioResult | Faile
 def _result(job: Job) -> ScenarioResult | FailedSeed:
     try:
         return job.run()
-    except Exception as error:  # noqa: BLE001 - the other seeds still run
+    except Exception as error:  # noqa: BLE001 - any exception is the result of this seed; the other seeds still run
         return FailedSeed(job.seed, type(error).__name__, str(error) or repr(error))
     finally:
         if not gc.get_freeze_count():  # after the first run all modules are imported; later collections skip them

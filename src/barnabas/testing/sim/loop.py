@@ -5,8 +5,8 @@ The loop keeps asyncio's guarantees: `call_soon` is first in, first out, and tim
 everything that asyncio leaves open: which of several processes runs first, how long an executor job takes, and at which
 moment within that time the job takes effect. The loop cannot wait for, open or connect to anything real.
 
-A callback that counts more work than one step may (`core/work`) ends the run with a LivenessError: with real time it
-would hold up everybody else.
+A callback that counts more work than one step may (`core/work`) ends the run with a LivenessError: with real time the
+callback would delay all other requests of its node.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class SimLoop(BaseEventLoop):
                         STEP.units = 0
                         try:
                             handle._context.run(handle._callback, *handle._args)
-                        except BaseException as error:  # noqa: BLE001 - as `Handle._run` does
+                        except BaseException as error:  # noqa: BLE001 - asyncio, too, passes on any error of a callback
                             handle.on_error(error)
                         if STEP.units > STEP_UNITS_MAX:
                             raise LivenessError(_held(handle, STEP.units))
@@ -245,7 +245,7 @@ class SimLoop(BaseEventLoop):
             try:
                 outcome.append((True, func(*args)))
                 STEP.units = 0  # in production it runs in a thread
-            except Exception as error:  # noqa: BLE001 - the future gets it, as from a thread
+            except Exception as error:  # noqa: BLE001 - the future gets the error, as from an executor's thread
                 outcome.append((False, error))
             self.call_later(delay - acts_after, settle)
 

@@ -95,7 +95,7 @@ class SimNode:
         world.trace.event(self.name, f"starts (run {self._starts})")
         try:
             node = self.node = process.run(self._make_node)
-        except BaseException:
+        except BaseException:  # any error: the process is over
             self._over(process)
             raise
         ready = self._ready = loop.create_future()
@@ -108,7 +108,7 @@ class SimNode:
         async def live() -> None:
             try:
                 await node.run(is_ready)
-            except BaseException as error:
+            except BaseException as error:  # any error: the process is over, as a real one would be
                 if process.state is ProcessState.DEAD:
                     raise
                 if ready.done() and not self.excused:

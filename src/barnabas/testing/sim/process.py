@@ -78,7 +78,7 @@ def discard(task: asyncio.Task[Any]) -> None:
         return
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine: Any = task.get_coro()
-    with contextlib.suppress(BaseException), warnings.catch_warnings():
+    with contextlib.suppress(BaseException), warnings.catch_warnings():  # the code of a dead process has no effect
         warnings.simplefilter("ignore", RuntimeWarning)  # "never awaited", of a task that never began
         coroutine.close()
 

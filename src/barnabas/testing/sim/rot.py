@@ -1,11 +1,11 @@
-"""Machine: draws a bit that flips while a node is down, and says what the node must make of it.
+"""Machine: draws a bit that flips while a node is down, and says which effect the flip must have on the node.
 
     the metadata log                           the node refuses to start
     a coordinator's log                        that partition is offline
     an offset index                            everything is as before
 
-No other file is drawn: Kafka's formats have no checksum for them, or the broker reads data partitions only for clients
-(who check the CRCs). The node was stopped in order, because the end of a log after kill -9 may be torn.
+No other file is drawn: Kafka's formats have no checksum for them, or the broker reads data partitions only for clients,
+which check the CRCs themselves. The node was stopped in order, because the end of a log after kill -9 may be torn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CRC_START = 16
 
 
 class Expected(Enum):
-    """What a node must make of the flipped bit."""
+    """The effect that a flipped bit must have."""
 
     REFUSED = "the node refuses to start"
     OFFLINE = "the partition is offline"

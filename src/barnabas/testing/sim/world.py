@@ -299,7 +299,7 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
     try:
         with no_real_world(), no_endless_callback(loop):
             return loop.run_until_complete(bounded())
-    except BaseException as error:
+    except BaseException as error:  # any error is reported with the seed and the end of the trace
         error.add_note(f"--- the simulation of seed {world.seed}, up to {world.elapsed_s:.3f} s:")
         error.add_note(world.trace.tail(_LINES_SHOWN))
         raise

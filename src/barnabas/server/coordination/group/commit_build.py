@@ -6,7 +6,8 @@ and that is most of it, is a generator that yields after each slice:
     built = finish(build_offset_commit(...))                 all at once
     built = await work.in_slices(build_offset_commit(...))   the event loop runs other tasks between the slices
 
-The topics may change between the slices and the operation that writes the records. `BuiltCommit.is_current` tells.
+The topics may change between the slices and the operation that writes the records: then `BuiltCommit.is_current` is
+false, and the operation builds the records anew.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def _id_of(topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic) -> Top
 
 
 def offset_count(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> int:
-    """The number of offsets in the request, and of its topics."""
+    """The number of offsets in the request plus the number of its topics."""
     return sum(len(partitions) for partitions in chain([request.topics], (t.partitions for t in request.topics)))
 
 

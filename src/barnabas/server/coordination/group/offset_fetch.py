@@ -30,7 +30,7 @@ from barnabas.server.coordination.group.offset_store import NO_OFFSET, Committed
 from barnabas.server.coordination.ports import TopicCatalog
 
 _COPIED_FROM: Final = SLICE
-"""The response to a request with at least so many partitions is built in slices, from a copy of the offsets."""
+"""The response to a request with at least this many partitions is built in slices, from a copy of the offsets."""
 
 
 class OffsetsView(Struct, frozen=True):

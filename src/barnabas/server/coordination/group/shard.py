@@ -324,8 +324,8 @@ class GroupShard:
     def on_topics_changed(
         self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[str], *, created: bool
     ) -> None:
-        """A new metadata image: compare subscriptions again, and delete the offsets of deleted topics. `created` tells
-        whether there are new topics."""
+        """A new metadata image: compare subscriptions again, and delete the offsets of deleted topics. `created` is
+        true if there are new topics."""
         before, self.topics = self.topics, topics
         self.consumer_groups.catalog = self.share_groups.catalog = self.admin.catalog = topics
         self.consumer_groups.topics_version += 1

@@ -7,10 +7,10 @@ lists the cells that differ on purpose.
 The rows are the states of the transactional id; `none` is an id that the coordinator does not know. The columns compare
 the producer id and epoch of the request with those that the coordinator has (`EpochAge`). The cells are an `Answer`.
 
-In the rows Prepare... the answer is CONCURRENT_TRANSACTIONS, whatever the epoch, wherever the request is one that the
-producer repeats: the state is about to change, and only the next state can tell whether the producer is fenced. Kafka
-compares its pending state before it compares epochs, for this reason. With version 2 a producer gets its next epoch
-from EndTxn while the markers are still being written, so its next request often arrives in these rows.
+In the rows Prepare..., the answer to a request that the producer repeats is CONCURRENT_TRANSACTIONS, with any epoch:
+the state is about to change, and the next state decides whether the producer is fenced. For this reason Kafka compares
+its pending state before it compares epochs. With version 2 a producer gets its next epoch from EndTxn while the markers
+are still being written, so its next request often arrives in these rows.
 """
 
 from __future__ import annotations

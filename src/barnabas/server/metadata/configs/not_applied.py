@@ -2,8 +2,8 @@
 
 A broker of Barnabas reads some of these configs only when it starts, and has no use for the others: it has no thread
 pools of this kind, and no TLS, SASL or tiered storage in its listeners and logs. The controller rejects a change of
-them, because a change that is accepted and has no effect misleads whoever made it. A change that another implementation
-wrote into the metadata log stays as it is.
+them, because a change that is accepted and has no effect misleads the administrator. A change that another
+implementation wrote into the metadata log stays as it is.
 """
 
 from __future__ import annotations

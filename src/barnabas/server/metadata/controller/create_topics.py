@@ -49,7 +49,7 @@ from barnabas.server.metadata.records.other import ConfigRecord
 from barnabas.server.metadata.records.topics import TopicRecord
 
 _UNITS = 20
-"""What a topic with configs of its own counts (`core/work`): they are validated in 0.3 ms."""
+"""The units of work (`core/work`) of a topic with configs of its own, which take 0.3 ms to validate."""
 
 
 class _Partition(Struct, frozen=True):
@@ -58,7 +58,7 @@ class _Partition(Struct, frozen=True):
 
 
 class WholeRequest(Struct, frozen=True):
-    """What depends on all topics of a request, of which a decision may get a part."""
+    """The facts that depend on all topics of a client's request. A decision may be about a part of the topics."""
 
     duplicates: Set[str]
     """The names that the request has more than once."""
@@ -73,8 +73,8 @@ class WholeRequest(Struct, frozen=True):
 def decide_create_topics(
     image: ClusterImage, request: CreateTopicsRequest, ctx: DecideContext, whole: WholeRequest | None = None
 ) -> Decision[MetadataRecord, CreateTopicsResponse]:
-    """The records of every valid topic; no records with `validate_only`. If `request` is a part of a client's request,
-    `whole` is about the client's request."""
+    """The records of every valid topic; no records with `validate_only`. If `request` has only a part of the topics of
+    a client's request, `whole` has the facts of all these topics."""
     whole = whole or WholeRequest.of(request, ctx.settings)
     names, configured = _Names(image), _Configs(image, ctx)
     work.count(len(request.topics) * _UNITS)

@@ -313,7 +313,8 @@ class RaftMetadataLog:
         return self._replica.machine.quorum.kraft_version
 
     def upgrade_kraft_version(self) -> None:
-        """Raises KafkaError INVALID_UPDATE_VERSION, or NOT_CONTROLLER if this node is not the leader."""
+        """Change kraft.version from 0 to 1. Raises KafkaError INVALID_UPDATE_VERSION if the quorum cannot change the
+        version now, and NOT_CONTROLLER if this node is not the leader."""
         if self.leader_id != self._me.id:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the leader of the metadata log.")
         try:

@@ -50,7 +50,8 @@ class QuorumNetwork:
         request."""
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
-        """Raises KafkaError, and ConnectionRefusedError if no process listens at the address."""
+        """Send a request to a node and return its response. Raises KafkaError, and ConnectionRefusedError if no process
+        listens at the address."""
         endpoint = next((e for e in endpoints if e.listener == self._listener), None) or next(iter(endpoints), None)
         outcome = "no answer"
         try:

@@ -57,7 +57,7 @@ def render_quorum_state(state: QuorumState) -> str:
 
 
 def parse_quorum_state(text: str) -> QuorumState:
-    """Raises QuorumStateError."""
+    """The state of the quorum in the text of the file `quorum-state`. Raises QuorumStateError."""
     try:
         fields = json.loads(text)
         version = int(fields["data_version"])

@@ -7,8 +7,8 @@ The start of the log is not stored: it is the end of the newest snapshot that is
 start is durable as soon as its snapshot is durable. The previous snapshot is kept with the log from its end on, in case
 the newest snapshot is damaged; everything before the previous snapshot is deleted.
 
-`open` syncs the log, because a follower's first fetch tells the leader that all records before the fetch offset are
-durable.
+`open` syncs the log, because the leader takes all records below the offset of a follower's fetch as durable on that
+follower.
 
 Each start checks the CRC of every batch. Damage below the synced offset is never a torn end (`storage/damage.py`), and
 the node then does not start: without the records behind it, topics would be gone and their data set aside. The synced

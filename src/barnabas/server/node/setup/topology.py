@@ -51,7 +51,8 @@ class Topology(Struct, frozen=True):
 
 
 def read_topology(texts: Mapping[str, str], node_id: int | None) -> Topology:
-    """Raises ConfigError for an invalid configuration. The message has the correction."""
+    """The roles of this node and the addresses of the controllers or of ZooKeeper, from the texts of the configuration.
+    Raises ConfigError, whose message has the correction, for an invalid configuration."""
     roles = _roles(texts.get("process.roles", ""))
     voters = _voters(texts.get("controller.quorum.voters", ""))
     bootstrap = tuple(

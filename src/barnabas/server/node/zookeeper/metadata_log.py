@@ -224,7 +224,8 @@ class ZooKeeperMetadataLog:
         return Voters()
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
-        """Raises KafkaError INVALID_REQUEST: a cluster with ZooKeeper has no Raft quorum."""
+        """Reject a request of the Raft protocol: a cluster with ZooKeeper has no Raft quorum. Raises KafkaError
+        INVALID_REQUEST."""
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "ZooKeeper stores the metadata of this cluster (zookeeper.connect), so there is no quorum of controllers.",

@@ -205,7 +205,7 @@ class ZooKeeperSession:
         connection._invoke = invoke_and_record
 
     def _stop(self) -> None:
-        with contextlib.suppress(Exception):  # after any error here, the session expires by itself
+        with contextlib.suppress(Exception):  # kazoo raises errors of many types; the session then expires by itself
             self._client.stop()
             self._client.close()
 

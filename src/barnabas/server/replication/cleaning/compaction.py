@@ -229,7 +229,7 @@ class Compactor:
                     job.adopt(step, now_ms=self._clock.now_ms())
                     await loop.run_in_executor(self._executor, job.settle)
             job.finish(step.end_offset)
-        except BaseException as error:
+        except BaseException as error:  # cancellation, too: the log must not wait for the end of this pass
             was_aborted = job.aborted
             engine.stop()
             job.abort()

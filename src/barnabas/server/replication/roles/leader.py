@@ -1,7 +1,7 @@
 """Shell: the leader of a partition: appends, serves followers' fetches, keeps the ISR, advances the high watermark.
 
-A follower's fetch offset tells the leader what the follower has. A fetch may therefore admit the follower to the ISR
-and may commit records. The machines `rules/leader.py`, `rules/isr.py` and `rules/watermark.py` decide; ISR proposals go
+A follower has all records below the offset of its fetch. A fetch may therefore admit the follower to the ISR and may
+commit records. The machines `rules/leader.py`, `rules/isr.py` and `rules/watermark.py` decide; ISR proposals go
 to the controller through the `propose_isr` callable.
 """
 

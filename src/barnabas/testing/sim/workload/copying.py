@@ -87,7 +87,7 @@ async def _copy_some(
         rebalanced = consumer.assignment() != before
         certain = not began or (not ending and await try_abort(producer))
         (recorder.fail if certain else recorder.info)(operation, known, workload.now(), rebalanced=rebalanced)
-        workload.tell(who, f"a copy failed: {type(error).__name__}: {str(error)[:100]}")
+        workload.trace(who, f"a copy failed: {type(error).__name__}: {str(error)[:100]}")
         raise  # the restarted program begins at the last commit
     recorder.ok(operation, known, workload.now(), rebalanced=consumer.assignment() != before)
     workload.facts.copied += len(records)

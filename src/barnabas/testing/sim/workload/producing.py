@@ -55,7 +55,7 @@ async def _burst(workload: Workload, who: str, producer: AsyncProducer, rng: ran
         recorder.ok(operation, known, workload.now())
         return
     recorder.info(operation, known, workload.now())
-    workload.tell(who, f"a burst failed: {type(failed).__name__}: {str(failed)[:100]}")
+    workload.trace(who, f"a burst failed: {type(failed).__name__}: {str(failed)[:100]}")
     raise failed
 
 
@@ -96,7 +96,7 @@ async def _transaction(workload: Workload, who: str, producer: AsyncProducer, rn
         # If the transaction is certainly aborted, no consumer may ever see its records.
         certain = not ending and await try_abort(producer)
         (recorder.fail if certain else recorder.info)(operation, known, workload.now())
-        workload.tell(who, f"a transaction failed: {type(error).__name__}: {str(error)[:100]}")
+        workload.trace(who, f"a transaction failed: {type(error).__name__}: {str(error)[:100]}")
         if not certain:
             raise
         return

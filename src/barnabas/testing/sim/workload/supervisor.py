@@ -133,7 +133,7 @@ class Workload:
             try:
                 await self._mains[host](self, f"{host}.{start}.{attempt}")
             except (BarnabasError, TimeoutError) as error:
-                self.tell(host, f"starts anew after {type(error).__name__}: {str(error)[:120]}")
+                self.trace(host, f"starts anew after {type(error).__name__}: {str(error)[:120]}")
                 await asyncio.sleep(_RESTART_DELAY_S)
 
     # ---- for the programs
@@ -147,7 +147,7 @@ class Workload:
         self.facts.next_value += 1
         return self.facts.next_value
 
-    def tell(self, who: str, what: str) -> None:
+    def trace(self, who: str, what: str) -> None:
         """Adds a line to the trace."""
         self.world.trace.event(who, what)
 

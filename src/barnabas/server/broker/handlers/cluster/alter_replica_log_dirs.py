@@ -32,9 +32,9 @@ from barnabas.server.broker.services import Services
 log = get_logger("barnabas.server.broker")
 
 _UNITS = 2
-"""What one replica counts (`core/work`)."""
+"""The units of work (`core/work`) of one replica."""
 _LOGGED_MAX = 10
-"""The rejections of one request that are logged singly."""
+"""The largest number of rejections in one request for each of which a line is logged."""
 
 
 async def handle(

@@ -35,7 +35,7 @@ from barnabas.server.replication.purgatory import COMPLETE_NOW, wait_for_bytes
 NO_LOW_WATERMARK = -1
 HIGH_WATERMARK = -1
 _UNITS = 5
-"""What the deletion of a partition's records counts (`core/work`)."""
+"""The units of work (`core/work`) of the deletion of one partition's records."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:

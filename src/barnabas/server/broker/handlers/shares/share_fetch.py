@@ -71,7 +71,7 @@ class _Pass(Struct):
 
 
 _UNITS = 2
-"""What the read of one share partition counts (`core/work`)."""
+"""The units of work (`core/work`) of the read of one share partition."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:

@@ -41,7 +41,7 @@ _Offsets = list[tuple[WritableTxnMarkerPartitionResult, WritableTxnMarker]]
 
 
 _UNITS = 5
-"""What the append of a marker counts (`core/work`)."""
+"""The units of work (`core/work`) of the append of one marker."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:

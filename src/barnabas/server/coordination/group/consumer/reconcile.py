@@ -39,7 +39,7 @@ def reconcile(
 ) -> ConsumerGroupMember:
     """The member after its next step, or the same object if there is none. Raises KafkaError FENCED_MEMBER_EPOCH.
 
-    `is_owned` tells whether a partition is assigned to a member or pending revocation by a member.
+    `is_owned` returns True for a partition that is assigned to a member or pending revocation by a member.
     """
     match member.state:
         case ConsumerMemberState.STABLE:
@@ -71,8 +71,8 @@ def keeps_assignment(member: ConsumerGroupMember, target_epoch: int, owned: Owne
 
 
 def withdraw(member: ConsumerGroupMember, subscribed: Partitions, owned: Owned) -> ConsumerGroupMember:
-    """Revoke the partitions that are not in `subscribed`, because the member has changed its subscription. It does so
-    before there is a new target. Returns the same object if there are none."""
+    """Revoke the partitions that are not in `subscribed`, because the member has changed its subscription. A member
+    revokes them before there is a new target assignment. Returns the same object if there are no such partitions."""
     if subscribed == member.assigned:
         return member
     revoking = dict(member.revoking)
