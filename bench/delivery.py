@@ -24,7 +24,8 @@ from barnabas.spark.connection import shared
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import SinkName
-from barnabas.spark.options import Delivery, ReadMode, SinkOptions, parse_sink_options
+from barnabas.spark.options import Delivery, QueryMode
+from barnabas.spark.sink.options import SinkOptions, parse_sink_options
 from barnabas.spark.sink.rows import row_layout
 from barnabas.spark.sink.tasks import Attempt, write_in_transaction, write_rows
 from barnabas.testing.process import BrokerProcess
@@ -66,7 +67,7 @@ def exactly_once(options: SinkOptions, batch_id: int, tasks: int, count: int) ->
 
 def measure(servers: str, batches: int, tasks: int, count: int) -> None:
     given = {"kafka.bootstrap.servers": servers, "topic": "out"}
-    options = {kind: parse_sink_options({**given, "delivery": kind.value}, ReadMode.STREAM) for kind in Delivery}
+    options = {kind: parse_sink_options({**given, "delivery": kind.value}, QueryMode.STREAM) for kind in Delivery}
     found: dict[Delivery, list[dict[str, float]]] = {kind: [] for kind in Delivery}
     for batch_id in range(batches + 10):
         found[Delivery.AT_LEAST_ONCE].append(at_least_once(options[Delivery.AT_LEAST_ONCE], tasks, count))

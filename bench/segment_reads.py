@@ -23,8 +23,9 @@ from rich.console import Console
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.producer.producer import AsyncProducer
-from barnabas.spark.options import ReadMode, parse_source_options
+from barnabas.spark.options import QueryMode
 from barnabas.spark.schema import DDL, TABLE_DDL
+from barnabas.spark.source.options import parse_source_options
 from barnabas.spark.source.reader import BatchReader
 from barnabas.testing.process import BrokerProcess
 from bench.report import Sheet
@@ -78,7 +79,7 @@ def read(broker: BrokerProcess, topic: str, way: Mapping[str, str]) -> Pass:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, **way}
     columns = tuple(TABLE_DDL) if "readAs" in way else tuple(DDL)
     before, own, began = processor_seconds(pid), time.process_time(), time.monotonic()
-    reader = BatchReader(parse_source_options(options, ReadMode.BATCH), columns)
+    reader = BatchReader(parse_source_options(options, QueryMode.BATCH), columns)
     rows = sum(part.num_rows for task in reader.partitions() for part in reader.read(task))
     seconds = time.monotonic() - began
     return Pass(rows, seconds, processor_seconds(pid) - before, time.process_time() - own)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.core.ids import TopicPartition
-from barnabas.spark.options import Limits, OnDataLoss, Splitting
+from barnabas.spark.options import OnDataLoss
+from barnabas.spark.source.options import Limits, Splitting
 from barnabas.spark.source.planner import LogOffsets, PartitionRange, StreamPlanner, divide_limit, plan_ranges
 from barnabas.spark.source.positions import Position
 from barnabas.spark.source.splits import split_ranges

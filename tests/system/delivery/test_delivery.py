@@ -18,8 +18,9 @@ from barnabas.client.values import ConfigResource, HandedOverTransaction
 from barnabas.spark.connection import discard
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.errors import DeliveryError, SinkError
-from barnabas.spark.options import ReadMode, parse_sink_options
+from barnabas.spark.options import QueryMode
 from barnabas.spark.sink import tasks
+from barnabas.spark.sink.options import parse_sink_options
 from barnabas.spark.sink.rows import row_layout
 from barnabas.spark.sink.tasks import Attempt, TransactionalWriter, Written
 from barnabas.spark.sink.writer import BatchWriter, StreamWriter
@@ -75,7 +76,7 @@ class Query:
 
     @property
     def parsed(self) -> object:
-        return parse_sink_options(self.options(), ReadMode.STREAM)
+        return parse_sink_options(self.options(), QueryMode.STREAM)
 
     def writer(self) -> StreamWriter:
         return StreamWriter(self.parsed, row_layout({"key": "string", "value": "string"}, self.parsed))
@@ -319,7 +320,7 @@ def test_decided_transactions_that_the_broker_aborted(query: Query, gone: int) -
 
 
 def test_a_batch_write_is_committed_as_a_whole(query: Query) -> None:
-    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, ReadMode.BATCH)
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, QueryMode.BATCH)
     layout = row_layout({"key": "string", "value": "string"}, options)
 
     def planned() -> BatchWriter:
@@ -339,7 +340,7 @@ def test_a_batch_write_is_committed_as_a_whole(query: Query) -> None:
 def test_a_batch_write_that_died_in_its_commit_is_finished_by_the_next_one(query: Query) -> None:
     from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
 
-    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, ReadMode.BATCH)
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, QueryMode.BATCH)
     layout = row_layout({"key": "string", "value": "string"}, options)
     died = BatchWriter(options, layout, f"job-{uuid4().hex}")
     messages = [died.write(rows(A))]
@@ -375,7 +376,7 @@ def test_the_ledger_is_a_compacted_topic(query: Query) -> None:
 
 
 def test_a_tombstone_and_a_timestamp_are_written(query: Query) -> None:
-    options = parse_sink_options(query.options() | {"delivery": "at-least-once"}, ReadMode.BATCH)
+    options = parse_sink_options(query.options() | {"delivery": "at-least-once"}, QueryMode.BATCH)
     kinds = {"key": "string", "value": "string", "timestamp": "bigint"}
     table = pa.RecordBatch.from_pydict(
         {"key": ["k", "l"], "value": pa.array(["v", None], pa.string()), "timestamp": [1_700_000_000_000, None]}

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches
 from barnabas.spark.connection import LogClient
-from barnabas.spark.options import ReadMode, parse_source_options
+from barnabas.spark.options import QueryMode
 from barnabas.spark.schema import DDL, TABLE_DDL
+from barnabas.spark.source.options import parse_source_options
 from barnabas.spark.source.reader import BatchReader
 from tests.system.spark.broker import Record, Topics
 
@@ -63,7 +64,7 @@ def read(options: Options, **more: str) -> pa.Table:
     """The rows of a batch read, by the reader that Spark runs."""
     given = {**options, **more}
     columns = TABLE_COLUMNS if more.get("readAs") == "table" else tuple(DDL)
-    reader = BatchReader(parse_source_options(given, ReadMode.BATCH), columns)
+    reader = BatchReader(parse_source_options(given, QueryMode.BATCH), columns)
     parts = [part for task in reader.partitions() for part in reader.read(task)]
     return pa.Table.from_batches(parts)
 

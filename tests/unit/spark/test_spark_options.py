@@ -6,20 +6,10 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import OptionError
-from barnabas.spark.options import (
-    OPTIONS,
-    ExactlyOnce,
-    GivenOptions,
-    Limits,
-    OnDataLoss,
-    ReadMode,
-    SinkOptions,
-    SourceOptions,
-    Splitting,
-    columns_of,
-    parse_sink_options,
-    parse_source_options,
-)
+from barnabas.spark.given_options import GivenOptions
+from barnabas.spark.options import OPTIONS, OnDataLoss, QueryMode
+from barnabas.spark.sink.options import ExactlyOnce, SinkOptions, parse_sink_options
+from barnabas.spark.source.options import Limits, SourceOptions, Splitting, columns_of, parse_source_options
 from barnabas.spark.source.positions import (
     EARLIEST,
     LATEST,
@@ -34,18 +24,18 @@ from barnabas.spark.source.positions import (
 SERVERS = {"kafka.bootstrap.servers": "h:9092"}
 
 
-def parse(mode: ReadMode = ReadMode.STREAM, **options: str) -> SourceOptions:
+def parse(mode: QueryMode = QueryMode.STREAM, **options: str) -> SourceOptions:
     return parse_source_options({**SERVERS, "subscribe": "t", **options}, mode)
 
 
 def test_the_defaults_are_those_of_sparks_own_connector() -> None:
-    assert parse(ReadMode.STREAM) == SourceOptions(
+    assert parse(QueryMode.STREAM) == SourceOptions(
         client={"bootstrap.servers": "h:9092"},
         subscription=SourceSubscription(topics=("t",)),
         starting=AtEdge(LATEST),
         ending=AtEdge(LATEST),
     )
-    assert parse(ReadMode.BATCH).starting == AtEdge(EARLIEST)
+    assert parse(QueryMode.BATCH).starting == AtEdge(EARLIEST)
 
 
 def test_names_are_case_insensitive() -> None:
@@ -56,7 +46,7 @@ def test_names_are_case_insensitive() -> None:
             "STARTINGOFFSETS": "Earliest",
             "maxoffsetspertrigger": "7",
         },
-        ReadMode.STREAM,
+        QueryMode.STREAM,
     )
     assert options.client == {"bootstrap.servers": "h:1"}
     assert options.subscription == SourceSubscription(topics=("a",))
@@ -85,7 +75,7 @@ def test_client_settings_are_passed_on() -> None:
     ],
 )
 def test_subscription_options_are_parsed(options: dict[str, str], expected: SourceSubscription) -> None:
-    assert parse_source_options({**SERVERS, **options}, ReadMode.BATCH).subscription == expected
+    assert parse_source_options({**SERVERS, **options}, QueryMode.BATCH).subscription == expected
 
 
 @pytest.mark.parametrize(
@@ -105,7 +95,7 @@ def test_subscription_options_are_parsed(options: dict[str, str], expected: Sour
     ],
 )
 def test_starting_options_are_parsed(options: dict[str, str], expected: Boundary) -> None:
-    assert parse(ReadMode.STREAM, **options).starting == expected
+    assert parse(QueryMode.STREAM, **options).starting == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +107,7 @@ def test_starting_options_are_parsed(options: dict[str, str], expected: Boundary
     ],
 )
 def test_ending_options_are_parsed(options: dict[str, str], expected: Boundary) -> None:
-    assert parse(ReadMode.BATCH, **options).ending == expected
+    assert parse(QueryMode.BATCH, **options).ending == expected
 
 
 def test_limits_splitting_and_group_are_parsed() -> None:
@@ -149,40 +139,40 @@ def test_column_options_select_columns() -> None:
 @pytest.mark.parametrize(
     ("mode", "options", "says"),
     [
-        (ReadMode.BATCH, {"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers must be given"),
-        (ReadMode.BATCH, {"assign": '{"a": [0]}'}, "got subscribe and assign"),
-        (ReadMode.BATCH, {"subscribe": " , "}, "subscribe names no topic"),
-        (ReadMode.BATCH, {"startingOffsets": "latest"}, "cannot be latest"),
-        (ReadMode.BATCH, {"startingOffsets": '{"t": {"0": -1}}'}, "cannot be latest"),
-        (ReadMode.BATCH, {"endingOffsets": "earliest"}, "cannot be earliest"),
-        (ReadMode.BATCH, {"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest"),
-        (ReadMode.STREAM, {"endingOffsets": "latest"}, "not valid in a streaming query"),
-        (ReadMode.STREAM, {"endingTimestamp": "1"}, "not valid in a streaming query"),
-        (ReadMode.STREAM, {"startingOffsets": "first"}, 'earliest, latest or JSON such as {"topicA"'),
-        (ReadMode.STREAM, {"startingOffsets": '{"t": {"0": -3}}'}, "below -2"),
-        (ReadMode.STREAM, {"startingOffsets": '{"t": [1]}'}, "startingOffsets must look like"),
-        (ReadMode.STREAM, {"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets must look like"),
-        (ReadMode.STREAM, {"startingOffsets": "{}"}, "names no partition"),
-        (ReadMode.STREAM, {"startingTimestamp": "-1"}, "milliseconds since 1970"),
-        (ReadMode.STREAM, {"startingOffsetsByTimestampStrategy": "guess"}, "one of error, latest"),
-        (ReadMode.STREAM, {"failOnDataLoss": "maybe"}, "one of true, false, report"),
-        (ReadMode.STREAM, {"maxOffsetsPerTrigger": "0"}, "an integer above 0"),
-        (ReadMode.STREAM, {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "must not exceed"),
-        (ReadMode.STREAM, {"maxTriggerDelay": "soon"}, "500ms, 30s or 15m"),
-        (ReadMode.STREAM, {"maxBytesPerTrigger": "lots"}, "512k or 64m"),
-        (ReadMode.STREAM, {"includeHeaders": "yes"}, "true or false"),
-        (ReadMode.STREAM, {"columns": "key,vlaue"}, "there is no column 'vlaue'"),
-        (ReadMode.STREAM, {"columns": "key,key"}, "once"),
-        (ReadMode.STREAM, {"columns": "value", "includeValue": "false"}, "includeValue=false"),
-        (ReadMode.STREAM, {"groupId": "a", "group.id": "b"}, "two names of one option"),
-        (ReadMode.STREAM, {"groupId": ""}, "groupId is empty"),
-        (ReadMode.STREAM, {"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
-        (ReadMode.STREAM, {"kafka.enable.auto.commit": "true"}, "checkpoint"),
-        (ReadMode.STREAM, {"kafka.key.deserializer": "x"}, "always bytes"),
-        (ReadMode.STREAM, {"kafka.interceptor.classes": "x"}, "not supported"),
+        (QueryMode.BATCH, {"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers must be given"),
+        (QueryMode.BATCH, {"assign": '{"a": [0]}'}, "got subscribe and assign"),
+        (QueryMode.BATCH, {"subscribe": " , "}, "subscribe names no topic"),
+        (QueryMode.BATCH, {"startingOffsets": "latest"}, "cannot be latest"),
+        (QueryMode.BATCH, {"startingOffsets": '{"t": {"0": -1}}'}, "cannot be latest"),
+        (QueryMode.BATCH, {"endingOffsets": "earliest"}, "cannot be earliest"),
+        (QueryMode.BATCH, {"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest"),
+        (QueryMode.STREAM, {"endingOffsets": "latest"}, "not valid in a streaming query"),
+        (QueryMode.STREAM, {"endingTimestamp": "1"}, "not valid in a streaming query"),
+        (QueryMode.STREAM, {"startingOffsets": "first"}, 'earliest, latest or JSON such as {"topicA"'),
+        (QueryMode.STREAM, {"startingOffsets": '{"t": {"0": -3}}'}, "below -2"),
+        (QueryMode.STREAM, {"startingOffsets": '{"t": [1]}'}, "startingOffsets must look like"),
+        (QueryMode.STREAM, {"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets must look like"),
+        (QueryMode.STREAM, {"startingOffsets": "{}"}, "names no partition"),
+        (QueryMode.STREAM, {"startingTimestamp": "-1"}, "milliseconds since 1970"),
+        (QueryMode.STREAM, {"startingOffsetsByTimestampStrategy": "guess"}, "one of error, latest"),
+        (QueryMode.STREAM, {"failOnDataLoss": "maybe"}, "one of true, false, report"),
+        (QueryMode.STREAM, {"maxOffsetsPerTrigger": "0"}, "an integer above 0"),
+        (QueryMode.STREAM, {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "must not exceed"),
+        (QueryMode.STREAM, {"maxTriggerDelay": "soon"}, "500ms, 30s or 15m"),
+        (QueryMode.STREAM, {"maxBytesPerTrigger": "lots"}, "512k or 64m"),
+        (QueryMode.STREAM, {"includeHeaders": "yes"}, "true or false"),
+        (QueryMode.STREAM, {"columns": "key,vlaue"}, "there is no column 'vlaue'"),
+        (QueryMode.STREAM, {"columns": "key,key"}, "once"),
+        (QueryMode.STREAM, {"columns": "value", "includeValue": "false"}, "includeValue=false"),
+        (QueryMode.STREAM, {"groupId": "a", "group.id": "b"}, "two names of one option"),
+        (QueryMode.STREAM, {"groupId": ""}, "groupId is empty"),
+        (QueryMode.STREAM, {"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        (QueryMode.STREAM, {"kafka.enable.auto.commit": "true"}, "checkpoint"),
+        (QueryMode.STREAM, {"kafka.key.deserializer": "x"}, "always bytes"),
+        (QueryMode.STREAM, {"kafka.interceptor.classes": "x"}, "not supported"),
     ],
 )
-def test_invalid_options_raise_an_error_with_the_remedy(mode: ReadMode, options: dict[str, str], says: str) -> None:
+def test_invalid_options_raise_an_error_with_the_remedy(mode: QueryMode, options: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse(mode, **options)
     assert says in str(refused.value)
@@ -191,7 +181,7 @@ def test_invalid_options_raise_an_error_with_the_remedy(mode: ReadMode, options:
 @pytest.mark.parametrize("options", [{}, {"subscribePattern": "("}, {"assign": "[]"}, {"assign": "{}"}])
 def test_missing_or_invalid_subscription_is_rejected(options: dict[str, str]) -> None:
     with pytest.raises(OptionError):
-        parse_source_options({**SERVERS, **options}, ReadMode.BATCH)
+        parse_source_options({**SERVERS, **options}, QueryMode.BATCH)
 
 
 def test_sink_options_are_parsed() -> None:
@@ -229,7 +219,7 @@ def test_each_row_gives_its_options_parser_and_default() -> None:
 )
 def test_a_misspelt_option_is_rejected_with_the_nearest_name(name: str, hint: str) -> None:
     with pytest.raises(OptionError) as caught:
-        parse(ReadMode.STREAM, **{name: "earliest"})
+        parse(QueryMode.STREAM, **{name: "earliest"})
     assert f"there is no option {name.lower() if name == 'zzz' else ''}" in str(caught.value)
     assert hint in str(caught.value)
     with pytest.raises(OptionError):
@@ -238,30 +228,30 @@ def test_a_misspelt_option_is_rejected_with_the_nearest_name(name: str, hint: st
 
 def test_a_misspelt_client_setting_is_rejected_with_the_nearest_name() -> None:
     with pytest.raises(OptionError, match=r"'kafka\.fetch\.max\.byte'.* Did you mean 'kafka\.fetch\.max\.bytes'\?"):
-        parse(ReadMode.BATCH, **{"kafka.fetch.max.byte": "1"})
+        parse(QueryMode.BATCH, **{"kafka.fetch.max.byte": "1"})
     with pytest.raises(OptionError, match=r"kafka\.queue\.buffering\.max\.ms is .* Here: set linger\.ms"):
         parse_sink_options({**SERVERS, "kafka.queue.buffering.max.ms": "1"})
 
 
 def test_options_of_spark_and_of_other_clients_are_accepted() -> None:
     of_spark = {"path": "p", "checkpointLocation": "c", "queryName": "q", "serialization.format": "1"}
-    parse(ReadMode.STREAM, **of_spark)
-    parse(ReadMode.BATCH, **of_spark)
+    parse(QueryMode.STREAM, **of_spark)
+    parse(QueryMode.BATCH, **of_spark)
     parse_sink_options({**SERVERS, **of_spark})
-    parse(ReadMode.BATCH, **{"kafka.metric.reporters": "x.Y"})
+    parse(QueryMode.BATCH, **{"kafka.metric.reporters": "x.Y"})
 
 
 def test_an_option_of_another_kind_of_query_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    parse(ReadMode.BATCH, maxOffsetsPerTrigger="7")
+    parse(QueryMode.BATCH, maxOffsetsPerTrigger="7")
     assert [r.getMessage() for r in caplog.records] == [
         "the option maxOffsetsPerTrigger has no effect here: it is for stream"
     ]
 
 
 def test_delivery_defaults_to_exactly_once_in_streams_only() -> None:
-    assert parse_sink_options(SERVERS, ReadMode.BATCH).exactly_once is None
-    assert parse_sink_options(SERVERS, ReadMode.STREAM).exactly_once == ExactlyOnce()
-    assert parse_sink_options({**SERVERS, "delivery": "at-least-once"}, ReadMode.STREAM).exactly_once is None
+    assert parse_sink_options(SERVERS, QueryMode.BATCH).exactly_once is None
+    assert parse_sink_options(SERVERS, QueryMode.STREAM).exactly_once == ExactlyOnce()
+    assert parse_sink_options({**SERVERS, "delivery": "at-least-once"}, QueryMode.STREAM).exactly_once is None
     given = {
         **SERVERS,
         "delivery": "exactly-once",
@@ -271,7 +261,7 @@ def test_delivery_defaults_to_exactly_once_in_streams_only() -> None:
         "failOnDataLoss": "false",
         "kafka.transaction.two.phase.commit.enable": "true",
     }
-    parsed = parse_sink_options(given, ReadMode.BATCH)
+    parsed = parse_sink_options(given, QueryMode.BATCH)
     assert parsed.exactly_once == ExactlyOnce("mine", "p", two_phase=True, accept_loss=True, checkpoint="/c")
     assert "transaction.two.phase.commit.enable" not in parsed.client
 
@@ -296,5 +286,5 @@ def test_delivery_defaults_to_exactly_once_in_streams_only() -> None:
 )
 def test_delivery_options_that_contradict_each_other_are_rejected(wrong: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError) as refused:
-        parse_sink_options({**SERVERS, **wrong}, ReadMode.STREAM)
+        parse_sink_options({**SERVERS, **wrong}, QueryMode.STREAM)
     assert says in str(refused.value)

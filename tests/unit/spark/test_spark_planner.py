@@ -6,7 +6,8 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import DataLossError
-from barnabas.spark.options import Limits, OnDataLoss
+from barnabas.spark.options import OnDataLoss
+from barnabas.spark.source.options import Limits
 from barnabas.spark.source.planner import (
     LogOffsets,
     Loss,

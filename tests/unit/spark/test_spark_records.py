@@ -21,7 +21,7 @@ from barnabas.registry import (
     SchemaType,
 )
 from barnabas.spark.errors import OptionError, RecordError, SchemaChangedError, SinkError
-from barnabas.spark.options import GivenOptions, SinkOptions
+from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.records import decoding, encoding, options, registries
 from barnabas.spark.records.avro_schemas import avro_schema_of
 from barnabas.spark.records.dead_letters import TaskIdentity, count_letters, letters
@@ -34,6 +34,7 @@ from barnabas.spark.records.options import parse_formats
 from barnabas.spark.records.reading import BadRecords, typed_batches
 from barnabas.spark.records.typed_read import TypedRead
 from barnabas.spark.records.types import conform, spark_arrow, spark_ddl
+from barnabas.spark.sink.options import SinkOptions
 from barnabas.spark.sink.rows import RowLayout
 from barnabas.spark.sink.tasks import encoded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.spark.errors import SinkError
-from barnabas.spark.options import SinkOptions
+from barnabas.spark.sink.options import SinkOptions
 from barnabas.spark.sink.rows import HEADERS_TYPE, RowLayout, record_columns, row_layout
 
 TO_T = SinkOptions(client={}, topic="t")

@@ -13,7 +13,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark import connection
 from barnabas.spark.connection import ASSUMED_BYTES_PER_OFFSET, LogClient
-from barnabas.spark.options import Limits, OnDataLoss
+from barnabas.spark.options import OnDataLoss
+from barnabas.spark.source.options import Limits
 from barnabas.spark.source.planner import LogOffsets, StreamPlanner
 from barnabas.spark.source.positions import Position
 

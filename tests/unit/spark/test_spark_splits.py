@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.core.ids import TopicPartition
-from barnabas.spark.options import Splitting
+from barnabas.spark.source.options import Splitting
 from barnabas.spark.source.planner import PartitionRange
 from barnabas.spark.source.splits import split_ranges
 

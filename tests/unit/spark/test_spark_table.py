@@ -12,10 +12,11 @@ from barnabas.client.values import FetchedBatches
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.spark.errors import OptionError
-from barnabas.spark.options import ReadMode, columns_of, parse_source_options
+from barnabas.spark.options import QueryMode
 from barnabas.spark.schema import TABLE_DDL, arrow_schema
 from barnabas.spark.source import table as reading
 from barnabas.spark.source.fetched import FetchedRange
+from barnabas.spark.source.options import columns_of, parse_source_options
 from barnabas.spark.source.planner import PartitionRange
 from barnabas.spark.source.positions import EARLIEST, AtEdge
 
@@ -39,7 +40,7 @@ def read(
             yield FetchedRange(left, FetchedBatches(T0, at, buffer, 1_000, 1_000, 0), True)
 
     monkeypatch.setattr(reading, "fetch_range", fetch_range)
-    options = parse_source_options(GIVEN, ReadMode.BATCH)
+    options = parse_source_options(GIVEN, QueryMode.BATCH)
     return list(reading.read_table(options, wanted, left))
 
 
@@ -90,10 +91,10 @@ def test_columns_of_a_table() -> None:
 
 
 def test_table_begins_at_the_beginning() -> None:
-    for mode in ReadMode:
+    for mode in QueryMode:
         assert parse_source_options(GIVEN, mode).starting == AtEdge(EARLIEST)
         assert parse_source_options({**GIVEN, "startingOffsets": "earliest"}, mode).starting == AtEdge(EARLIEST)
     with pytest.raises(OptionError, match="startingTimestamp is not valid with readAs=table in a batch"):
-        parse_source_options({**GIVEN, "startingTimestamp": "5"}, ReadMode.BATCH)
+        parse_source_options({**GIVEN, "startingTimestamp": "5"}, QueryMode.BATCH)
     with pytest.raises(OptionError, match="readAs must be one of log, table, got 'tabel'"):
-        parse_source_options({**GIVEN, "readAs": "tabel"}, ReadMode.BATCH)
+        parse_source_options({**GIVEN, "readAs": "tabel"}, QueryMode.BATCH)

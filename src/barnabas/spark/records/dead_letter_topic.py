@@ -11,7 +11,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient, connect
 from barnabas.spark.errors import OptionError
-from barnabas.spark.options import POLL_TIMEOUT_MS, GivenOptions
+from barnabas.spark.given_options import GivenOptions
+from barnabas.spark.options import POLL_TIMEOUT_MS
 from barnabas.spark.records.dead_letters import count_letters
 from barnabas.spark.records.formats import RecordFormats
 from barnabas.spark.source.positions import SourceSubscription

@@ -7,9 +7,9 @@ Connect.
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
+from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.records.formats import (
     DeadLetterOptions,
     ErrorsTolerance,
@@ -18,10 +18,6 @@ from barnabas.spark.records.formats import (
     RecordFormats,
     RegistryAccess,
 )
-
-if TYPE_CHECKING:
-    from barnabas.spark.options import GivenOptions
-
 
 _NEEDED = ("fastavro", "h11", "jsonschema")
 """Modules of the extra `registry`, which the decoders of all formats import."""

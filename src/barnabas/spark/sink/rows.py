@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import SinkError
-from barnabas.spark.options import SinkOptions
 from barnabas.spark.records.formats import RecordFormat
+from barnabas.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.spark.connection import BlockingClient, discard, shared
 from barnabas.spark.delivery.names import SinkName
 from barnabas.spark.errors import SinkError
-from barnabas.spark.options import TWO_PHASE_SETTING, ExactlyOnce, SinkOptions
+from barnabas.spark.sink.options import TWO_PHASE_SETTING, ExactlyOnce, SinkOptions
 from barnabas.spark.sink.rows import RecordColumns, RowLayout, record_columns
 
 if TYPE_CHECKING:

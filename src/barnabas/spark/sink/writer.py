@@ -26,8 +26,9 @@ from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, SinkName
 from barnabas.spark.errors import SinkError
-from barnabas.spark.options import ExactlyOnce, ReadMode, SinkOptions, parse_sink_options
+from barnabas.spark.options import QueryMode
 from barnabas.spark.reporting import readable_errors
+from barnabas.spark.sink.options import ExactlyOnce, SinkOptions, parse_sink_options
 from barnabas.spark.sink.rows import RowLayout, row_layout
 from barnabas.spark.sink.tasks import Written, this_attempt, write_in_transaction, write_rows
 
@@ -45,7 +46,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """
     if overwrite:
         raise SinkError("a topic cannot be overwritten; write with mode('append')")
-    parsed = parse_sink_options(options, ReadMode.BATCH)
+    parsed = parse_sink_options(options, QueryMode.BATCH)
     layout = _layout(schema, parsed)
     require_cluster(parsed.client)
     if parsed.formats.typed and parsed.topic is not None:
@@ -65,7 +66,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     """Create the writer of a streaming query. Raises OptionError and SinkError. In complete mode, each result is
     appended as a whole, as in Spark's connector.
     """
-    parsed = parse_sink_options(options, ReadMode.STREAM)
+    parsed = parse_sink_options(options, QueryMode.STREAM)
     return StreamWriter(parsed, _layout(schema, parsed))
 
 

@@ -20,7 +20,8 @@ from enum import Enum
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import DataLossError
-from barnabas.spark.options import Limits, OnDataLoss
+from barnabas.spark.options import OnDataLoss
+from barnabas.spark.source.options import Limits
 from barnabas.spark.source.positions import Offsets, Position
 
 

@@ -17,7 +17,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient, connect
 from barnabas.spark.errors import SparkSourceError
-from barnabas.spark.options import GivenOptions
+from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.source.lag import SourceLag, committed_batch, parse_offset_log, source_lag
 from barnabas.spark.source.planner import LogOffsets
 from barnabas.spark.source.positions import Position, SourceSubscription

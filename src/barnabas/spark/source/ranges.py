@@ -13,8 +13,9 @@ from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
 from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.spark.connection import connect
-from barnabas.spark.options import OnDataLoss, SourceOptions
+from barnabas.spark.options import OnDataLoss
 from barnabas.spark.source.fetched import FetchedRange
+from barnabas.spark.source.options import SourceOptions
 from barnabas.spark.source.planner import Loss, LossKind, PartitionRange, check_losses
 from barnabas.spark.source.segment_plan import SegmentDirectory
 from barnabas.spark.source.segments import read_segments

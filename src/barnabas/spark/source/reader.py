@@ -24,19 +24,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient, connect, require_partitions
-from barnabas.spark.options import (
-    ReadAs,
-    ReadFrom,
-    ReadMode,
-    SourceOptions,
-    columns_of,
-    parse_source_options,
-    topics_of,
-    typed_columns_of,
-)
+from barnabas.spark.options import QueryMode, ReadAs, ReadFrom
 from barnabas.spark.records.dead_letter_topic import prepare_dead_letters
 from barnabas.spark.reporting import readable_errors
 from barnabas.spark.schema import check_columns, spark_schema
+from barnabas.spark.source.options import SourceOptions, columns_of, parse_source_options, topics_of, typed_columns_of
 from barnabas.spark.source.planner import (
     LogOffsets,
     Loss,
@@ -83,17 +75,17 @@ def schema(options: Mapping[str, str]) -> tuple[str, Pinned]:
 @readable_errors
 def batch_reader(options: Mapping[str, str], schema: StructType, pinned: Pinned | None = None) -> BatchReader:
     """Create the reader of a batch query. Raises OptionError."""
-    return BatchReader(*_parse(options, ReadMode.BATCH, schema, pinned))
+    return BatchReader(*_parse(options, QueryMode.BATCH, schema, pinned))
 
 
 @readable_errors
 def stream_reader(options: Mapping[str, str], schema: StructType, pinned: Pinned | None = None) -> StreamReader:
     """Create the reader of a streaming query. Raises OptionError."""
-    return StreamReader(*_parse(options, ReadMode.STREAM, schema, pinned))
+    return StreamReader(*_parse(options, QueryMode.STREAM, schema, pinned))
 
 
 def _parse(
-    options: Mapping[str, str], mode: ReadMode, schema: StructType, pinned: Pinned | None
+    options: Mapping[str, str], mode: QueryMode, schema: StructType, pinned: Pinned | None
 ) -> tuple[SourceOptions, tuple[str, ...], TypedRead | None]:
     parsed, columns = parse_source_options(options, mode), check_columns(tuple(schema.names))
     if not any(part.part in columns for part in parsed.formats.typed):
@@ -151,7 +143,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # If there is nothing to read, Spark still calls `read` once, with a partition object of its own.
         if isinstance(partition, Task):
-            yield from _read(self._options, self._columns, partition, ReadMode.BATCH, self._typed)
+            yield from _read(self._options, self._columns, partition, QueryMode.BATCH, self._typed)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as above
@@ -243,7 +235,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @readable_errors
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
-            yield from _read(self._options, self._columns, partition, ReadMode.STREAM, self._typed)
+            yield from _read(self._options, self._columns, partition, QueryMode.STREAM, self._typed)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._follow(Position.from_json(end))
@@ -290,7 +282,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 
 def _read(
-    options: SourceOptions, columns: tuple[str, ...], task: Task, mode: ReadMode, typed: TypedRead | None
+    options: SourceOptions, columns: tuple[str, ...], task: Task, mode: QueryMode, typed: TypedRead | None
 ) -> Iterator[pa.RecordBatch]:
     if typed is None:
         return _read_raw(options, columns, task, mode)
@@ -299,12 +291,14 @@ def _read(
     return typed_batches(_read_raw(options, typed.raw_columns, task, mode), typed, task.range.tp)
 
 
-def _read_raw(options: SourceOptions, columns: tuple[str, ...], task: Task, mode: ReadMode) -> Iterator[pa.RecordBatch]:
+def _read_raw(
+    options: SourceOptions, columns: tuple[str, ...], task: Task, mode: QueryMode
+) -> Iterator[pa.RecordBatch]:
     # These modules import numba and numpy: 150 MB that the driver's processes do not need.
     if options.read_as is ReadAs.TABLE:
         from barnabas.spark.source.table import TableRead, read_table
 
-        wanted = TableRead(columns, tombstones=mode is ReadMode.STREAM)
+        wanted = TableRead(columns, tombstones=mode is QueryMode.STREAM)
         return read_table(options, wanted, task.range, task.directory)
     from barnabas.spark.source.ranges import read_range
 

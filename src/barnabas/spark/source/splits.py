@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 
 from barnabas.core.ids import TopicPartition
-from barnabas.spark.options import Splitting
+from barnabas.spark.source.options import Splitting
 from barnabas.spark.source.planner import PartitionRange
 
 

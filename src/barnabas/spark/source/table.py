@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from barnabas.protocol.records.columnar import DecodeOptions, NewestByKey, table_to_arrow
 from barnabas.protocol.records.columnar.segments import RecordTable, Selection, iter_tables
-from barnabas.spark.options import SourceOptions
 from barnabas.spark.schema import CHANGE_TYPE, DELETE, UPSERT, arrow_schema
 from barnabas.spark.source.fetched import FetchedRange
+from barnabas.spark.source.options import SourceOptions
 from barnabas.spark.source.planner import PartitionRange
 from barnabas.spark.source.ranges import BYTES_PER_BATCH, ROWS_PER_BATCH, fetch_range
 from barnabas.spark.source.segment_plan import SegmentDirectory

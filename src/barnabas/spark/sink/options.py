@@ -1,0 +1,81 @@
+"""Codec: the options of a writer -> `SinkOptions`. The docstring of `spark/options.py` says how to add an option."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.spark import option_parsers as parse_as
+from barnabas.spark.errors import OptionError
+from barnabas.spark.given_options import GivenOptions
+from barnabas.spark.options import DELIVERY_LEDGER, TRANSACTIONAL_ID_PREFIX, Delivery, OnDataLoss, QueryMode
+from barnabas.spark.records.formats import RecordFormats
+from barnabas.spark.records.options import parse_formats
+
+TWO_PHASE_SETTING = "transaction.two.phase.commit.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """The options of exactly-once delivery. `two_phase` is None if it is used wherever the brokers offer it."""
+
+    ledger: str = DELIVERY_LEDGER
+    id_prefix: str = TRANSACTIONAL_ID_PREFIX
+    two_phase: bool | None = None
+    accept_loss: bool = False
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The parsed options of a writer. `exactly_once` is None for at-least-once delivery."""
+
+    client: Mapping[str, str]
+    topic: str | None = None
+    include_headers: bool = True
+    exactly_once: ExactlyOnce | None = None
+    formats: RecordFormats = field(default_factory=RecordFormats)
+
+
+def parse_sink_options(options: Mapping[str, str], mode: QueryMode = QueryMode.BATCH) -> SinkOptions:
+    """Parse the options of the writer of a batch or streaming query. Raises OptionError. Options of Spark itself (path,
+    checkpointLocation, ...) are ignored, but for the checkpoint's place.
+    """
+    given = GivenOptions(options)
+    given.check_names("write")
+    client = given.client_settings()
+    delivery = given.get("delivery")
+    if delivery is None:
+        delivery = Delivery.EXACTLY_ONCE if mode is QueryMode.STREAM else Delivery.AT_LEAST_ONCE
+    exactly_once = None
+    if delivery is Delivery.EXACTLY_ONCE:
+        exactly_once = _exactly_once(given, client)
+    elif TWO_PHASE_SETTING in client:
+        raise OptionError(f"kafka.{TWO_PHASE_SETTING} is for delivery=exactly-once, and delivery is at-least-once")
+    return SinkOptions(
+        client=client,
+        topic=given.get("topic"),
+        include_headers=given.get("includeHeaders") is not False,
+        formats=parse_formats(given),
+        exactly_once=exactly_once,
+    )
+
+
+def _exactly_once(given: GivenOptions, client: dict[str, str]) -> ExactlyOnce:
+    """The options of exactly-once delivery; removes from `client` what is not a setting of all producers."""
+    two_phase = client.pop(TWO_PHASE_SETTING, None)
+    if "transaction.timeout.ms" in client and two_phase is not None and two_phase.strip().lower() == "true":
+        raise OptionError(f"kafka.transaction.timeout.ms has no effect with kafka.{TWO_PHASE_SETTING}=true; give one")
+    for name, allowed in (("acks", ("all", "-1")), ("enable.idempotence", ("true",))):
+        if name in client and client[name].strip().lower() not in allowed:
+            raise OptionError(
+                f"kafka.{name}={client[name]} is not possible with delivery=exactly-once; leave it out, or set"
+                " delivery=at-least-once"
+            )
+    return ExactlyOnce(
+        ledger=given.get("deliveryLedger"),
+        id_prefix=given.get("transactionalIdPrefix"),
+        two_phase=None if two_phase is None else parse_as.boolean(f"kafka.{TWO_PHASE_SETTING}", two_phase),
+        accept_loss=given.get("failOnDataLoss") is not OnDataLoss.FAIL,
+        checkpoint=given.text("checkpointLocation"),
+    )
