@@ -200,10 +200,10 @@ def main() -> None:
     if unknown := set(options.attacks) - set(ATTACKS):
         parser.error(f"no such attack: {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}")
     if options.list:
-        rows = [(attack.name, attack.what) for attack in ATTACKS.values()]
-        console.print(Sheet("Attacks", ("attack", "one client sends"), rows).render())
+        described = [(attack.name, attack.what) for attack in ATTACKS.values()]
+        console.print(Sheet("Attacks", ("attack", "one client sends"), described).render())
         return
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in options.attacks or ATTACKS:
         with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=options.dir) as folder:
             rows.append(measure(ATTACKS[name], Path(folder)))
@@ -220,7 +220,7 @@ def main() -> None:
         "answer",
     )
     title = f"A record every 10 ms on its own connection (a stall above {STALL_MS_MAX} ms is too long)"
-    console.print(Sheet(title, heading, [tuple(row) for row in rows]).render())
+    console.print(Sheet(title, heading, rows).render())
 
 
 if __name__ == "__main__":

@@ -306,7 +306,7 @@ def confluent_latency(bootstrap: str, *, topic: str, size: int, count: int) -> R
 
 
 def _python_producer(bootstrap: str, linger: int = LINGER_MS) -> Any:
-    from kafka import KafkaProducer  # type: ignore[import-untyped]  # it has none
+    from kafka import KafkaProducer
 
     return KafkaProducer(
         bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=linger, batch_size=BATCH

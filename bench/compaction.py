@@ -20,7 +20,7 @@ from uuid import UUID
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
-from barnabas.server.node.typed_configs import LOG
+from barnabas.server.node.typed_configs import CLEANER, LOG
 from barnabas.server.storage.cleaner.cleanable import assess
 from barnabas.server.storage.cleaner.cleaning import EngineFactory
 from barnabas.server.storage.cleaner.inline import clean
@@ -57,7 +57,7 @@ def bench(
     log.flush()
     found = assess(log, log.log_end_offset, NOW_MS)
     began, cpu = time.perf_counter(), time.process_time()
-    done = clean(log, found, now_ms=NOW_MS, secret=(1, 2), engine=engine)
+    done = clean(log, found, now_ms=NOW_MS, secret=(1, 2), config=CLEANER.from_defaults(), engine=engine)
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     directory.close(clean=False)
     return {

@@ -36,7 +36,9 @@ class Writer(Protocol):
     """A producer of one topic. `outstanding` records have been sent and are neither acknowledged nor failed."""
 
     acknowledged: list[float]
-    outstanding: int
+
+    @property
+    def outstanding(self) -> int: ...
 
     def write(self) -> None: ...
 

@@ -31,7 +31,7 @@ class Sheet:
 
     title: str
     heading: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
     def render(self) -> Table:
         table = Table(title=self.title)

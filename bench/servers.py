@@ -45,11 +45,11 @@ class Barnabas(BrokerProcess):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "barnabas")
 
-    def start(self) -> None:
+    def start(self, seconds: float = 30.0) -> None:
         """Counted to the same moment as for every broker, not to the line that says it is ready."""
         began = time.monotonic()
-        super().start()
-        wait_serving(self.port, began + 30)
+        super().start(seconds)
+        wait_serving(self.port, began + seconds)
         self.start_seconds = time.monotonic() - began
 
     def pid(self) -> int:

@@ -163,9 +163,9 @@ def measure_typed(rounds: int, records: int) -> Sheet:
                     rates[way].append(rate)
     median = {way: statistics.median(found) for way, found in rates.items()}
     rows: list[tuple[str, ...]] = []
-    for (kind, way), rate in sorted(median.items()):
+    for (kind, name), rate in sorted(median.items()):
         peer = median.get((kind, "connector"))
-        rows.append((f"{kind}, {way}", f"{rate:,.0f}", "" if peer is None else f"{rate / peer:.1f}x"))
+        rows.append((f"{kind}, {name}", f"{rate:,.0f}", "" if peer is None else f"{rate / peer:.1f}x"))
     heading = ("Typed values in Spark", "records/s", "to Spark's connector")
     return Sheet(
         f"Typed values (6 fields, local[2], {PARTITIONS} partitions), median of {rounds} rounds", heading, rows

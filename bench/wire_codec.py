@@ -103,19 +103,19 @@ def _metadata_response(topics: int, partitions: int) -> Message:
     return metadata.MetadataResponse(brokers=brokers, cluster_id="abcdefghijklmnop", controller_id=1, topics=listed)
 
 
-class CompressionType(NamedTuple):
+class Directions(NamedTuple):
     """One library's two directions for one case."""
 
     encode: Callable[[], Any]
     decode: Callable[[], Any]
 
 
-def ours(case: Case, data: bytes) -> CompressionType:
+def ours(case: Case, data: bytes) -> Directions:
     cls = type(case.message)
-    return CompressionType(lambda: encode(case.message, case.version), lambda: decode(cls, case.version, data))
+    return Directions(lambda: encode(case.message, case.version), lambda: decode(cls, case.version, data))
 
 
-def kafka_python(case: Case, data: bytes) -> CompressionType | None:
+def kafka_python(case: Case, data: bytes) -> Directions | None:
     try:
         from kafka.protocol import consumer, producer
         from kafka.protocol import metadata as their_metadata
@@ -126,10 +126,10 @@ def kafka_python(case: Case, data: bytes) -> CompressionType | None:
     value = cls.decode(data, version=case.version)
     value._header = None
     assert bytes(value.encode(version=case.version)) == data
-    return CompressionType(lambda: value.encode(version=case.version), lambda: cls.decode(data, version=case.version))
+    return Directions(lambda: value.encode(version=case.version), lambda: cls.decode(data, version=case.version))
 
 
-def kio(case: Case, data: bytes) -> CompressionType | None:
+def kio(case: Case, data: bytes) -> Directions | None:
     try:
         from kio.index import load_request_schema, load_response_schema
         from kio.serial import entity_reader, entity_writer
@@ -147,7 +147,7 @@ def kio(case: Case, data: bytes) -> CompressionType | None:
         return out.getvalue()
 
     assert write_out() == data
-    return CompressionType(write_out, lambda: read(data, 0))
+    return Directions(write_out, lambda: read(data, 0))
 
 
 def per_second(function: Callable[[], Any]) -> float:

@@ -30,7 +30,8 @@ def run_workload(name: str, bootstrap: str, **arguments: Any) -> Result:
 
 
 def create_topic(bootstrap: str, *, topic: str, partitions: int, replicas: int = 1) -> Result:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, partitions, replicas)]).values():

@@ -64,7 +64,7 @@ def tiny_records(count: int, timestamp_delta: Callable[[int], int], key: Callabl
 
 def send(client: WireClient, request: ProduceRequest) -> str:
     """Send the request; the size of the request and the errors in the response."""
-    size = sum(len(data.records) for topic in request.topic_data for data in topic.partition_data)  # type: ignore[arg-type]
+    size = sum(len(data.records) for topic in request.topic_data for data in topic.partition_data)  # type: ignore[misc, arg-type]
     response = client.call(request, 9)
     codes: dict[str, int] = {}
     for answer in response.responses[0].partition_responses:

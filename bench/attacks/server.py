@@ -16,5 +16,5 @@ if __name__ == "__main__":
     def with_cpu_clock(self: LoopWatch, metrics: object, clock: object, warn_ms: float) -> None:
         init(self, metrics, time.thread_time, warn_ms)  # type: ignore[arg-type]
 
-    LoopWatch.__init__ = with_cpu_clock  # type: ignore[method-assign, assignment]
+    LoopWatch.__init__ = with_cpu_clock  # type: ignore[method-assign]
     main()

@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas import Admin
@@ -77,7 +78,7 @@ class Row:
 
     def cells(self) -> list[tuple[str, ...]]:
         """A line for each contender: records/s, MB/s, the broker's CPU, the ratio to the base."""
-        lines = []
+        lines: list[tuple[str, ...]] = []
         for name, seconds in self.seconds.items():
             rate = self.records / statistics.median(seconds)
             cpu = self.broker_cpu.get(name)
@@ -95,6 +96,11 @@ class Row:
 def discard(frame: DataFrame) -> None:
     """Compute every row and every column."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def read(bench: Bench, source: str, topic: str, **options: str) -> None:
+    """Read every row and every column of a topic."""
+    discard(bench.reader(source, topic, **options))
 
 
 PEER: Final = "Spark's connector"
@@ -130,12 +136,10 @@ def reads(bench: Bench, loads: Mapping[int, Load]) -> list[Row]:
     rows = []
     for size, load in loads.items():
         contenders: dict[str, Callable[[], object]] = {
-            "ours, readFrom=segments": lambda load=load: discard(
-                bench.reader("barnabas", load.topic, readFrom="segments")
-            )
+            "ours, readFrom=segments": partial(read, bench, "barnabas", load.topic, readFrom="segments")
         }
         for name, source in sources(bench).items():
-            contenders[name] = lambda source=source, load=load: discard(bench.reader(source, load.topic))
+            contenders[name] = partial(read, bench, source, load.topic)
         rows.append(Row(f"read {size} B", load.records, size + 8, contenders, PEER))
     return rows
 
@@ -148,9 +152,8 @@ def writes(bench: Bench, megabytes: int) -> list[Row]:
         frame = bench.spark.range(0, count, 1, PARTITIONS).selectExpr(
             "cast(lpad(id, 8, '0') as binary) as key", f"cast(repeat('abcde', {size // 5}) as binary) as value"
         )
-        contenders = {
-            name: lambda source=source, options=options, frame=frame: write(bench, source, frame, options)
-            for name, (source, options) in sinks(bench).items()
+        contenders: dict[str, Callable[[], object]] = {
+            name: partial(write, bench, source, frame, options) for name, (source, options) in sinks(bench).items()
         }
         rows.append(Row(f"write {size} B", count, size + 8, contenders, PEER))
     return rows
@@ -184,5 +187,5 @@ def tables(bench: Bench, records: int, keys: int) -> list[Row]:
         "ours, readAs=table": lambda: discard(bench.reader("barnabas", topic, readAs="table").select("key", "value"))
     }
     for name, source in sources(bench).items():
-        contenders[f"{name}, max_by"] = lambda source=source: aggregate(source)
+        contenders[f"{name}, max_by"] = partial(aggregate, source)
     return [Row(f"table of {keys:,} keys", records, 108, contenders, f"{PEER}, max_by")]

@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bench.pipelines.peers import kafka_streams, our_stream, streams_classpath
 from bench.report import Sheet, number
@@ -53,8 +54,9 @@ def drive(servers: str, source: str, target: str, load: LatencyLoad) -> list[flo
     last = time.monotonic()
     while len(found) < load.records:
         for message in consumer.consume(500, timeout=0.05):
-            if message.error() is None:
-                found.append((time.perf_counter_ns() - int(message.value().split()[0])) / 1e6)
+            value = message.value()
+            if message.error() is None and value is not None:
+                found.append((time.perf_counter_ns() - int(value.split()[0])) / 1e6)
                 last = time.monotonic()
         if time.monotonic() - last > PATIENCE_S:
             raise RuntimeError(f"only {len(found)} of {load.records} results have come from {target}")
@@ -82,17 +84,17 @@ def latency_sheet(servers: str, rounds: int, load: LatencyLoad) -> Sheet:
     for number_ in range(rounds):
         runs = {"barnabas.stream": our_stream}
         for name, run in runs.items():
-            topics = [f"{name}-{end}-{number_}" for end in ("in", "out")]
-            create(servers, *topics)
-            with run(servers, *topics):
-                found.setdefault(name, []).append(drive(servers, *topics, load))
+            source, target = (f"{name}-{end}-{number_}" for end in ("in", "out"))
+            create(servers, source, target)
+            with run(servers, source, target):
+                found.setdefault(name, []).append(drive(servers, source, target, load))
         for commit_ms in (100, 10) if classpath else ():
             name = f"Kafka Streams, commit.interval.ms={commit_ms}"
-            topics = [f"streams-{commit_ms}-{end}-{number_}" for end in ("in", "out")]
-            create(servers, *topics)
+            source, target = (f"streams-{commit_ms}-{end}-{number_}" for end in ("in", "out"))
+            create(servers, source, target)
             assert classpath is not None
-            with kafka_streams(classpath, "map", servers, *topics, commit_ms):
-                found.setdefault(name, []).append(drive(servers, *topics, load))
+            with kafka_streams(classpath, "map", servers, source, target, commit_ms):
+                found.setdefault(name, []).append(drive(servers, source, target, load))
     rows = []
     base = found.get("Kafka Streams, commit.interval.ms=100")
     for name, rounds_ in found.items():

@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
@@ -91,7 +92,13 @@ def streams_eos_classpath() -> str:
 
 
 def main() -> None:
-    for fetch in (kafka_classpath, clients_classpath, lambda: clients_classpath(OLDER_CLIENTS), streams_eos_classpath):
+    fetches: list[Callable[[], str]] = [
+        kafka_classpath,
+        clients_classpath,
+        partial(clients_classpath, OLDER_CLIENTS),
+        streams_eos_classpath,
+    ]
+    for fetch in fetches:
         try:
             fetch()
         except subprocess.CalledProcessError:

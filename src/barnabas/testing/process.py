@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from barnabas.core.child_processes import start_child
 
@@ -151,7 +151,7 @@ class BrokerProcess:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def __enter__(self) -> BrokerProcess:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
