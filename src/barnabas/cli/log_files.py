@@ -172,7 +172,8 @@ def _check_segments(
 
 
 class _Scan:
-    """The batches of a segment: where the whole ones end, and what the indexes should say about them."""
+    """The result of reading a segment's batches: the end of the last whole batch, and the index entries that the
+    batches should have."""
 
     def __init__(self, segment: Segment, epochs: LeaderEpochs, *, contiguous: bool) -> None:
         self.end = segment.base_offset

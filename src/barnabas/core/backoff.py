@@ -8,7 +8,8 @@ from barnabas.core.rng import Rng
 
 
 class Backoff(Struct, frozen=True):
-    """`initial_ms` x `multiplier`^attempt, at most `max_ms`, then spread by +-`jitter` of itself."""
+    """The pause before an attempt: `initial_ms` x `multiplier`^attempt, at most `max_ms`, then multiplied by a random
+    factor between 1 - `jitter` and 1 + `jitter`."""
 
     initial_ms: float
     max_ms: float

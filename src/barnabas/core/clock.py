@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`now_ms` is the wall clock, for timestamps. `monotonic` is in seconds, to measure durations."""
+    """The clocks of a process. `now_ms` is the wall clock, for timestamps. `monotonic` is in seconds, to measure
+    durations."""
 
     def now_ms(self) -> int: ...
 

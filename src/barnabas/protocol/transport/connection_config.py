@@ -84,7 +84,8 @@ class ConnectionErrors(Protocol):
         ...
 
     def unsupported(self, message: str) -> KafkaError:
-        """The node and this side share no version of the API. The request was not sent."""
+        """The error of a request that was not sent, because the node supports no version of the API that this side
+        supports."""
         ...
 
     def untrusted(self, message: str) -> KafkaError:

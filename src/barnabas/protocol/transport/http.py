@@ -42,7 +42,7 @@ class HttpRequest(Struct, frozen=True):
 
 
 class HttpResponse(Struct, frozen=True):
-    """A complete response."""
+    """A complete HTTP response: status, headers and body."""
 
     status: int
     body: bytes = b""

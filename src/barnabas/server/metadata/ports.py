@@ -45,7 +45,8 @@ class LoadedSnapshot(Struct, frozen=True):
 
 
 class MetadataListener(Protocol):
-    """Called by the log on the event loop, in offset order, once for each offset."""
+    """Gets the committed records of the metadata log. The log calls the methods on the event loop, in the order of the
+    offsets, once for each offset."""
 
     def on_commit(self, batch: CommittedBatch) -> None: ...
 

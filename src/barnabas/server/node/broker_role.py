@@ -83,7 +83,7 @@ _WARM_UP_APIS: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, Ap
 
 
 class BrokerRole:
-    """Call `serve` once, then `close`."""
+    """The broker of this node. Call `serve` once, then `close`."""
 
     def __init__(self, parts: Parts, controller: ControllerChannel, ports: Sequence[TakenPort]) -> None:
         self._parts = parts

@@ -32,7 +32,8 @@ _MANY: Final = 3
 
 
 class NodeConfig(Struct, frozen=True):
-    """`given` has the texts set by the user and the development defaults; `values` has every broker config, typed."""
+    """The static configuration of one node. `given` has the texts that the user set, and the development defaults;
+    `values` has the value of every broker config, in its type."""
 
     given: Mapping[str, str]
     values: Mapping[str, Any]

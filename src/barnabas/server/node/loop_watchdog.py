@@ -24,7 +24,7 @@ _FRAMES_MAX: Final = 6
 
 
 class LoopWatchdog:
-    """`run` is the task, and owns the thread."""
+    """Measures the delays of the event loop while its task `run` runs. The task owns the thread."""
 
     def __init__(self, watch: LoopWatch) -> None:
         self._watch = watch

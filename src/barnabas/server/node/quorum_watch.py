@@ -1,7 +1,7 @@
 """Shell: logs when this node has no active controller, for how long, and what each controller answered.
 
-Also says for how long there has been none, for the health page. The first line follows after `FIRST_S`, so that a
-usual start or election logs nothing; the next lines follow at growing intervals up to `REPEAT_MAX_S`.
+The health page reads here for how long there has been no active controller. The first line is logged after `FIRST_S`,
+so that a usual start or election logs nothing. The next lines follow at growing intervals up to `REPEAT_MAX_S`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class LeaderlessTime:
 
 
 class QuorumWatch:
-    """`run` is the task. `leader_id` returns -1 if no active controller is known."""
+    """Logs that no active controller is known, while its task `run` runs. `leader_id` returns the id of the active
+    controller, or -1 if none is known."""
 
     def __init__(self, leader_id: Callable[[], int], contacts: Callable[[], str]) -> None:
-        """`contacts` says what each controller answered last, for the log."""
+        """`contacts` returns a text for the log: what each controller answered last."""
         self._leader_id = leader_id
         self._contacts = contacts
         self._time = LeaderlessTime(asyncio.get_running_loop().time())

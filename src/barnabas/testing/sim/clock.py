@@ -10,8 +10,8 @@ EPOCH_MS: Final = 1_767_225_600_000
 
 
 class SimClock:
-    """`skew_s` is the error of the wall clock in seconds; `drift` is the gain in seconds per second. Both may
-    change."""
+    """The clocks of one host. `skew_s` is the error of the wall clock in seconds; `drift` is the gain in seconds per
+    second. Both may change."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, skew_s: float = 0.0, drift: float = 0.0) -> None:
         self.skew_s = skew_s

@@ -12,8 +12,9 @@ SECTOR: Final = 512
 
 
 class Inode:
-    """`data` is the page cache. The durable content is `shadow`; while `shadow` is None, the durable content is the
-    first `synced` bytes of `data`, so that append-only files need no copy."""
+    """One file of the simulated disk. `data` is the file in the page cache. The durable content is `shadow`; while
+    `shadow` is None, the durable content is the first `synced` bytes of `data`, so that append-only files need no
+    copy."""
 
     __slots__ = ("data", "mtime_ms", "shadow", "synced")
 

@@ -26,7 +26,7 @@ END: Final = "end of file"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`kind` is name, int, float, text, sign or end."""
+    """One token of a .proto file. `kind` is name, int, float, text, sign or end."""
 
     kind: str
     text: str

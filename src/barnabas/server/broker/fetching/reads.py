@@ -66,8 +66,8 @@ class FetchRead(NamedTuple):
     throttled: bool = False
     """The size of the read counts against leader.replication.throttled.rate."""
     on_caught_up: OnCaughtUp | None = None
-    """Called by the fetch session of a follower that has read the whole log, as long as the session does not read the
-    partition again: records that the follower was caught up at the given time. None for a consumer."""
+    """Records that a follower was caught up at the given time. The follower's fetch session calls it after the follower
+    has read the whole log, until the session reads the partition again. None for a consumer."""
 
 
 def build_params(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchParams:

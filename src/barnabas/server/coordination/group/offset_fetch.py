@@ -84,7 +84,7 @@ def fetch_offsets(
 
 
 def _done(response: OffsetFetchResponseGroup) -> Steps[OffsetFetchResponseGroup]:
-    """The steps of a response that is complete."""
+    """A generator without slices, which returns a response that was built before."""
     yield from ()
     return response
 

@@ -75,7 +75,7 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
 
 
 class Controller:
-    """`decide` only reads; `apply` is the only method that changes `image`."""
+    """The state of the active controller. `decide` only reads it; only `apply` changes `image`."""
 
     HANDLED: ClassVar[Mapping[type[Message], Decide]] = _HANDLED
 

@@ -24,9 +24,9 @@ class Session(Struct):
     """The metadata offset that the other active brokers must have read before this broker may stop; -1 if this broker
     is not in controlled shutdown."""
     assumed: bool = False
-    """This controller has not received a heartbeat of the broker yet."""
+    """Whether this controller has not received a heartbeat of the broker yet."""
     ended: bool = False
-    """The process of the broker has ended, or has lost its ZooKeeper session, and no heartbeat has come since."""
+    """Whether the broker's process has ended, or has lost its ZooKeeper session, without a later heartbeat."""
 
 
 class BrokerSessions:

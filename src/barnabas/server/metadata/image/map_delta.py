@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class MapDelta(Generic[K, V]):
-    """`changed` has the new value of each changed key; None means that the key is removed."""
+    """The changes to one map. `changed` has the new value of each changed key; None means that the key is removed."""
 
     __slots__ = ("_base", "changed")
 

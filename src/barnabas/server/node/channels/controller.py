@@ -76,7 +76,7 @@ class Leadership(Protocol):
 
 
 class ActiveController:
-    """`local` is this node's own controller; None if this node has no controller."""
+    """The channel to the active controller. `local` is this node's own controller; None if this node has none."""
 
     def __init__(
         self,

@@ -23,7 +23,8 @@ class PeerSender(Protocol):
 
 
 class Peers:
-    """`image` returns the newest committed image; `listener` is the value of `inter.broker.listener.name`."""
+    """The other brokers of the cluster. `image` returns the newest committed image; `listener` is the value of
+    `inter.broker.listener.name`."""
 
     def __init__(self, outgoing: NodeClient, image: Callable[[], ClusterImage], listener: str) -> None:
         self._outgoing = outgoing

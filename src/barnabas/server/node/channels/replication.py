@@ -43,7 +43,8 @@ _BOUNDS_PURPOSE: Final = "bounds"
 
 
 class ReplicationChannel:
-    """`broker_epoch` returns the epoch of this process's registration; -1 before the registration."""
+    """The requests of this broker's replicas. `broker_epoch` returns the epoch of this process's registration, or -1
+    before the registration."""
 
     def __init__(
         self, node_id: int, peers: PeerSender, controller: ControllerChannel, broker_epoch: Callable[[], int]

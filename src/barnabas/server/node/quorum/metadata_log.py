@@ -73,7 +73,8 @@ async def _always(voters: Voters, node_id: int) -> bool:
 
 
 class RaftMetadataLog:
-    """Call `open`, register listeners, and call `run`. This process must have locked the directory."""
+    """This node's replica of the metadata log. Call `open`, register listeners, and call `run`. This process must have
+    locked the directory."""
 
     def __init__(
         self, fs: FileSystem, directory: str, me: ReplicaKey, config: QuorumConfig, *, clock: Clock, rng: Rng,

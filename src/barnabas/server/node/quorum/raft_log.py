@@ -70,7 +70,8 @@ _CONFIG: Final = ConfigBuilder(LogConfig, TOPIC_CONFIGS).from_defaults(
 
 
 class RaftLog:
-    """Call `open`; then `apply` executes the effects of the Raft state machine."""
+    """The log of the quorum on this node's disk. Call `open`; then `apply` executes the effects of the Raft state
+    machine."""
 
     def __init__(
         self, fs: FileSystem, path: str, snapshots: SnapshotStore, *, clock: Clock, executor: Executor,

@@ -17,7 +17,8 @@ _PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 
 
 class SyncedOffsetFile:
-    """`offset` is the stored offset: everything below it has been synced. 0 if the file is missing or damaged."""
+    """The file with the offset up to which the metadata log has been synced. `offset` is the stored offset, or 0 if the
+    file is missing or damaged."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs

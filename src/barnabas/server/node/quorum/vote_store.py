@@ -28,7 +28,7 @@ _NO_STATE: Final = QuorumState()
 
 
 class VoteStore:
-    """`voters` returns (current kraft.version, ids of the voters)."""
+    """The file `quorum-state` of one node. `voters` returns (current kraft.version, ids of the voters)."""
 
     def __init__(
         self, fs: FileSystem, path: str, executor: Executor, *, voters: Callable[[], tuple[int, tuple[int, ...]]],

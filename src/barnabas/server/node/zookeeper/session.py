@@ -72,7 +72,8 @@ class SessionEvents(Protocol):
 
 
 class ZooKeeperSession:
-    """Call `start`, then `submit`. Reconnects without a limit, and starts a new session after one has expired."""
+    """A session that reconnects without a limit, and starts a new session after one has expired. Call `start`, then
+    `submit` for each request."""
 
     def __init__(self, config: ZooKeeperConfig, events: SessionEvents) -> None:
         self._config = config

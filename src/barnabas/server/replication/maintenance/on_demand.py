@@ -30,7 +30,8 @@ BEING_CLEANED: Final = "BEING_CLEANED"
 
 
 class CompactOptions(Struct, frozen=True):
-    """`roll` closes the active segment first, `force` compacts a log that is not due, `dry_run` changes nothing."""
+    """The options of a compaction on demand. `roll` closes the active segment first, `force` compacts a log that is not
+    due, `dry_run` changes nothing."""
 
     roll: bool = False
     force: bool = False

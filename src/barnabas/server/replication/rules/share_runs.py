@@ -17,7 +17,8 @@ C = TypeVar("C")
 
 
 class OffsetRuns(Generic[C]):
-    """`_cells[i]` is the value of the offsets from `_firsts[i]` up to the start of the next run."""
+    """A value for each offset from a start on. `_cells[i]` is the value of the offsets from `_firsts[i]` up to the
+    start of the next run."""
 
     __slots__ = ("_cells", "_firsts", "end")
 

@@ -99,7 +99,7 @@ class LogDirState:
         """The sizes of the segments at the clean shutdown, of the logs that have not been opened."""
         self.logs: dict[TopicPartition, Log] = {}
         self.future_logs: dict[TopicPartition, Log] = {}
-        """Copies that are being made in this directory of logs in other directories."""
+        """The unfinished copies, in this directory, of logs that are in other directories."""
         self._recovery_points = self._read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         self._named_in_checkpoint: set[TopicPartition] = set()
         """The logs that a durable version of the checkpoint of recovery points may name."""

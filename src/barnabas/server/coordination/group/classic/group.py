@@ -330,8 +330,8 @@ class ClassicGroup(Struct):
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
 
     def empty_record(self) -> CoordinatorRecord:
-        """The record of a new group without members, written before the first JoinGroup response, so that a group for
-        which a member id was issued exists."""
+        """The record of a new group without members. It is written before the first JoinGroup response with a member
+        id, so that the group of that member exists."""
         timestamp = -1 if self.state_timestamp_ms is None else self.state_timestamp_ms
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=timestamp)
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)

@@ -15,7 +15,8 @@ from barnabas.server.node.zookeeper.machine.requests import Answer, Children, Na
 
 
 class LiveNodes:
-    """`ask` returns the next request, None if the list is up to date."""
+    """The ids of the nodes with a session. `ask` returns the next request to ZooKeeper, or None if the list is up to
+    date."""
 
     def __init__(self) -> None:
         self._stale = True

@@ -82,7 +82,8 @@ class ControllerCandidate(Struct, frozen=True):
 
 
 class ZooKeeperMachine:
-    """Call `on_*` for events, send the request that `next_request` returns, and execute the effects of `take_effects`.
+    """The machine of one node. The shell calls `on_*` for events, sends the request that `next_request` returns, and
+    executes the effects of `take_effects`.
 
     `now_ms` is monotonic time, used for the lease. `wall_ms` is the wall clock, only written into records.
     """

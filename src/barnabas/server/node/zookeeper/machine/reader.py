@@ -59,7 +59,8 @@ class _Load(Struct):
 
 
 class LogReader:
-    """Call `ask` until it returns None; then `position` is the end offset in the tail."""
+    """One reading of the log. Call `ask`, which returns the next request, until it returns None. `position` is then the
+    end offset in the tail."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -34,7 +34,8 @@ PATIENCE: Final = 1.5
 
 
 class BrokerIdRegistration:
-    """`ask` returns the next request, None if there is none. `held` is True while this session owns the znode."""
+    """The registration of this node's id. `ask` returns the next request to ZooKeeper, or None. `held` is True while
+    this session owns the znode."""
 
     def __init__(self, node_id: int, data: bytes) -> None:
         self.held = False

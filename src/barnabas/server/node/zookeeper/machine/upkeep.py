@@ -45,7 +45,8 @@ class _SnapshotWrite(Struct):
 
 
 class SnapshotUpkeep:
-    """Call `ask` while this node is the leader. `finished` returns the tail that publishes a written snapshot."""
+    """The upkeep of the log by its leader. `ask`, which is called while this node is the leader, returns the next
+    request. `finished` returns the tail that publishes a written snapshot."""
 
     def __init__(self) -> None:
         self._job: _SnapshotWrite | None = None

@@ -39,8 +39,8 @@ BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class Writer:
-    """Call `begin` when the leadership begins, and `end` when it ends. Between the two calls, `propose` queues records,
-    and `ask` returns the next write."""
+    """The writes of the leader. Call `begin` when the leadership begins, and `end` when it ends. Between the two calls,
+    `propose` queues records, and `ask` returns the next write."""
 
     def __init__(self, log: ZooKeeperLogView) -> None:
         self._log = log
