@@ -34,6 +34,7 @@ def print_table(
     """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text  # brackets in a value are not markup
 
     console = Console(soft_wrap=not sys.stdout.isatty())
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
@@ -44,7 +45,7 @@ def print_table(
     count = 0
     for row in rows:
         cells = zip(columns, row, strict=False)  # a row may have fewer cells than there are columns
-        table.add_row(*[_cell(value, commas=name.endswith(">")) for name, value in cells])
+        table.add_row(*[Text(_cell(value, commas=name.endswith(">"))) for name, value in cells])
         count += 1
     if count:
         console.print(table)
