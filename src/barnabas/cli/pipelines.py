@@ -13,7 +13,7 @@ import typer
 from barnabas.cli.options import Json, Yes, noun
 from barnabas.cli.output import confirm, fail, note, print_json, print_table
 from barnabas.cli.pipelines_run import pipelines_dry_run, pipelines_run
-from barnabas.cli.pipelines_show import print_flows, seconds_ago
+from barnabas.cli.pipelines_show import print_flows, print_sources, seconds_ago
 from barnabas.cli.session import DEFAULT_BOOTSTRAP
 from barnabas.core.errors import BarnabasError
 
@@ -38,12 +38,18 @@ _POLL_INTERVAL_S: Final = 0.1
 
 @app.command()
 def describe(pipeline: Pipeline = None, json: Json = False) -> None:
-    """Show the flows of a pipeline: what they read and write, and their progress in the run under way or the last run.
+    """Show the flows of a pipeline: what they read and write, their progress in the run under way or the last one, and
+    how far they are behind the topics now.
 
     Example: `barnabas pipelines describe shop`
     """
     project = _find(pipeline)
     run = project.run()
+    problems: list[str] = []
+    if run:
+        from barnabas.spark.pipelines.lags import refresh_lags
+
+        run["flows"], problems = refresh_lags(run["flows"])
     status = "running" if project.is_running else "stopped" if run else "never run"
     if json:
         print_json(
@@ -64,6 +70,9 @@ def describe(pipeline: Pipeline = None, json: Json = False) -> None:
         note(f"{flow} begins anew at the next start")
     if run:
         print_flows(run["flows"], whole=True)
+        print_sources(run["flows"])
+        for problem in problems:
+            note(problem)
     else:
         note("its flows are known after the first run, or with: barnabas pipelines dry-run")
 

@@ -42,6 +42,30 @@ def print_flows(flows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> N
         print_table(_COLUMNS, [flow_cells(flow) for flow in flows])
 
 
+def print_sources(flows: Sequence[Mapping[str, Any]]) -> None:
+    """Print how far each source of the flows is behind its topics. Nothing is printed without such a source."""
+    rows = []
+    for flow in flows:
+        for source in flow.get("sources") or ():
+            metrics = source["metrics"]
+            if "maxOffsetsBehindLatest" not in metrics:
+                continue
+            size = metrics.get("estimatedTotalBytesBehindLatest")
+            rows.append(
+                (
+                    flow["flow"],
+                    source["description"],
+                    int(metrics["minOffsetsBehindLatest"]),
+                    round(float(metrics["avgOffsetsBehindLatest"])),
+                    int(metrics["maxOffsetsBehindLatest"]),
+                    None if size is None else size_text(int(size)),
+                    metrics.get("lostRecords"),
+                )
+            )
+    if rows:
+        print_table(("FLOW", "SOURCE", "MIN LAG>", "AVG LAG>", "MAX LAG>", "BYTES BEHIND>", "LOST>"), rows)
+
+
 class LiveFlows:
     """A table on stderr that is drawn again when the flows change. Use it as a context."""
 

@@ -47,7 +47,9 @@ def flow(name: str, target: str, target_type: str, **more: object) -> dict[str, 
 
 def ran(project: PipelineProject) -> None:
     """What a run leaves behind."""
-    flows = [flow("order_log", "order_log", "streaming table"), flow("find", "large", "sink")]
+    metrics = {"minOffsetsBehindLatest": "1", "avgOffsetsBehindLatest": "3.5", "maxOffsetsBehindLatest": "6"}
+    sources = [{"description": "barnabas[orders]", "metrics": metrics}, {"description": "Rate", "metrics": {}}]
+    flows = [flow("order_log", "order_log", "streaming table", sources=sources), flow("find", "large", "sink")]
     with project.locked():
         project.save_run(
             {"pipeline": "shop", "pid": 1, "mode": "once", "started_ms": 0, "updated_ms": 1, "flows": flows}
@@ -76,6 +78,7 @@ def test_describe_and_list(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
         *("12,345", "100", "7", "1"),
     ]
     assert "3 rows, 2.0 KiB" in shown.stdout
+    assert shown.stdout.splitlines()[-1].split() == ["order_log", "barnabas[orders]", "1", "4", "6", "-", "-"]
     described = json.loads(run("describe", "--json").stdout)
     assert (described["status"], described["run"]["flows"][1]["flow"]) == ("stopped", "find")
     (row,) = json.loads(run("list", "--json").stdout)

@@ -19,7 +19,10 @@ def report(batch: int, rows: int, **more: Any) -> dict[str, Any]:
 
 def test_rows_rate_lag_watermark_and_state() -> None:
     meter = ProgressMeter()
-    source = {"endOffset": '{"t": {"0": 60, "1": 5}}', "latestOffset": '{"t": {"0": 100, "1": 5}, "$lost": {"t": 1}}'}
+    source = {
+        "endOffset": '{"t": {"0": 60, "1": 5}}',
+        "latestOffset": '{"t": {"0": 100, "1": 5}, "$lost": {"t": {"0": 1}}}',
+    }
     assert meter.add(
         report(
             4,
@@ -44,6 +47,21 @@ def test_rows_rate_lag_watermark_and_state() -> None:
         state_bytes=30,
         timestamp="2026-11-23T00:00:04.000Z",
     )
+    assert [found["description"] for found in meter.sources] == [None, None]  # neither is a Python source
+
+
+def test_the_sources_have_their_names_and_metrics() -> None:
+    meter = ProgressMeter()
+    source = {
+        "description": "PythonMicroBatchStream@1",
+        "endOffset": '{"t": {"0": 6}}',
+        "latestOffset": '{"t": {"0": 10}}',
+    }
+    meter.add(report(0, 6, sources=[source]))
+    (found,) = meter.sources
+    assert (found["description"], found["metrics"]["maxOffsetsBehindLatest"]) == ("barnabas[t]", "4")
+    meter.add({"timestamp": "later", "batchId": 1, "sources": []})
+    assert meter.sources == [found]
 
 
 def test_the_same_report_counts_once() -> None:

@@ -35,6 +35,7 @@ class Evaluator:
         self._placeholders: set[str] = set()
         self._checking = True
         self._is_intercepting = False
+        self._flow_sources: dict[str, list[Mapping[str, str]]] = {}
 
     def resolve(self) -> dict[str, ResolvedFlow]:
         """Call every query, and return the flows with what is known about them, sources first. Raises PipelineError."""
@@ -55,6 +56,17 @@ class Evaluator:
     def evaluate(self, resolved: ResolvedFlow) -> Any:
         """Call the query of a resolved flow again, with the real tables. Returns its DataFrame."""
         return self._call(resolved.flow)
+
+    def servers(self, flow: FlowNode) -> str | None:
+        """The bootstrap servers of the topics that a flow reads; None if they differ, or need credentials."""
+        options = [
+            {key.removeprefix("kafka."): value for key, value in given.items()}
+            for given in self._flow_sources.get(flow.name, [])
+        ]
+        if any(key.startswith(("security.", "sasl.", "ssl.")) for given in options for key in given):
+            return None
+        found = {given.get("bootstrap.servers", "") for given in options}
+        return found.pop() or None if len(found) == 1 else None
 
     @contextmanager
     def configured(self, conf: Mapping[str, str]) -> Iterator[None]:
@@ -131,8 +143,10 @@ class Evaluator:
             yield
             return
         self._is_intercepting = True
+        sources = self._flow_sources[flow.name] = []
+        group = self._group_of(flow)
         try:
-            with working_directory(self._directory), intercepted(self._spark, self._provide, self._group_of(flow)):
+            with working_directory(self._directory), intercepted(self._spark, self._provide, group, sources.append):
                 yield
         finally:
             self._is_intercepting = False

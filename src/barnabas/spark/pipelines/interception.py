@@ -12,10 +12,13 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+SourceOptions = Callable[[Mapping[str, str]], None]
+"""Called with the options of each stream of `format("barnabas")`, in lower case, when it is loaded."""
 
 Provide = Callable[[str, bool], str | None]
 """Called with the name of a table, and whether it is read as a stream, before the table is read. Returns the name of a
@@ -68,8 +71,10 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextmanager
-def intercepted(spark: Any, provide: Provide, group_id: str) -> Iterator[None]:
-    """While this context is entered, `provide` is called before a table is read in this thread."""
+def intercepted(spark: Any, provide: Provide, group_id: str, on_source: SourceOptions) -> Iterator[None]:
+    """While this context is entered, `provide` is called before a table is read in this thread, and `on_source` when a
+    stream of topics is loaded.
+    """
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.session import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -100,30 +105,31 @@ def intercepted(spark: Any, provide: Provide, group_id: str) -> Iterator[None]:
         for cls, streaming in ((DataFrameReader, False), (DataStreamReader, True), (SparkSession, False)):
             stack.enter_context(replaced(cls, "table", before_table(cls.table, streaming)))
         stack.enter_context(replaced(SparkSession, "sql", before_sql(SparkSession.sql)))
-        for name, wrapper in _group_wrappers(DataStreamReader, group_id).items():
+        for name, wrapper in _stream_wrappers(DataStreamReader, group_id, on_source).items():
             stack.enter_context(replaced(DataStreamReader, name, wrapper))
         yield
 
 
-def _group_wrappers(reader: Any, group_id: str) -> dict[str, Callable[..., Any]]:
-    """Wrappers of DataStreamReader's methods that set the option groupId before `load`, unless it is set."""
+def _stream_wrappers(reader: Any, group_id: str, on_source: SourceOptions) -> dict[str, Callable[..., Any]]:
+    """Wrappers of DataStreamReader's methods that set the option groupId before `load`, unless it is set, and that call
+    `on_source`.
+    """
     option, options, load, choose_format = reader.option, reader.options, reader.load, reader.format
 
-    def noted(self: Any, **changes: Any) -> None:
-        self.__dict__.update(changes)
+    def noted(self: Any, given: Mapping[str, Any]) -> None:
+        known = self.__dict__.setdefault("_barnabas_options", {})
+        known.update({key.lower(): str(value) for key, value in given.items()})
 
     def wrapped_format(self: Any, source: str) -> Any:
-        noted(self, _barnabas_is_format=source.lower() == "barnabas")
+        self.__dict__["_barnabas_is_format"] = source.lower() == "barnabas"
         return choose_format(self, source)
 
     def wrapped_option(self: Any, key: str, value: Any) -> Any:
-        if key.lower() in _GROUP_OPTIONS:
-            noted(self, _barnabas_has_group=True)
+        noted(self, {key: value})
         return option(self, key, value)
 
     def wrapped_options(self: Any, **given: Any) -> Any:
-        if any(key.lower() in _GROUP_OPTIONS for key in given):
-            noted(self, _barnabas_has_group=True)
+        noted(self, given)
         return options(self, **given)
 
     def wrapped_load(self: Any, path: Any = None, format: Any = None, schema: Any = None, **given: Any) -> Any:
@@ -131,8 +137,11 @@ def _group_wrappers(reader: Any, group_id: str) -> dict[str, Callable[..., Any]]
             self.format(format)
         if given:
             self.options(**given)
-        if group_id and getattr(self, "_barnabas_is_format", False) and not getattr(self, "_barnabas_has_group", False):
-            option(self, "groupId", group_id)
+        if getattr(self, "_barnabas_is_format", False):
+            known = getattr(self, "_barnabas_options", {})
+            if group_id and not _GROUP_OPTIONS & known.keys():
+                option(self, "groupId", group_id)
+            on_source(known)
         return load(self, path, None, schema)
 
     return {"format": wrapped_format, "option": wrapped_option, "options": wrapped_options, "load": wrapped_load}

@@ -1,16 +1,16 @@
 """Machine: what a flow's progress reports say, as one row for people and programs.
 
 Spark reports each micro-batch (StreamingQueryProgress). While a query waits for data, reports come every ten seconds
-and have no rows. Offsets of `format("barnabas")` are JSON, {topic: {partition: offset}}: the lag is the distance from
-the end of the last micro-batch to the end of the log.
+and have no rows. The lag is the distance from the end of the last micro-batch to the end of the log.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from barnabas.spark.source.lag import report_lag, with_lag
 
 RATE_WEIGHT: Final = 0.3
 """The weight of the newest micro-batch in the moving average of rows per second."""
@@ -41,6 +41,8 @@ class ProgressMeter:
 
     def __init__(self) -> None:
         self.progress = FlowProgress()
+        self.sources: list[dict[str, Any]] = []
+        """The description and the metrics of each source, from the last report of a micro-batch."""
         self._seen: tuple[str, int] | None = None
 
     def add(self, report: Mapping[str, Any]) -> bool:
@@ -55,6 +57,9 @@ class ProgressMeter:
         ran = "addBatch" in (report.get("durationMs") or {})
         states = report.get("stateOperators") or []
         lag = _lag(report.get("sources") or [])
+        if ran or lag is not None:
+            named = with_lag(report)["sources"]
+            self.sources = [{"description": s.get("description"), "metrics": s.get("metrics") or {}} for s in named]
         self.progress = FlowProgress(
             rows=old.rows + rows,
             batches=old.batches + ran,
@@ -86,27 +91,7 @@ def _rate(old: float | None, rows: int, duration: Any, *, ran: bool) -> float | 
     return rate if not old else old + RATE_WEIGHT * (rate - old)
 
 
-def _lag(sources: list[Mapping[str, Any]]) -> int | None:
-    """The sum over all sources whose offsets can be subtracted, or None if there is no such source."""
-    lags = []
-    for source in sources:
-        end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
-        if latest:
-            lags.append(sum(max(0, offset - end.get(tp, 0)) for tp, offset in latest.items()))
+def _lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
+    """The sum over all sources that read topics, or None if there is no such source."""
+    lags = [lag.offsets_behind for lag in map(report_lag, sources) if lag is not None]
     return sum(lags) if lags else None
-
-
-def _offsets(text: Any) -> dict[tuple[str, str], int]:
-    try:
-        value = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        return {}
-    return dict(_pairs(value)) if isinstance(value, dict) else {}
-
-
-def _pairs(value: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], int]]:
-    for topic, partitions in value.items():
-        if isinstance(partitions, dict) and not topic.startswith("$"):
-            for partition, offset in partitions.items():
-                if isinstance(offset, int):
-                    yield (topic, partition), offset

@@ -290,6 +290,14 @@ class PipelineRunner:
                 f"the flow {name} failed: {failure.summary} (Spark's log: {self._pipeline.project.log_file})"
             )
 
+    def _place_of(self, flow: ResolvedFlow) -> dict[str, Any]:
+        """Where the position of a flow is, so that its lag can be read while it does not run."""
+        return {
+            "sources": self.meters[flow.flow.name].sources,
+            "checkpoint": self._tables.checkpoint(flow) if flow.is_streaming else None,
+            "servers": self._pipeline.evaluator.servers(flow.flow),
+        }
+
     def _save(self, *, force: bool = False, ended: bool = False) -> None:
         now_ms = time.time_ns() // 1_000_000
         if not force and now_ms - self._saved_ms < SAVE_INTERVAL_MS:
@@ -300,6 +308,7 @@ class PipelineRunner:
             described
             | {"state": states[described["flow"]].value}
             | asdict(self.meters[described["flow"]].progress)
+            | self._place_of(self._pipeline.flows[described["flow"]])
             | {"error": self.failures[described["flow"]].summary if described["flow"] in self.failures else None}
             for described in self._pipeline.describe()
         ]

@@ -112,6 +112,14 @@ def _source_with_lag(source: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def report_lag(source: Mapping[str, Any]) -> SourceLag | None:
+    """The lag in the entry of a source in a progress report; None for a source without positions of topics, and without
+    the end of the log, for which Spark does not ask when it repeats a micro-batch.
+    """
+    end, latest = (_position(source.get(name)) for name in ("endOffset", "latestOffset"))
+    return None if end is None or latest is None else source_lag(end, latest.offsets)
+
+
 def _position(offset: Any) -> Position | None:
     """The position that an offset in a progress report stands for; None if the offset is not one of this source."""
     try:
