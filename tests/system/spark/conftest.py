@@ -15,6 +15,7 @@ from barnabas.spark.connection import LogClient
 from barnabas.spark.environment import prepare_environment
 from barnabas.testing.process import BrokerProcess
 from tests.system.spark.broker import Topics
+from tests.system.spark.pipeline_projects import Write, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +86,25 @@ def transactions(topics: Topics) -> None:
 @pytest.fixture
 def options(servers: str, topic: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": servers, "subscribe": topic}
+
+
+@pytest.fixture
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of pipelines is in a directory of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def clean_catalog(spark: SparkSession, state_home: None) -> Iterator[None]:
+    yield
+    for table in spark.catalog.listTables():
+        spark.sql(f"DROP {'VIEW' if table.isTemporary else 'TABLE'} IF EXISTS `{table.name}`")
+
+
+@pytest.fixture
+def write(tmp_path: Path, clean_catalog: None) -> Write:
+    """Writes a project of a pipeline with these files."""
+    return lambda files: write_files(tmp_path, files)
 
 
 @pytest.fixture

@@ -8,64 +8,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.cli.app import build_app
 from barnabas.core.ids import TopicPartition
-from barnabas.spark.pipelines.errors import AlreadyRunningError, PipelineError, PlanChangedError
-from barnabas.spark.pipelines.runner import LoadedPipeline, PipelineRunner, RunOptions
+from barnabas.spark.pipelines.errors import AlreadyRunningError, FlowFailedError, PipelineError, PlanChangedError
+from barnabas.spark.pipelines.runner import LoadedPipeline
 from barnabas.spark.pipelines.state import PipelineProject, read_project
 from barnabas.spark.pipelines.template import write_project
 from tests.system.pages import DOCS
 from tests.system.spark.broker import Record, Topics
-
-Write = Callable[[dict[str, str]], PipelineProject]
-
-IMPORTS = """from pyspark import pipelines as dp
-from pyspark.sql import SparkSession, functions as F
-spark = SparkSession.active()
-"""
-
-
-@pytest.fixture(autouse=True)
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def clean_catalog(spark: SparkSession) -> Iterator[None]:
-    yield
-    for table in spark.catalog.listTables():
-        spark.sql(f"DROP {'VIEW' if table.isTemporary else 'TABLE'} IF EXISTS `{table.name}`")
-
-
-@pytest.fixture
-def write(tmp_path: Path, clean_catalog: None) -> Write:
-    """Writes a project with these files in `transformations`, in which Python files have the imports."""
-
-    def write_files(files: dict[str, str]) -> PipelineProject:
-        directory = tmp_path / "project"
-        (directory / "transformations").mkdir(parents=True, exist_ok=True)
-        libraries = "[{glob: {include: transformations/**}}]"
-        spec = f"name: tried\nstorage: {(tmp_path / 'storage').as_uri()}\nlibraries: {libraries}"
-        (directory / "spark-pipeline.yml").write_text(spec)
-        for name, text in files.items():
-            (directory / "transformations" / name).write_text(IMPORTS + text if name.endswith(".py") else text)
-        return read_project(directory / "spark-pipeline.yml")
-
-    return write_files
-
-
-def run_once(project: PipelineProject, spark: SparkSession, **options: Any) -> dict[str, Any]:
-    """Runs the pipeline in this process, and returns the rows of its flows."""
-    with project.locked():
-        PipelineRunner(LoadedPipeline(project, spark), spark, RunOptions(**options), lambda _: None).run()
-    return {flow["flow"]: flow for flow in project.run()["flows"]}
+from tests.system.spark.pipeline_projects import Write, run_once
 
 
 def order(number: int, customer: str = "ada", amount: float = 50.0) -> Record:
@@ -181,10 +137,6 @@ REFUSED = {
         "a.py:4: t: [UNRESOLVED_COLUMN",
     ),
     "an error in a file": ({"a.py": "x = 1\nx.y\n"}, "a.py, line 5: AttributeError: 'int' object has no attribute 'y'"),
-    "change data capture": (
-        {"a.py": "dp.create_streaming_table('t')\ndp.create_auto_cdc_flow('t', 's', ['id'], 'n')\n"},
-        "a.py:5: create_auto_cdc_flow('t') is not supported: it needs a table that rows can be merged into (Delta)",
-    ),
     "a query that returns nothing": (
         {"a.py": "@dp.table\ndef t():\n  pass\n"},
         "t returned NoneType; a query returns a DataFrame",
@@ -282,3 +234,48 @@ def test_the_commands_of_the_page_exist() -> None:
     }
     page = (DOCS / "PIPELINES.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^barnabas pipelines ([\w-]+)", page, re.MULTILINE)) == commands
+
+
+@pytest.mark.system
+def test_a_materialized_view_that_fails_half_way_keeps_its_rows(spark: SparkSession, write: Write) -> None:
+    """A reader of the catalog and a reader of the directory see one computation as a whole."""
+
+    def view(rows: int, fails_at: int = -1) -> dict[str, str]:
+        return {
+            "a.py": f"""
+@dp.materialized_view(partition_cols=["part"])
+def numbers():
+    @F.udf("long")
+    def checked(n):
+        assert n != {fails_at}, "the view fails half way"
+        return n
+    return spark.range(0, {rows}, 1, 2).select(checked("id").alias("n"), (F.col("id") % 2).alias("part"))
+@dp.materialized_view
+def total():
+    return spark.read.table("numbers").agg(F.sum("n").alias("total"))
+"""
+        }
+
+    warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
+
+    def seen() -> list[int]:
+        """The rows in the catalog, which are those in the directory."""
+        in_directory = sorted(row.n for row in spark.read.parquet(str(warehouse / "numbers")).collect())
+        assert sorted(row.n for row in spark.table("numbers").collect()) == in_directory
+        return in_directory
+
+    def versions() -> list[str]:
+        return sorted(entry.name for entry in (warehouse / "_numbers").iterdir())
+
+    run_once(write(view(10)), spark)
+    assert (seen(), spark.table("total").first().total) == (list(range(10)), 45)
+    with pytest.raises(FlowFailedError, match="the view fails half way"):
+        run_once(write(view(20, fails_at=19)), spark)
+    assert (seen(), versions()[0]) == (list(range(10)), "1")
+    project = write(view(20))
+    flows = run_once(project, spark)
+    assert (seen(), flows["numbers"]["rows"], flows["total"]["rows"]) == (list(range(20)), 20, 1)
+    assert spark.table("total").first().total == 190
+    assert (len(versions()), versions()[0]) == (2, "1")  # this one and the one before
+    run_once(project, spark, full_refresh=["numbers"])
+    assert (seen(), versions()) == (list(range(20)), ["1"])

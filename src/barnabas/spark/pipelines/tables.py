@@ -10,12 +10,17 @@ are declared again at every start.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from barnabas.spark.pipelines.errors import GraphError, PlanChangedError
+from barnabas.spark.pipelines.files import HadoopFiles
 from barnabas.spark.pipelines.graph import OutputKind, OutputNode, PipelineGraph, ResolvedFlow
 from barnabas.spark.pipelines.sql import quoted_name
+from barnabas.spark.pipelines.versions import ViewVersions
+
+FILE_FORMATS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
 
 
 class PipelineTables:
@@ -25,6 +30,7 @@ class PipelineTables:
         self._spark = spark
         self._graph = graph
         self._storage = storage.rstrip("/")
+        self._files = HadoopFiles(spark)
         self._forgets = (
             spark.conf.get("spark.sql.catalogImplementation") == "in-memory" and graph.catalog == "spark_catalog"
         )
@@ -37,31 +43,22 @@ class PipelineTables:
         if not self._spark.catalog.tableExists(name):
             self._spark.sql(self._create_statement(output, schema))
             return
-        existing = {field.name.lower(): field for field in self._spark.table(name).schema.fields}
-        new = []
-        for field in schema.fields:
-            other = existing.get(field.name.lower())
-            if other is None:
-                new.append(field)
-            elif other.dataType.simpleString() != field.dataType.simpleString():
-                raise PlanChangedError(
-                    f"{output.place}: the column {field.name} of {output.name} was {other.dataType.simpleString()} and "
-                    f"is {field.dataType.simpleString()} now; cast it, or reset the flows into {output.name}"
-                )
+        new = _new_columns(output, self._spark.table(name).schema, schema)
         if new:
             self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({self._ddl(new)})")
 
     def replace(self, output: OutputNode, frame: Any) -> int:
-        """Write a materialized view. Returns the number of rows."""
+        """Write a materialized view: readers see the old rows or the new ones. Returns the number of rows."""
         name = self.identifier(output)
-        writer = frame.write.mode("overwrite")
-        if output.format:
-            writer = writer.format(output.format)
-        if output.partition_columns:
-            writer = writer.partitionBy(*output.partition_columns)
-        if self._forgets:
-            writer = writer.option("path", self._location(output))
-        writer.saveAsTable(name)
+        if self._is_of_files(output):
+            self._replace_files(output, frame)
+        else:
+            writer = frame.write.mode("overwrite")
+            if output.format:
+                writer = writer.format(output.format)
+            if output.partition_columns:
+                writer = writer.partitionBy(*output.partition_columns)
+            writer.saveAsTable(name)  # one commit of the table's format
         if output.comment:
             self._spark.sql(f"COMMENT ON TABLE {name} IS {_literal(output.comment)}")
         return int(self._spark.table(name).count())
@@ -69,28 +66,64 @@ class PipelineTables:
     def drop(self, output: OutputNode) -> None:
         """Remove the table and its data."""
         self._spark.sql(f"DROP TABLE IF EXISTS {self.identifier(output)}")
-        if self._forgets:
-            self._delete(self._location(output))
+        if output.kind is OutputKind.MATERIALIZED_VIEW and self._is_of_files(output):
+            self._versions(output).delete()
+        elif self._forgets:
+            self._files.delete(self._location(output))
+
+    def _replace_files(self, output: OutputNode, frame: Any) -> None:
+        """Write the files of a new version, and then publish them."""
+        versions = self._versions(output)
+        path = versions.begin()
+        writer = frame.write.mode("overwrite").format(self._format(output))
+        if output.partition_columns:
+            writer = writer.partitionBy(*output.partition_columns)
+        writer.save(path)
+        name = self.identifier(output)
+        if not self._spark.catalog.tableExists(name) or output.partition_columns or self._differs(name, frame.schema):
+            self._spark.sql(f"DROP TABLE IF EXISTS {name}")
+            self._spark.sql(self._create_statement(dataclasses.replace(output, cluster_columns=()), frame.schema, path))
+            if output.partition_columns:
+                self._spark.catalog.recoverPartitions(name)
+        else:
+            self._spark.sql(f"ALTER TABLE {name} SET LOCATION {_literal(path)}")
+        versions.publish(path)
+
+    def _differs(self, name: str, schema: Any) -> bool:
+        """Whether the table has other columns."""
+        return _columns(self._spark.table(name).schema) != _columns(schema)
+
+    # -- statements --------------------------------------------------------------------------------------------------
 
     def identifier(self, output: OutputNode) -> str:
         """The whole quoted name."""
         return ".".join(f"`{part}`" for part in self._parts(output))
 
-    def _create_statement(self, output: OutputNode, schema: Any) -> str:
+    def _create_statement(self, output: OutputNode, schema: Any, location: str | None = None) -> str:
         clauses = [f"CREATE TABLE {self.identifier(output)} ({self._ddl(schema.fields)})"]
-        clauses.append(f"USING {output.format or self._spark.conf.get('spark.sql.sources.default')}")
+        clauses.append(f"USING {self._format(output)}")
         if output.partition_columns:
             clauses.append(f"PARTITIONED BY ({', '.join(f'`{name}`' for name in output.partition_columns)})")
         if output.cluster_columns:
             clauses.append(f"CLUSTER BY ({', '.join(f'`{name}`' for name in output.cluster_columns)})")
-        if self._forgets:
-            clauses.append(f"LOCATION {_literal(self._location(output))}")
+        if location is not None or self._forgets:
+            clauses.append(f"LOCATION {_literal(location or self._location(output))}")
         if output.comment:
             clauses.append(f"COMMENT {_literal(output.comment)}")
         if output.properties:
             pairs = ", ".join(f"{_literal(key)} = {_literal(str(value))}" for key, value in output.properties.items())
             clauses.append(f"TBLPROPERTIES ({pairs})")
         return " ".join(clauses)
+
+    def _format(self, output: OutputNode) -> str:
+        return output.format or str(self._spark.conf.get("spark.sql.sources.default"))
+
+    def _is_of_files(self, output: OutputNode) -> bool:
+        """Whether the table is a directory of files, without a log that makes a new version visible in one step."""
+        return self._parts(output)[0] == "spark_catalog" and self._format(output).lower() in FILE_FORMATS
+
+    def _versions(self, output: OutputNode) -> ViewVersions:
+        return ViewVersions(self._location(output), self._files)
 
     def _ddl(self, fields: Sequence[Any]) -> str:
         from pyspark.sql.types import StructType
@@ -112,38 +145,19 @@ class PipelineTables:
     def checkpoint(self, resolved: ResolvedFlow) -> str:
         """The newest checkpoint directory of a flow, which need not exist yet."""
         root = self._checkpoints(resolved)
-        return f"{root}/{max(self._numbers(root), default=0)}"
+        return f"{root}/{max(self._files.numbers(root), default=0)}"
 
     def begin_anew(self, resolved: ResolvedFlow) -> None:
         """Let the flow start without its checkpoint. The old checkpoint stays where it is."""
         root = self._checkpoints(resolved)
-        numbers = self._numbers(root)
+        numbers = self._files.numbers(root)
         if numbers:
-            path = self._path(f"{root}/{max(numbers) + 1}")
-            path.getFileSystem(self._hadoop()).mkdirs(path)
+            self._files.make_directory(f"{root}/{max(numbers) + 1}")
 
     def _checkpoints(self, resolved: ResolvedFlow) -> str:
         target = resolved.target
         parts = (target.name,) if target.kind is OutputKind.SINK else self._parts(target)
         return "/".join([self._storage, "_checkpoints", *parts, quoted_name(resolved.flow.name)[-1]])
-
-    def _numbers(self, root: str) -> list[int]:
-        path = self._path(root)
-        system = path.getFileSystem(self._hadoop())
-        if not system.exists(path):
-            return []
-        names = [status.getPath().getName() for status in system.listStatus(path)]
-        return [int(name) for name in names if name.isdigit()]
-
-    def _delete(self, location: str) -> None:
-        path = self._path(location)
-        path.getFileSystem(self._hadoop()).delete(path, True)
-
-    def _path(self, text: str) -> Any:
-        return self._spark._jvm.org.apache.hadoop.fs.Path(text)
-
-    def _hadoop(self) -> Any:
-        return self._spark._jsparkSession.sessionState().newHadoopConf()
 
 
 def check_writers(graph: PipelineGraph) -> None:
@@ -159,6 +173,26 @@ def check_writers(graph: PipelineGraph) -> None:
                 f"{output.place}: the flows {names} write to the table {output.name}, and Spark's files allow only one "
                 "(it would silently skip rows of the others): make one flow of them with union, or write to a sink"
             )
+
+
+def _new_columns(output: OutputNode, existing: Any, schema: Any) -> list[Any]:
+    """The fields of `schema` that the table lacks. Raises PlanChangedError if a column has another type."""
+    known = {field.name.lower(): field for field in existing.fields}
+    new = []
+    for field in schema.fields:
+        other = known.get(field.name.lower())
+        if other is None:
+            new.append(field)
+        elif other.dataType.simpleString() != field.dataType.simpleString():
+            raise PlanChangedError(
+                f"{output.place}: the column {field.name} of {output.name} was {other.dataType.simpleString()} and "
+                f"is {field.dataType.simpleString()} now; cast it, or reset the flows into {output.name}"
+            )
+    return new
+
+
+def _columns(schema: Any) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]
 
 
 def _literal(text: str) -> str:
