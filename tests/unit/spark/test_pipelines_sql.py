@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.spark.pipelines.errors import DefinitionError
-from barnabas.spark.pipelines.sql import SqlDataset, SqlFlow, SqlSetting, parse_statements, quoted_name
+from barnabas.spark.pipelines.sql import SqlChangeFlow, SqlDataset, SqlFlow, SqlSetting, parse_statements, quoted_name
 
 
 def test_statements_are_split_outside_of_strings_and_comments() -> None:
@@ -55,6 +55,40 @@ CREATE TEMPORARY VIEW v AS SELECT 1"""
     ]
 
 
+def test_change_flows() -> None:
+    text = """CREATE FLOW f COMMENT 'c' AS AUTO CDC INTO t FROM STREAM(db.s) KEYS (id, `n`)
+    APPLY AS DELETE WHEN op = 'SEQUENCE BY' AND (x SEQUENCE BY 1) SEQUENCE BY struct(ts, n)
+    COLUMNS * EXCEPT (op) STORED AS SCD TYPE 1;
+CREATE STREAMING TABLE u USING delta FLOW AUTO CDC FROM STREAM s KEYS (id) COLUMNS (id, n) SEQUENCE BY n"""
+    assert parse_statements(text, "a.sql") == [
+        SqlChangeFlow(
+            1,
+            {
+                "name": "f",
+                "target": "t",
+                "source": "db.s",
+                "keys": ("id", "n"),
+                "apply_as_deletes": "op = 'SEQUENCE BY' AND (x SEQUENCE BY 1)",
+                "sequence_by": "struct(ts, n)",
+                "except_column_list": ("op",),
+                "stored_as_scd_type": "1",
+            },
+        ),
+        SqlDataset("streaming table", "u", 4, format="delta"),
+        SqlChangeFlow(
+            4,
+            {
+                "name": None,
+                "target": "u",
+                "source": "s",
+                "keys": ("id",),
+                "column_list": ("id", "n"),
+                "sequence_by": "n",
+            },
+        ),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -64,7 +98,10 @@ CREATE TEMPORARY VIEW v AS SELECT 1"""
         ("CREATE STREAMING TABLE t SELECT 1", "'SELECT' is not expected here; the query begins with AS"),
         ("CREATE STREAMING TABLE t AS", "the query is missing"),
         ("CREATE FLOW f AS INSERT INTO t SELECT 1", "BY is expected, not 'SELECT'"),
-        ("CREATE FLOW f AS AUTO CDC INTO t", "call create_auto_cdc_flow in a Python file"),
+        ("CREATE FLOW f AS AUTO CDC INTO t FROM s", "STREAM is expected, not 's'"),
+        ("CREATE FLOW f AS AUTO CDC INTO t FROM STREAM s KEYS (a)", "SEQUENCE BY is missing"),
+        ("CREATE FLOW f AS AUTO CDC INTO t FROM STREAM s KEYS (a) SEQUENCE BY", "an expression is missing"),
+        ("CREATE FLOW f AS AUTO CDC INTO t FROM STREAM s KEYS (a) IGNORE NULL", "'IGNORE' is not a clause of AUTO CDC"),
         ("USE db", "set catalog and database in the pipeline's spec"),
         ("CREATE STREAMING TABLE t (a INT", "the statement ends too early"),
         ("CREATE STREAMING TABLE 1", "a name is expected, not '1'"),

@@ -5,6 +5,7 @@ BarnabasError
    ├─ SpecError            the spec file is missing, is not YAML, or has an unknown or invalid field
    ├─ DefinitionError      a statement in a SQL file, or a call in a Python file, is not understood
    ├─ GraphError           a name is missing or defined twice, a cycle, a batch query where a stream is needed
+   ├─ ChangeEventError     a change event has no key or no sequence
    ├─ PlanChangedError     a flow cannot continue from its checkpoint, because its query has changed
    ├─ FlowFailedError      a flow failed and was not started again
    └─ AlreadyRunningError  another process runs this pipeline
@@ -29,6 +30,10 @@ class DefinitionError(PipelineError):
 
 class GraphError(PipelineError):
     """The datasets and flows of a pipeline do not fit together."""
+
+
+class ChangeEventError(PipelineError):
+    """A change event has no key or no sequence."""
 
 
 class PlanChangedError(PipelineError):

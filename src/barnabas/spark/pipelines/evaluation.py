@@ -8,13 +8,14 @@ reads it, so that each flow has sources, and a consumer group, of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 
+from barnabas.spark.pipelines.cdc.merging import is_hidden
 from barnabas.spark.pipelines.errors import GraphError, PipelineError
 from barnabas.spark.pipelines.graph import FlowNode, OutputKind, OutputNode, PipelineGraph, Resolution, ResolvedFlow
 from barnabas.spark.pipelines.interception import intercepted, working_directory
@@ -36,6 +37,8 @@ class Evaluator:
         self._checking = True
         self._is_intercepting = False
         self._flow_sources: dict[str, list[Mapping[str, str]]] = {}
+        self.open_merged: Callable[[OutputNode], Any] | None = None
+        """Returns the rows of a table of change events, which is not in Spark's catalog."""
 
     def resolve(self) -> dict[str, ResolvedFlow]:
         """Call every query, and return the flows with what is known about them, sources first. Raises PipelineError."""
@@ -97,10 +100,12 @@ class Evaluator:
         declared = target.schema
         if isinstance(declared, str):
             declared = StructType.fromDDL(declared)
-        known = self._schemas.setdefault(key, declared if declared is not None else StructType([*schema.fields]))
+        known = self._schemas.setdefault(key, declared if declared is not None else StructType([]))
         types = {field.name.lower(): field for field in known.fields}
         merged = [*known.fields]
         for field in schema.fields:
+            if flow.changes is not None and is_hidden(field.name):
+                continue
             other = types.get(field.name.lower())
             if other is None and declared is None:
                 merged.append(field)
@@ -167,6 +172,9 @@ class Evaluator:
             for flow in self._graph.flows_into(output):
                 self._resolve_flow(flow)
             self._place(output, streaming)
+        elif self._graph.is_merged(output):
+            assert self.open_merged is not None
+            self.open_merged(output).createOrReplaceTempView(_view_name(output.name))
         else:
             return None
         return _view_name(output.name)

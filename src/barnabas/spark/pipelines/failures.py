@@ -27,7 +27,7 @@ _PLAN_CHANGED: Final = (
 
 _FINAL: Final = (
     r"AnalysisException|\[(?:UNRESOLVED_|DATATYPE_MISMATCH|TABLE_OR_VIEW_NOT_FOUND|PARSE_SYNTAX)",
-    r"OptionError|DataLossError|SinkError",
+    r"OptionError|DataLossError|SinkError|ChangeEventError",
     r"STREAMING_OUTPUT_MODE",
 )
 """Failures of which another attempt would be no better."""

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
+from barnabas.spark.pipelines.cdc.merging import ChangeRules
 from barnabas.spark.pipelines.errors import GraphError
 from barnabas.spark.pipelines.sql import quoted_name
 
@@ -53,13 +54,14 @@ class OutputNode:
 
 @dataclass(frozen=True, slots=True)
 class FlowNode:
-    """One flow. `query` returns Spark's DataFrame."""
+    """One flow. `query` returns a DataFrame: rows to append, or with `changes` events to merge into the target."""
 
     name: str
     target: str
     place: str
     query: Callable[[], Any]
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    changes: ChangeRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,10 @@ class PipelineGraph:
     def flows_into(self, output: OutputNode) -> list[FlowNode]:
         return [flow for flow in self._flows.values() if self.key(flow.target) == self.key(output.name)]
 
+    def is_merged(self, output: OutputNode) -> bool:
+        """Whether a flow merges change events into the output: its rows change, and are not only added."""
+        return any(flow.changes is not None for flow in self.flows_into(output))
+
     def check(self) -> None:
         """Check what can be checked before a flow is called. Raises GraphError."""
         if not self._flows:
@@ -137,12 +143,33 @@ class PipelineGraph:
                     f"{flow.place}: the flow {flow.name} cannot append to the {target.kind.value} {target.name}; "
                     "append to a streaming table or to a sink"
                 )
+            if flow.changes is not None:
+                self._check_changes(flow, target)
         for output in self._outputs.values():
             if not self.flows_into(output):
                 raise GraphError(
                     f"{output.place}: no flow writes to the {output.kind.value} {output.name}; define one with "
                     f"append_flow(target={output.name!r}), or remove it"
                 )
+
+    def _check_changes(self, flow: FlowNode, target: OutputNode) -> None:
+        if target.kind is not OutputKind.STREAMING_TABLE:
+            raise GraphError(
+                f"{flow.place}: {flow.name} merges changes into the {target.kind.value} {target.name}; define the "
+                f"target with create_streaming_table({target.name!r}, format='delta')"
+            )
+        if (target.format or "").lower() != "delta":
+            files = target.format or "parquet"
+            raise GraphError(
+                f"{target.place}: {flow.name} replaces and deletes rows of {target.name}, which {files} files do not "
+                f"allow; write create_streaming_table({target.name!r}, format='delta')"
+            )
+        others = [other.name for other in self.flows_into(target) if other is not flow]
+        if others:
+            raise GraphError(
+                f"{flow.place}: {flow.name} merges changes into {target.name}, to which {others[0]} writes too; a "
+                "table of create_auto_cdc_flow has one flow: unite the sources in a temporary view"
+            )
 
     def suggest(self, name: str) -> str:
         """`: did you mean X?` with the nearest name of an output, or an empty string."""
@@ -180,6 +207,11 @@ class Resolution:
             raise GraphError(
                 f"{flow.place}: {flow.name} reads the materialized view {output.name} as a stream, but the view is "
                 "computed anew each time; read it with spark.read.table, or make it a streaming table"
+            )
+        if streaming and self._graph.is_merged(output):
+            raise GraphError(
+                f"{flow.place}: {flow.name} reads {output.name} as a stream, but its rows are replaced and deleted by "
+                "create_auto_cdc_flow; read it with spark.read.table, or read the change events themselves"
             )
         for entry in reversed(self._open):
             entry.sources.setdefault(output.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, TemporaryView
 from pyspark.pipelines.source_code_location import get_caller_source_code_location
 
-from barnabas.spark.pipelines.errors import DefinitionError, PipelineError
+from barnabas.spark.pipelines.cdc.arguments import ChangeFlow, change_rules
+from barnabas.spark.pipelines.cdc.delta import require_deltalake
+from barnabas.spark.pipelines.cdc.events import change_events
+from barnabas.spark.pipelines.errors import DefinitionError, GraphError, PipelineError
 from barnabas.spark.pipelines.graph import FlowNode, OutputKind, OutputNode, PipelineGraph
 from barnabas.spark.pipelines.interception import replaced, working_directory
 from barnabas.spark.pipelines.spec import PipelineSpec
-from barnabas.spark.pipelines.sql import SqlDataset, SqlFlow, SqlSetting, parse_statements
+from barnabas.spark.pipelines.sql import SqlChangeFlow, SqlDataset, SqlFlow, SqlSetting, parse_statements
 
 _KINDS: Mapping[type[Output], OutputKind] = {
     StreamingTable: OutputKind.STREAMING_TABLE,
@@ -45,7 +48,7 @@ class ClassicGraphRegistry(GraphElementRegistry):  # type: ignore[misc]  # pyspa
             OutputNode(
                 name=output.name,
                 kind=kind,
-                place=self._place(output.source_code_location),
+                place=self.place_of(output.source_code_location),
                 format=getattr(output, "format", None),
                 options=dict(getattr(output, "options", {})),
                 comment=output.comment,
@@ -57,21 +60,30 @@ class ClassicGraphRegistry(GraphElementRegistry):  # type: ignore[misc]  # pyspa
         )
 
     def register_flow(self, flow: Any) -> None:
-        place = self._place(flow.source_code_location)
+        place = self.place_of(flow.source_code_location)
         self._graph.add_flow(FlowNode(flow.name, flow.target, place, flow.func, dict(flow.spark_conf)))
 
     def register_auto_cdc_flow(self, flow: Any) -> None:
         """Called by Spark's own create_auto_cdc_flow, whose columns belong to Spark Connect."""
         raise DefinitionError("import create_auto_cdc_flow from pyspark.pipelines")
 
-    def refuse_cdc(self, name: str, keys: Sequence[Any], location: Any) -> None:
-        """A change-data-capture flow needs a writer that merges, which there is not yet. Raises DefinitionError."""
-        columns = ", ".join(str(key) for key in keys)
-        raise DefinitionError(
-            f"{self._place(location)}: create_auto_cdc_flow({name!r}) is not supported: it needs a table that rows can "
-            "be merged into (Delta), for which barnabas pipelines has no writer yet. Write the changes to a compacted "
-            f"topic with append_flow, with {columns} as the key, and read the topic with readAs=table"
-        )
+    def add_change_flow(self, flow: ChangeFlow, place: str) -> None:
+        """Add the flow of create_auto_cdc_flow, or of AUTO CDC INTO, at `place`. Raises DefinitionError."""
+        try:
+            rules = change_rules(flow)
+        except DefinitionError as error:
+            raise DefinitionError(f"{place}: {error}") from error
+        require_deltalake(place)
+        spark, source, name = self._spark, flow.source, flow.name or flow.target
+
+        def query() -> Any:
+            frame = spark.readStream.table(source)
+            try:
+                return change_events(frame, rules)
+            except GraphError as error:
+                raise GraphError(f"{place}: {name}: {error}") from error
+
+        self._graph.add_flow(FlowNode(name, flow.target, place, query, dict(flow.spark_conf), rules))
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         settings: dict[str, str] = {}
@@ -82,6 +94,10 @@ class ClassicGraphRegistry(GraphElementRegistry):  # type: ignore[misc]  # pyspa
                 case SqlFlow():
                     self._sql_flow(
                         statement.name, statement.target, statement.query, f"{file_path}:{statement.line}", settings
+                    )
+                case SqlChangeFlow():
+                    self.add_change_flow(
+                        ChangeFlow(**statement.arguments, spark_conf=dict(settings)), f"{file_path}:{statement.line}"
                     )
                 case SqlDataset():
                     self._sql_dataset(statement, f"{file_path}:{statement.line}", settings)
@@ -107,7 +123,7 @@ class ClassicGraphRegistry(GraphElementRegistry):  # type: ignore[misc]  # pyspa
         spark = self._spark
         self._graph.add_flow(FlowNode(name, target, place, lambda: spark.sql(query), dict(settings)))
 
-    def _place(self, location: Any) -> str:
+    def place_of(self, location: Any) -> str:
         path = Path(location.filename)
         shown = path.relative_to(self._directory) if path.is_relative_to(self._directory) else path
         return f"{shown}:{location.line_number}"
@@ -165,8 +181,9 @@ def _line_in(error: BaseException, file: Path) -> int | None:
 def _classic_cdc(registry: ClassicGraphRegistry) -> Iterator[None]:
     """Replace create_auto_cdc_flow while the files are loaded: Spark's own fails without grpc."""
 
-    def create_auto_cdc_flow(target: str, source: str, keys: Sequence[Any], *_: Any, **named: Any) -> None:
-        registry.refuse_cdc(named.get("name") or target, keys, get_caller_source_code_location(stacklevel=1))
+    def create_auto_cdc_flow(*given: Any, **named: Any) -> None:
+        place = registry.place_of(get_caller_source_code_location(stacklevel=1))
+        registry.add_change_flow(ChangeFlow.of(*given, **named), place)
 
     with ExitStack() as stack:
         for module in (pyspark.pipelines, pyspark.pipelines.api):

@@ -90,6 +90,7 @@ class PipelineRunner:
             settings.trigger_interval_ms if options.trigger_interval_ms is None else options.trigger_interval_ms
         )
         self._tables = PipelineTables(spark, pipeline.graph, pipeline.project.storage)
+        pipeline.evaluator.open_merged = self._tables.open_merged
         self.schedule = FlowSchedule(
             pipeline.flows.values(), continuous=options.continuous, refresh_interval_ms=settings.refresh_interval_ms
         )
@@ -133,7 +134,7 @@ class PipelineRunner:
     def _prepare(self) -> None:
         self._begin_anew()
         for output in self._pipeline.graph.outputs:
-            if output.kind is OutputKind.STREAMING_TABLE:
+            if output.kind is OutputKind.STREAMING_TABLE and not self._pipeline.graph.is_merged(output):
                 self._tables.prepare(output, self._pipeline.evaluator.schema(output))
         self._save(force=True)
 
@@ -189,6 +190,9 @@ class PipelineRunner:
             writer = writer.trigger(processingTime=f"{self._interval_ms} milliseconds")
         else:
             writer = writer.trigger(availableNow=True)
+        if flow.flow.changes is not None:
+            schema = self._pipeline.evaluator.schema(target)
+            return writer.foreachBatch(self._tables.change_writer(flow, frame, schema)).start()
         if target.format:
             writer = writer.format(target.format)
         if target.kind is OutputKind.SINK:

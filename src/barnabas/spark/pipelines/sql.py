@@ -8,8 +8,15 @@ read here, and the query after AS stays text for `spark.sql`:
     CREATE MATERIALIZED VIEW ...  the same, with a query
     CREATE [TEMPORARY] VIEW name [COMMENT '...'] AS query
     CREATE FLOW name [COMMENT '...'] AS INSERT INTO target BY NAME query
+    CREATE FLOW name [COMMENT '...'] AS AUTO CDC INTO target changes
+    CREATE STREAMING TABLE ...  FLOW AUTO CDC changes
     SET key = value      for the flows that follow in the file
     USE [SCHEMA] name    is refused: set `database` in the spec
+
+where changes is
+
+    FROM STREAM(source) KEYS (columns) SEQUENCE BY expression [APPLY AS DELETE WHEN condition]
+         [COLUMNS (columns) | COLUMNS * EXCEPT (columns)] [STORED AS SCD TYPE 1]
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from barnabas.spark.pipelines.errors import DefinitionError
 
@@ -29,6 +36,8 @@ _TOKEN: Final = re.compile(
       | (?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
+
+_CHANGE_CLAUSES: Final = {("SEQUENCE", "BY"), ("APPLY", "AS"), ("COLUMNS", "("), ("COLUMNS", "*"), ("STORED", "AS")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,14 @@ class SqlFlow:
 
 
 @dataclass(frozen=True, slots=True)
+class SqlChangeFlow:
+    """AUTO CDC INTO. `arguments` have the names of create_auto_cdc_flow in Python."""
+
+    line: int
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class SqlSetting:
     """SET key = value."""
 
@@ -65,7 +82,7 @@ class SqlSetting:
     value: str
 
 
-SqlStatement = SqlDataset | SqlFlow | SqlSetting
+SqlStatement = SqlDataset | SqlFlow | SqlChangeFlow | SqlSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +99,7 @@ class _Token:
 
 def parse_statements(text: str, path: str) -> list[SqlStatement]:
     """Parse a SQL file. `path` is only for messages. Raises DefinitionError."""
-    return [_Statement(text, tokens, path).parse() for tokens in _split(text)]
+    return [statement for tokens in _split(text) for statement in _Statement(text, tokens, path).parse()]
 
 
 def quoted_name(name: str) -> tuple[str, ...]:
@@ -118,23 +135,29 @@ class _Statement:
         self._next = 0
         self.line = text.count("\n", 0, tokens[0].start) + 1
 
-    def parse(self) -> SqlStatement:
+    def parse(self) -> list[SqlStatement]:
+        """The statement; two for a table that is defined together with its flow."""
         if self._accept("SET"):
-            return self._setting()
+            return [self._setting()]
         if self._accept("USE"):
             raise self._error("USE is not supported; set catalog and database in the pipeline's spec")
         self._expect("CREATE")
         if self._accept("FLOW"):
-            return self._flow()
+            return [self._flow()]
         if self._accept("STREAMING"):
             self._expect("TABLE")
-            return self._dataset("streaming table")
+            table = self._dataset("streaming table")
+            if not self._accept("FLOW"):
+                return [table]
+            self._expect("AUTO")
+            self._expect("CDC")
+            return [table, self._changes(None, table.name)]
         if self._accept("MATERIALIZED"):
             self._expect("VIEW")
-            return self._dataset("materialized view")
+            return [self._dataset("materialized view")]
         self._accept("TEMPORARY") or self._accept("TEMP")
         if self._accept("VIEW"):
-            return self._dataset("temporary view")
+            return [self._dataset("temporary view")]
         raise self._error(
             f"CREATE {self._peek_text()} is not a statement of a pipeline; there are STREAMING TABLE, "
             "MATERIALIZED VIEW, TEMPORARY VIEW and FLOW"
@@ -149,13 +172,15 @@ class _Statement:
             raise self._error("write SET key = value")
         return SqlSetting(key.strip().strip("`'\""), value.strip().strip("'\""))
 
-    def _flow(self) -> SqlFlow:
+    def _flow(self) -> SqlFlow | SqlChangeFlow:
         name = self._name()
         if self._accept("COMMENT"):
             self._string()
         self._expect("AS")
-        if self._peek() == "AUTO":
-            raise self._error("AUTO CDC in SQL is not supported; call create_auto_cdc_flow in a Python file")
+        if self._accept("AUTO"):
+            self._expect("CDC")
+            self._expect("INTO")
+            return self._changes(name, self._name())
         self._expect("INSERT")
         self._expect("INTO")
         target = self._name()
@@ -170,7 +195,7 @@ class _Statement:
         name = self._name()
         columns = self._parenthesis() if self._peek_text() == "(" else None
         found: dict[str, object] = {}
-        while self._next < len(self._tokens) and self._peek() != "AS":
+        while self._next < len(self._tokens) and self._peek() not in ("AS", "FLOW"):
             self._clause(found)
         query = self._query() if self._accept("AS") else None
         if query is None and kind != "streaming table":
@@ -192,6 +217,58 @@ class _Statement:
             found["properties"] = self._properties()
         else:
             raise self._error(f"{self._peek_text()!r} is not expected here; the query begins with AS")
+
+    def _changes(self, name: str | None, target: str) -> SqlChangeFlow:
+        """The clauses after AUTO CDC INTO target."""
+        self._expect("FROM")
+        self._expect("STREAM")
+        in_parenthesis = self._peek_text() == "("
+        source = self._parenthesis() if in_parenthesis else self._name()
+        self._expect("KEYS")
+        found: dict[str, Any] = {"name": name, "target": target, "source": source, "keys": self._names()}
+        while self._next < len(self._tokens):
+            self._change_clause(found)
+        if "sequence_by" not in found:
+            raise self._error("SEQUENCE BY is missing: it orders the changes of a key")
+        return SqlChangeFlow(self.line, found)
+
+    def _change_clause(self, found: dict[str, Any]) -> None:
+        if self._accept("SEQUENCE"):
+            self._expect("BY")
+            found["sequence_by"] = self._expression()
+        elif self._accept("APPLY"):
+            for word in ("AS", "DELETE", "WHEN"):
+                self._expect(word)
+            found["apply_as_deletes"] = self._expression()
+        elif self._accept("COLUMNS"):
+            if self._peek_text() == "*":
+                self._take()
+                self._expect("EXCEPT")
+                found["except_column_list"] = self._names()
+            else:
+                found["column_list"] = self._names()
+        elif self._accept("STORED"):
+            for word in ("AS", "SCD", "TYPE"):
+                self._expect(word)
+            found["stored_as_scd_type"] = self._take().text
+        else:
+            raise self._error(f"{self._peek_text()!r} is not a clause of AUTO CDC")
+
+    def _expression(self) -> str:
+        """The text up to the next clause of AUTO CDC."""
+        begin = self._next
+        depth = 0
+        while self._next < len(self._tokens) and (depth or not self._begins_clause()):
+            depth += {"(": 1, ")": -1}.get(self._peek_text(), 0)
+            self._next += 1
+        if self._next == begin:
+            raise self._error("an expression is missing")
+        last = self._tokens[self._next - 1]
+        return self._text[self._tokens[begin].start : last.start + len(last.text)]
+
+    def _begins_clause(self) -> bool:
+        following = self._tokens[self._next + 1].text.upper() if self._next + 1 < len(self._tokens) else ""
+        return (self._peek(), following) in _CHANGE_CLAUSES
 
     # -- parts of statements -----------------------------------------------------------------------------------------
 

@@ -14,6 +14,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+from barnabas.spark.pipelines.cdc.delta import DeltaChangeTable, local_or_uri, tombstones_location
+from barnabas.spark.pipelines.cdc.events import ChangeWriter, sequences_of
+from barnabas.spark.pipelines.cdc.merging import spelled
 from barnabas.spark.pipelines.errors import GraphError, PlanChangedError
 from barnabas.spark.pipelines.files import HadoopFiles
 from barnabas.spark.pipelines.graph import OutputKind, OutputNode, PipelineGraph, ResolvedFlow
@@ -68,6 +71,9 @@ class PipelineTables:
         self._spark.sql(f"DROP TABLE IF EXISTS {self.identifier(output)}")
         if output.kind is OutputKind.MATERIALIZED_VIEW and self._is_of_files(output):
             self._versions(output).delete()
+        elif self._graph.is_merged(output):
+            self._files.delete(self._location(output))
+            self._files.delete(tombstones_location(self._location(output)))
         elif self._forgets:
             self._files.delete(self._location(output))
 
@@ -92,6 +98,34 @@ class PipelineTables:
     def _differs(self, name: str, schema: Any) -> bool:
         """Whether the table has other columns."""
         return _columns(self._spark.table(name).schema) != _columns(schema)
+
+    # -- tables of change events -------------------------------------------------------------------------------------
+
+    def change_writer(self, resolved: ResolvedFlow, events: Any, schema: Any) -> ChangeWriter:
+        """Create the table of a flow of change events if it does not exist, and return what writes its micro-batches.
+        `schema` has the columns of the table, `events` also the hidden ones. Raises PlanChangedError.
+        """
+        from pyspark.sql.types import StructType
+
+        output, rules = resolved.target, resolved.flow.changes
+        assert rules is not None
+        sequences = sequences_of(events)
+        table = DeltaChangeTable(local_or_uri(self._location(output)), spelled(rules.keys, events.columns), sequences)
+        stored = StructType([*schema.fields, *(events.schema[name] for name in sequences)])
+        table.create(stored, output.partition_columns, output.comment)
+        new = _new_columns(output, table.schema(), stored)
+        if any(field.name in sequences for field in new):
+            raise PlanChangedError(
+                f"{output.place}: sequence_by of {output.name} had another type; undo the change, or reset the flow "
+                f"{resolved.flow.name}"
+            )
+        if new:
+            table.add_columns(new)
+        return ChangeWriter(resolved.flow.name, table)
+
+    def open_merged(self, output: OutputNode) -> Any:
+        """The rows of a table of change events, as a DataFrame."""
+        return DeltaChangeTable(local_or_uri(self._location(output)), (), ()).read(self._spark)
 
     # -- statements --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Change events merged into tables: `create_auto_cdc_flow` and `AUTO CDC INTO`."""
