@@ -125,4 +125,4 @@ def alter(
             raise error
 
     run_admin(bootstrap_server, command, read_properties(command_config))
-    note(f"{counted(len(changes), 'setting')} {'would be' if dry_run else ''} changed".replace("  ", " "))
+    note(f"{counted(len(changes), 'setting')} {'would be changed' if dry_run else 'changed'}")

@@ -19,10 +19,11 @@ Everything below the synced offset, at least up to the recovery point, was synce
 
 `scanning.examine` finds out which of the rules 2 to 5 apply, and `Damage.is_rot` decides.
 
-Apache Kafka does not distinguish them: `LogSegment.recover` truncates a segment at the first invalid batch, `LogLoader`
-deletes all later segments, and for the metadata log KafkaRaftLog does the same, also below the high watermark. In
-Kafka, replicas on other nodes repair such a log, if there are any. Here, rot in the metadata log prevents the start,
-and rot in another log takes this one replica offline, until an operator has decided where the records come from.
+Apache Kafka handles torn ends and rot alike: `LogSegment.recover` truncates a segment at the first invalid batch,
+`LogLoader` deletes all later segments, and for the metadata log KafkaRaftLog does the same, also below the high
+watermark. In Kafka, replicas on other nodes repair such a log, if there are any. Here, rot in the metadata log prevents
+the start, and rot in another log takes this one replica offline, until an operator has decided where the records come
+from.
 
 Rule 3 takes rot above the synced offset for a torn end if the records of the damaged batch happen to contain zeros from
 the start to the end of a sector. The cut is logged in every case.

@@ -43,7 +43,8 @@ log = get_logger("barnabas.server.storage")
 
 
 _SHORT_LOG: Final = 64 * 1024
-"""After so few checked bytes no producer snapshot is written: another recovery reads them again as quickly."""
+"""If recovery has checked at most this many bytes of a log, no producer snapshot is written: another recovery can read
+the bytes again as quickly."""
 
 
 class LoadRequest(Struct, frozen=True):
@@ -116,7 +117,7 @@ class _LogLoader:
         indexed = {o for o, kind, _ in found.values() if kind == names.OFFSET_INDEX}
         with_txns = {o for o, kind, _ in found.values() if kind == names.TXN_INDEX}
         self._repair(indexed, with_txns)
-        self._check_seams()
+        self._check_segment_ends()
         self._verify()
         end = self._find_end()
         self._check_end(end)
@@ -297,7 +298,7 @@ class _LogLoader:
             synced = f" Everything below offset {self._synced_offset} was on the disk." if self._synced_offset else ""
             raise DamagedLogError(f"{damage.describe()}{synced} Nothing was cut off.")
 
-    def _check_seams(self) -> None:
+    def _check_segment_ends(self) -> None:
         """After a crash, check that each segment that was not read ends where the next one begins: otherwise one of
         them was deleted or shortened. Reads the end of each segment. Raises DamagedLogError.
 

@@ -206,7 +206,7 @@ class ProducerState:
         )
 
     def _prepare_next(self, known: ProducerEntry, header: BatchHeader, origin: Origin | None) -> ProducerAppend:
-        """As `prepare`, for one batch that `_continues`."""
+        """As `prepare`, for one batch for which `_continues` is true."""
         if origin is Origin.CLIENT:
             self._check_sequence(known, header)
         delta = header.last_offset_delta
