@@ -28,7 +28,7 @@ from barnabas.server.node.setup.processes import HostProcess, split_config
 _READY: Final = "barnabas ready: "
 _READ_BYTES: Final = 65_536
 _LINE_BYTES_MAX: Final = 1 << 20
-"""A longer line without an end is written in pieces."""
+"""The length from which on a line of a child's output is written in pieces, before its end is read."""
 
 
 def plan_processes(options: Namespace, given: Mapping[str, str]) -> tuple[HostProcess, ...]:

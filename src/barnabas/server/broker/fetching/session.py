@@ -149,7 +149,8 @@ class FetchSession:
         """The keys of the marked partitions, in the order in which they are read. A partition that is not in a
         purgatory is always marked."""
         self.operation = DelayedOperation()
-        """Completed by changes of watched partitions since the latest pass over the marked partitions began."""
+        """The wait of the request in progress. A change of a partition completes the wait, if the change came after the
+        session had begun to read the marked partitions for this request."""
         self.requests_in_progress = 0
         self.last_request_ms = NEVER_MS
         """When the session's last request arrived, by the clock of `ReplicationContext.now_ms`."""
