@@ -26,6 +26,7 @@ from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, SinkName
 from barnabas.spark.errors import SinkError
+from barnabas.spark.heap import freeze_heap
 from barnabas.spark.options import QueryMode
 from barnabas.spark.reporting import readable_errors
 from barnabas.spark.sink.options import ExactlyOnce, SinkOptions, parse_sink_options
@@ -44,6 +45,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """Create the writer of a batch query. Raises OptionError and SinkError, and BootstrapError if the cluster does not
     answer.
     """
+    freeze_heap()
     if overwrite:
         raise SinkError("a topic cannot be overwritten; write with mode('append')")
     parsed = parse_sink_options(options, QueryMode.BATCH)
@@ -66,6 +68,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     """Create the writer of a streaming query. Raises OptionError and SinkError. In complete mode, each result is
     appended as a whole, as in Spark's connector.
     """
+    freeze_heap()
     parsed = parse_sink_options(options, QueryMode.STREAM)
     return StreamWriter(parsed, _layout(schema, parsed))
 
@@ -92,6 +95,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
 
     @readable_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        freeze_heap()
         if self._options.exactly_once is None:
             return write_rows(iterator, self._options, self._layout)
         # Nobody comes back for the transactions of a job that died. They must time out, unless the user objects.
@@ -102,6 +106,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
     @readable_errors
     def commit(self, messages: list[Written | None]) -> None:
         """With exactly-once delivery, commit the transactions of the attempts that count."""
+        freeze_heap()
         exactly_once = self._options.exactly_once
         if exactly_once is None:
             return
@@ -134,6 +139,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
 
     @readable_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        freeze_heap()
         if self._options.exactly_once is None:
             return write_rows(iterator, self._options, self._layout)
         planned = self._planned or Planned()

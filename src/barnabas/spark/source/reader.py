@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient, connect, require_partitions
+from barnabas.spark.heap import freeze_heap
 from barnabas.spark.options import QueryMode, ReadAs, ReadFrom
 from barnabas.spark.records.dead_letter_topic import prepare_dead_letters
 from barnabas.spark.reporting import readable_errors
@@ -62,6 +63,7 @@ _NO_LIMIT = 2**63 - 1
 @readable_errors
 def schema(options: Mapping[str, str]) -> tuple[str, Pinned]:
     """The columns that the options select, as DDL, and the registered schemas of which typed columns have the type."""
+    freeze_heap()
     columns = columns_of(options)
     formats, topics = typed_columns_of(options)
     if not formats.typed:
@@ -75,6 +77,7 @@ def schema(options: Mapping[str, str]) -> tuple[str, Pinned]:
 @readable_errors
 def batch_reader(options: Mapping[str, str], schema: StructType, pinned: Pinned | None = None) -> BatchReader:
     """Create the reader of a batch query. Raises OptionError."""
+    freeze_heap()
     return BatchReader(*_parse(options, QueryMode.BATCH, schema, pinned))
 
 
@@ -284,6 +287,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 def _read(
     options: SourceOptions, columns: tuple[str, ...], task: Task, mode: QueryMode, typed: TypedRead | None
 ) -> Iterator[pa.RecordBatch]:
+    freeze_heap()
     if typed is None:
         return _read_raw(options, columns, task, mode)
     from barnabas.spark.records.reading import typed_batches
