@@ -53,6 +53,8 @@ class FetchTarget:
     topic_id: UUID = NO_TOPIC_ID
     leader_epoch: int = NO_LEADER_EPOCH
     last_fetched_epoch: int = NO_LEADER_EPOCH
+    bytes_max: int | None = None
+    """Replaces the `partition_max_bytes` of the limits."""
 
 
 def build_fetch(
@@ -78,7 +80,7 @@ def build_fetch(
                 current_leader_epoch=target.leader_epoch,
                 fetch_offset=target.position,
                 last_fetched_epoch=target.last_fetched_epoch,
-                partition_max_bytes=limits.partition_max_bytes,
+                partition_max_bytes=limits.partition_max_bytes if target.bytes_max is None else target.bytes_max,
             )
         )
     dropped: dict[str, ForgottenTopic] = {}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError
+from barnabas.client.fetch_sizes import FetchSizes
 from barnabas.client.fetching import (
     ConsumerFetchConfig,
     FetchTarget,
@@ -88,9 +89,12 @@ class PartitionReader:
         limits: ConsumerFetchConfig = DEFAULT_LIMITS,
         *,
         stall_timeout_ms: float = STALL_TIMEOUT_MS,
+        sizes: FetchSizes | None = None,
     ) -> None:
+        """`sizes` limits each fetch to about the rest of its range; several readers may share it."""
         self.cluster = cluster
         self.limits = limits
+        self._sizes = sizes
         self._stall_s = stall_timeout_ms / 1000.0
 
     async def batches(self, ranges: Iterable[OffsetRange]) -> AsyncGenerator[FetchedBatches, None]:
@@ -182,7 +186,11 @@ class PartitionReader:
             topic = cluster.metadata.topics[partition.topic]
             names[topic.topic_id] = partition.topic
             epoch = topic.partitions[partition.partition].leader_epoch
-            targets.append(FetchTarget(partition, progress.position, topic.topic_id, epoch))
+            targets.append(
+                FetchTarget(
+                    partition, progress.position, topic.topic_id, epoch, bytes_max=self._bytes_max(progress, group)
+                )
+            )
         request, max_version = build_fetch(targets, self.limits)
         deadline = cluster.deadline(cluster.options.request_timeout_ms + self.limits.max_wait_ms)
         try:
@@ -193,6 +201,16 @@ class PartitionReader:
                 self._postpone(progress, error)
             return None
         return _InFlight(connection.send(request, version, deadline), group, names)
+
+    def _bytes_max(self, progress: _Progress, group: dict[TopicPartition, _Progress]) -> int | None:
+        """The limit for the rest of a range; None for the limit of the configuration.
+
+        Only the first partition of a response has a whole batch that exceeds its limit (KIP-74). Therefore a request
+        for several partitions has no smaller limits.
+        """
+        if self._sizes is None or len(group) > 1:
+            return None
+        return max(self._sizes.limit(progress.partition, progress.end - progress.position), self.limits.min_bytes)
 
     async def _take(self, fetch: _InFlight, todo: dict[TopicPartition, _Progress]) -> list[FetchedBatches]:
         """Handle one response: advance positions, postpone failed ranges, remove completed ones."""
@@ -241,6 +259,8 @@ class PartitionReader:
         progress.position = position
         progress.moved_at = self.cluster.now()
         arrived.append(batches)
+        if self._sizes is not None:
+            self._sizes.learn(batches)
 
     def _check_end(self, progress: _Progress, high_watermark: int, last_stable_offset: int) -> None:
         """Decide whether a range is complete when the broker returned no records at its position.

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CLUSTER_CONFIGS, CONSUMER_CONFIGS, resolve_config
+from barnabas.client.fetch_sizes import ASSUMED_BYTES_PER_OFFSET, FetchSizes
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.offsets import commit_group_offsets, list_offsets
 from barnabas.client.options import ClusterConfig
@@ -43,8 +44,8 @@ is set.
 SAMPLES_AT_ONCE_MAX = 100
 """The largest number of partitions of which samples are fetched for one micro-batch."""
 SAMPLE_TIMEOUT_MS = 10_000
-ASSUMED_BYTES_PER_OFFSET = 1_024.0
-"""What an offset counts for `maxBytesPerTrigger` if neither the size nor a sample of its partition is known."""
+SAMPLE_OFFSETS = 1_000
+"""The number of offsets of a sample."""
 
 REACH_TIMEOUT_MS = 5_000
 """How long the driver tries to reach a cluster with which this process has not spoken yet. A client that has spoken
@@ -98,6 +99,7 @@ class LogClient(BlockingClient):
         self.settings = resolve_config(CONSUMER_CONFIGS, settings, {})
         self.isolation = IsolationLevel.parse(str(self.settings["isolation.level"]))
         self._fetch_limits = _fetch_config(settings, self.settings, self.isolation)
+        self._sizes = FetchSizes(self._fetch_limits.partition_max_bytes)
         self._samples: dict[TopicPartition, float] = {}
         super().__init__()
         self.cluster: Cluster = self.run(self._open())
@@ -230,7 +232,8 @@ class LogClient(BlockingClient):
     def _sample(self, tp: TopicPartition, start: int, end: int) -> float:
         """The bytes per offset of the first fetch of a range."""
         try:
-            batches = self.fetch(OffsetRange(tp, start, end), stall_timeout_ms=SAMPLE_TIMEOUT_MS)
+            sampled = OffsetRange(tp, start, min(end, start + SAMPLE_OFFSETS))
+            batches = self.fetch(sampled, stall_timeout_ms=SAMPLE_TIMEOUT_MS)
             first = next(batches, None)
             batches.close()  # type: ignore[attr-defined]  # a generator
         except KafkaError as error:
@@ -246,7 +249,7 @@ class LogClient(BlockingClient):
         """The record batches of a range, as stored in the log. The next fetch runs while the caller processes a
         batch.
         """
-        reader = PartitionReader(self.cluster, self._fetch_limits, stall_timeout_ms=stall_timeout_ms)
+        reader = PartitionReader(self.cluster, self._fetch_limits, stall_timeout_ms=stall_timeout_ms, sizes=self._sizes)
         ahead = _ReadAhead(reader.batches([wanted]))
         try:
             while (arrived := self.run(ahead.next())) is not None:

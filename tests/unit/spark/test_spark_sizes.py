@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.fetch_sizes import ASSUMED_BYTES_PER_OFFSET
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark import connection
-from barnabas.spark.connection import ASSUMED_BYTES_PER_OFFSET, LogClient
+from barnabas.spark.connection import LogClient
 from barnabas.spark.options import OnDataLoss
 from barnabas.spark.source.options import Limits
 from barnabas.spark.source.planner import LogOffsets, StreamPlanner
