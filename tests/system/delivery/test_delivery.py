@@ -15,7 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from barnabas.client.blocking import Admin
 from barnabas.client.values import ConfigResource, HandedOverTransaction
-from barnabas.spark.connection import discard
+from barnabas.spark.connection import discard, shared
+from barnabas.spark.delivery import kafka_ledger
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.errors import DeliveryError, SinkError
 from barnabas.spark.options import QueryMode
@@ -355,6 +356,23 @@ def test_a_batch_write_that_died_in_its_commit_is_finished_by_the_next_one(query
     assert query.visible() == []
     BatchWriter(options, layout, f"job-{uuid4().hex}").prepare()
     assert query.visible() == A
+
+
+def test_the_writers_of_batch_writes_are_not_kept(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write has a ledger id of its own. Before, its producer stayed open for the life of the process."""
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, QueryMode.BATCH)
+    layout = row_layout({"key": "string", "value": "string"}, options)
+    ledger = shared(DeliveryClient, options.client)._ledger("__barnabas_delivery")
+    for _ in range(3):
+        writer = BatchWriter(options, layout, f"job-{uuid4().hex}")
+        writer.commit([writer.write(rows(A))])
+    assert ledger._writers == {}
+    monkeypatch.setattr(kafka_ledger, "WRITERS_MAX", 2)
+    for _ in range(4):  # abort acquires the ledger, too
+        writer = BatchWriter(options, layout, f"job-{uuid4().hex}")
+        writer.abort([writer.write(rows(B))])
+    assert len(ledger._writers) == 2
+    assert query.visible() == sorted(A * 3)
 
 
 def test_two_phase_commit_can_be_required(query: Query) -> None:

@@ -23,6 +23,8 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
+KEYS_MAX: Final = 10_000
+"""The number of keys whose coordinators are kept. A client may use transactional ids that never come again."""
 COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
 )
@@ -77,5 +79,7 @@ class Coordinators:
             raise KafkaError(code, message or f"Coordinator of {key!r}: {code.message}")
         if address.broker_id not in self._cluster.metadata.brokers:
             self._cluster.metadata.add_broker(address)
+        if len(self._known) >= KEYS_MAX:
+            self._known.clear()
         self._known[(kind, key)] = address.broker_id
         return address.broker_id

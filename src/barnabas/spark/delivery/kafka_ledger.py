@@ -41,6 +41,8 @@ TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 READ_TIMEOUT_MS: Final = 60_000
+WRITERS_MAX: Final = 64
+"""The number of queries and batch writes whose writers a process keeps. The one that was acquired first is given up."""
 _FETCH: Final = ConsumerFetchConfig(
     partition_max_bytes=8_388_608, max_wait_ms=50, isolation=IsolationLevel.READ_COMMITTED
 )
@@ -82,6 +84,8 @@ class KafkaLedger:
 
     async def acquire(self, name: SinkName) -> DeliveryState:
         await self._release(name.query_id)
+        if len(self._writers) >= WRITERS_MAX:
+            await self._release(next(iter(self._writers)))
         writer = AsyncProducer(
             {"transactional.id": name.ledger_id, "transaction.timeout.ms": LEDGER_TIMEOUT_MS, "linger.ms": 0},
             cluster=self._cluster,
@@ -110,7 +114,9 @@ class KafkaLedger:
             if isinstance(error, KafkaError) and error.code in _FENCED:
                 raise LedgerFencedError(str(error)) from error
             raise
-        if state is not None:
+        if state is None:
+            await self._release(name.query_id)  # the query will not come again
+        else:
             self._held[name.query_id] = state
 
     async def _release(self, query_id: str) -> None:
