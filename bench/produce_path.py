@@ -86,7 +86,7 @@ class CountingTransport:
 PARTS: Final = {
     "protocol/transport/": "transport",
     "protocol/wire/server_conn": "transport",
-    "protocol/wire/frames": "transport",
+    "protocol/wire/frame_buffer": "transport",
     "protocol/wire/headers": "transport",
     "protocol/wire/apis": "transport",
     "protocol/wire/": "decode and encode",
@@ -157,7 +157,13 @@ class RequestPath:
     def send(self, frame: bytes) -> int:
         """Let the broker receive a request. Returns the number of bytes of the response."""
         before = self.transport.written
-        self._connection.data_received(frame)
+        rest = memoryview(frame)
+        while len(rest):
+            target = self._connection.get_buffer(-1)
+            size = min(len(target), len(rest))
+            target[:size] = rest[:size]
+            self._connection.buffer_updated(size)
+            rest = rest[size:]
         return self.transport.written - before
 
     def produce_frame(self) -> bytes:

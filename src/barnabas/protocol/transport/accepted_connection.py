@@ -1,6 +1,6 @@
 """Shell: one connection that a listener accepted: passes requests to the handler and writes the responses, in order.
 
-    data_received -> ServerConnection.feed -> waiting -> handler (eagerly) -> ServerConnection.respond -> writelines
+    get_buffer -> the socket -> buffer_updated -> handler (eagerly) -> ServerConnection.respond -> writelines
 
 There is back-pressure in both directions. The connection stops reading while too many requests wait on this connection
 or on the whole node, and starts no request while the client does not receive its responses. A slow client delays only
@@ -18,6 +18,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.frame_buffer import write_pieces
 from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _TURN_BYTES = 131_072
 """After `_TURN` requests or `_TURN_BYTES` bytes of responses in a row, a connection lets the loop run other ones."""
 
 
-class AcceptedConnection(asyncio.Protocol):
+class AcceptedConnection(asyncio.BufferedProtocol):
     """One accepted connection, driven by the transport's callbacks.
 
     A request has a task only if its handler suspends.
@@ -44,7 +45,8 @@ class AcceptedConnection(asyncio.Protocol):
 
     def __init__(self, owner: Listener) -> None:
         self._owner = owner
-        self._wire = ServerConnection(owner.limits.socket_request_max_bytes)
+        self._wire = ServerConnection(owner.limits.socket_request_max_bytes, owner.memory)
+        self._frames = self._wire.frames
         self._waiting: deque[ReceivedRequest] = deque()
         self._waiting_bytes = 0
         self._counted = (0, 0)  # the number and bytes of waiting requests that are counted in the node's budget
@@ -75,14 +77,17 @@ class AcceptedConnection(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(high=self._owner.limits.write_buffer_bytes)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.target()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
             return
         owner = self._owner
         self.last_active = owner.now()
-        owner.received_bytes.value += len(data)
+        owner.received_bytes.value += nbytes
         try:
-            requests = self._wire.feed(data)
+            requests = self._wire.received(nbytes)
         except WireError as error:
             self.close(f"bad frame: {error}")
             return
@@ -91,6 +96,11 @@ class AcceptedConnection(asyncio.Protocol):
                 self._waiting_bytes += len(request.frame)
             self._waiting.extend(requests)
             self._start_waiting()
+
+    def data_received(self, data: bytes) -> None:
+        """For in-memory transports, which have bytes and no socket to receive from."""
+        for count in write_pieces(data, self._frames.target):
+            self.buffer_updated(count)
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -108,6 +118,7 @@ class AcceptedConnection(asyncio.Protocol):
         return False  # close: the client will send no more, and its requests need no response, as in Kafka
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._frames.drop()
         self._closing = True
         self._waiting.clear()
         self._waiting_bytes = 0

@@ -18,11 +18,14 @@ from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import ConnectionQuota, OccasionalWarning, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
+from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 
 log = get_logger("barnabas.protocol.transport")
 _WARNING_EVERY_S: Final = 10.0
 BACKLOG: Final = 1024
 """The limit for connections that wait to be accepted."""
+_REUSED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Memory that a listener keeps for its next large requests."""
 _connection_ids = itertools.count(1)
 
 
@@ -45,6 +48,7 @@ class Listener:
         self.limits = limits
         self.quota = quota or ConnectionQuota(limits)
         self.budget = budget or RequestBudget(limits)
+        self.memory = ReceiveMemory(reused_bytes_max=_REUSED_BYTES_MAX, preallocated_bytes_max=0)
         self.received_bytes = metrics.counter(
             "barnabas_net_received_bytes_total", "Bytes read from clients.", listener=endpoint.name
         )

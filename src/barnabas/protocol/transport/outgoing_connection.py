@@ -22,7 +22,7 @@ from barnabas.protocol.transport.connection_config import ConnectionConfig, Conn
 from barnabas.protocol.transport.peer_versions import NoCommonVersionError, PeerVersions
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.client_conn import RESPONSE_BYTES_MAX, ClientConnection
-from barnabas.protocol.wire.frame_buffer import FrameBuffer
+from barnabas.protocol.wire.frame_buffer import FrameBuffer, ReceiveMemory, write_pieces
 
 OnResponse = Callable[[Any, BarnabasError | None], None]
 """Called once: with the response and None, or with None and the error."""
@@ -45,9 +45,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self._errors = errors
         self._in_flight_max = config.in_flight_requests_max
         self._wire = ClientConnection(config.client_id)
-        self._frames = FrameBuffer(
-            RESPONSE_BYTES_MAX, block_bytes=config.receive_block_bytes, reused_bytes_max=config.reused_buffer_bytes_max
-        )
+        memory = ReceiveMemory(block_bytes=config.receive_block_bytes, reused_bytes_max=config.reused_buffer_bytes_max)
+        self._frames = FrameBuffer(RESPONSE_BYTES_MAX, memory)
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, tuple[OnResponse, asyncio.TimerHandle | None, str]] = {}
         self._failure: str | None = None
@@ -81,13 +80,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """For in-memory transports, which have bytes and no socket to receive from."""
-        rest = memoryview(data)
-        while len(rest):
-            target = self._frames.target()
-            count = min(len(target), len(rest))
-            target[:count] = rest[:count]
+        for count in write_pieces(data, self._frames.target):
             self.buffer_updated(count)
-            rest = rest[count:]
 
     def eof_received(self) -> bool:
         return False  # close: the peer will send no more responses

@@ -12,11 +12,12 @@ from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey, request_header_version, response_header_version
 from barnabas.protocol.wire.codec import decode, decode_prefix, encode, encode_frame
 from barnabas.protocol.wire.errors import WireError
-from barnabas.protocol.wire.frames import FrameReader
+from barnabas.protocol.wire.frame_buffer import FrameBuffer, ReceiveMemory, write_pieces
 from barnabas.protocol.wire.headers import RequestHeader, ResponseHeader
 from barnabas.protocol.wire.schema import Request, Response
 
 RESPONSE_BYTES_MAX = 0x7FFFFFFF
+_FED_BLOCK_BYTES = 4 * 1024
 _ERROR_CODE = struct.Struct(">h")
 _HEADER_BYTES_MAX = 1024
 """The number of bytes that are copied to decode a response header. A header has at most five bytes, because Kafka
@@ -37,9 +38,9 @@ class ClientConnection:
 
     __slots__ = ("_client_id", "_frames", "_next_id", "_sent")
 
-    def __init__(self, client_id: str | None, max_response_bytes: int = RESPONSE_BYTES_MAX) -> None:
+    def __init__(self, client_id: str | None) -> None:
         self._client_id = client_id
-        self._frames = FrameReader(max_response_bytes)
+        self._frames: FrameBuffer | None = None  # only for `feed`
         self._next_id = 0
         self._sent: deque[Sent] = deque()
 
@@ -65,8 +66,12 @@ class ClientConnection:
         return correlation_id, parts
 
     def feed(self, data: Buffer) -> list[tuple[int, Response]]:
-        """The responses that `data` completes. After a WireError the connection must be closed."""
-        return [self.read(frame) for frame in self._frames.feed(data)]
+        """The responses that `data` completes, for a caller that has bytes and no socket. After a WireError the
+        connection must be closed."""
+        frames = self._frames
+        if frames is None:
+            frames = self._frames = FrameBuffer(RESPONSE_BYTES_MAX, ReceiveMemory(block_bytes=_FED_BLOCK_BYTES))
+        return [self.read(frame) for count in write_pieces(data, frames.target) for frame in frames.received(count)]
 
     def read(self, frame: Buffer) -> tuple[int, Response]:
         """The response in a frame that the caller has received. Raises WireError.

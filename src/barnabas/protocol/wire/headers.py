@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from barnabas.core.buffers import Buffer
 from barnabas.protocol.wire.apis import API_KEYS, REQUEST_FLEXIBLE_FROM, request_header_version
 from barnabas.protocol.wire.codec import decode_prefix
 from barnabas.protocol.wire.errors import WireError
@@ -12,6 +13,9 @@ from barnabas.protocol.wire.schema import Message, int16, int32, string
 
 _API = struct.Struct(">hh")
 _FIXED = struct.Struct(">hhih")
+_HEADER_BYTES_MAX: Final = 64 * 1024
+"""The number of bytes of a large request that are copied to decode its header. A client id has at most 32 KB, and Kafka
+defines no tagged field for request headers."""
 _RESPONSE_HEADERS = (
     struct.Struct(">i"),
     struct.Struct(">ix"),
@@ -38,7 +42,7 @@ class ResponseHeader(Message, versions="0-1", flexible="1+"):
     correlation_id: int = int32()
 
 
-def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, int]:
+def read_request_header(frame: Buffer, offset: int = 0) -> tuple[RequestHeader, int]:
     """The header at `offset`, and the offset of the body. Raises WireError if the API key is unknown.
 
     Every request needs a header, so the common case is decoded here: a client id, and no tagged fields. All other
@@ -57,14 +61,14 @@ def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, i
                 header.api_version = version
                 header.correlation_id = correlation_id
                 try:
-                    header.client_id = frame[start:end].decode()
+                    header.client_id = str(frame[start:end], "utf-8")
                 except UnicodeDecodeError:
                     return _read_any_header(frame, offset)
                 return header, end + flexible
     return _read_any_header(frame, offset)
 
 
-def _read_any_header(frame: bytes, offset: int) -> tuple[RequestHeader, int]:
+def _read_any_header(frame: Buffer, offset: int) -> tuple[RequestHeader, int]:
     if len(frame) - offset < _API.size:
         raise WireError(f"a request of {len(frame) - offset} bytes is too short for a header")
     key, version = _API.unpack_from(frame, offset)
@@ -72,7 +76,8 @@ def _read_any_header(frame: bytes, offset: int) -> tuple[RequestHeader, int]:
         header_version = request_header_version(API_KEYS[key], version)
     except KeyError:
         raise WireError(f"there is no API with key {key}; is the other side speaking the Kafka protocol?") from None
-    return decode_prefix(RequestHeader, header_version, frame, offset)
+    head = frame if type(frame) is bytes else bytes(frame[: offset + _HEADER_BYTES_MAX])
+    return decode_prefix(RequestHeader, header_version, head, offset)
 
 
 def write_response_header(correlation_id: int, version: int) -> bytes:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from barnabas.core.buffers import Buffer
 from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey, response_header_version
 from barnabas.protocol.wire.codec import decode_prefix, encode_frame
-from barnabas.protocol.wire.frames import FrameReader
+from barnabas.protocol.wire.frame_buffer import FrameBuffer, ReceiveMemory, write_pieces
 from barnabas.protocol.wire.headers import RequestHeader, read_request_header, write_response_header
 from barnabas.protocol.wire.schema import Message
 
@@ -27,7 +27,7 @@ class ReceivedRequest:
 
     __slots__ = ("_answered", "_parts", "body_offset", "frame", "header")
 
-    def __init__(self, header: RequestHeader, frame: bytes, body_offset: int) -> None:
+    def __init__(self, header: RequestHeader, frame: Buffer, body_offset: int) -> None:
         self.header = header
         self.frame = frame
         self.body_offset = body_offset
@@ -72,12 +72,16 @@ class ReceivedRequest:
 
 
 class ServerConnection:
-    """Splits the stream into requests, and puts the responses into the order of the requests."""
+    """Splits the stream into requests, and puts the responses into the order of the requests.
 
-    __slots__ = ("_frames", "_unanswered")
+    Connections of one event loop may share their `memory`.
+    """
 
-    def __init__(self, max_request_bytes: int) -> None:
-        self._frames = FrameReader(max_request_bytes)
+    __slots__ = ("_unanswered", "frames")
+
+    def __init__(self, max_request_bytes: int, memory: ReceiveMemory | None = None) -> None:
+        self.frames = FrameBuffer(max_request_bytes, ReceiveMemory() if memory is None else memory)
+        """A transport with a socket receives into `frames.target()`, and then calls `received`."""
         self._unanswered: deque[ReceivedRequest] = deque()
 
     @property
@@ -88,25 +92,30 @@ class ServerConnection:
     @property
     def in_frame(self) -> bool:
         """True if part of a request has arrived."""
-        return self._frames.in_frame
+        return self.frames.in_frame
 
     @property
     def max_request_bytes(self) -> int:
         """The limit for a request frame. It may be changed at any time, for example once a client has authenticated."""
-        return self._frames.max_bytes
+        return self.frames.max_bytes
 
     @max_request_bytes.setter
     def max_request_bytes(self, limit: int) -> None:
-        self._frames.max_bytes = limit
+        self.frames.max_bytes = limit
 
-    def feed(self, data: Buffer) -> list[ReceivedRequest]:
-        """The requests that `data` completes. After a WireError the connection must be closed."""
+    def received(self, count: int) -> list[ReceivedRequest]:
+        """The requests that are complete after `count` bytes were written to `frames.target()`. After a WireError the
+        connection must be closed."""
         requests = []
-        for frame in self._frames.feed(data):
+        for frame in self.frames.received(count):
             header, body_offset = read_request_header(frame)
             requests.append(ReceivedRequest(header, frame, body_offset))
         self._unanswered.extend(requests)
         return requests
+
+    def feed(self, data: Buffer) -> list[ReceivedRequest]:
+        """The requests that `data` completes, for a caller that has bytes and no socket."""
+        return [request for count in write_pieces(data, self.frames.target) for request in self.received(count)]
 
     def respond(self, request: ReceivedRequest, parts: Sequence[Buffer] | None) -> Sequence[Buffer]:
         """Pass the response to a request: a frame in pieces, or None if the request has no response (acks=0).

@@ -87,3 +87,49 @@ async def only_connection(listener: Listener) -> AcceptedConnection:
         await asyncio.sleep(0)
     (connection,) = listener._connections
     return connection
+
+
+class Receiving(Scripted):
+    """Keeps a copy of each request's bytes, and answers none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.received: list[bytes] = []
+
+    async def _handle(self, request: ReceivedRequest) -> Answer:
+        self.received.append(bytes(request.frame))
+        return None
+
+
+def test_a_connection_that_ends_in_the_middle_of_a_frame_leaves_its_memory_to_the_next() -> None:
+    async def main() -> None:
+        handler = Receiving()
+        listener = Listener(ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0), handler, transport_config(), Metrics())
+        endpoint = await listener.bind()
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(listener.serve())
+            await asyncio.sleep(0)
+            bodies = [bytes.fromhex("0012000000000001ffff") + bytes([n]) * 600_000 for n in range(3)]
+            frames = [len(body).to_bytes(4, "big") + body for body in bodies]
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            writer.write(frames[0])
+            while len(handler.received) < 1:
+                await asyncio.sleep(0)
+            writer.write(frames[1][:300_000])
+            connection = await only_connection(listener)
+            while not connection._frames.in_frame or connection._frames._filled < 299_996:
+                await asyncio.sleep(0)
+            writer.close()
+            while listener._connections:
+                await asyncio.sleep(0)
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            writer.write(frames[2])
+            while len(handler.received) < 2:
+                await asyncio.sleep(0)
+            assert handler.received == [bodies[0], bodies[2]]
+            assert len(listener.memory._reused) == 1
+            writer.close()
+            listener.stop()
+            await serving
+
+    asyncio.run(main())

@@ -12,12 +12,11 @@ from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.client_conn import ClientConnection
 from barnabas.protocol.wire.errors import WireError
-from barnabas.protocol.wire.frames import FrameReader
 from barnabas.protocol.wire.headers import RequestHeader, read_request_header
 from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.protocol.wire.messages.produce import ProduceRequest
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
 
 LIMIT = 100_000
@@ -28,27 +27,26 @@ def frame(body: bytes) -> bytes:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=12_000), max_size=6), st.data())
-def test_frames_do_not_depend_on_how_the_stream_is_split(bodies: list[bytes], data: st.DataObject) -> None:
-    stream = b"".join(map(frame, bodies))
-    reader = FrameReader(LIMIT)
+def test_requests_do_not_depend_on_how_the_stream_is_split(bodies: list[bytes], data: st.DataObject) -> None:
+    head = struct.pack(">hhih", ApiKey.METADATA, 1, 7, 2) + b"me"
+    stream = b"".join(frame(head + body) for body in bodies)
+    server = ServerConnection(LIMIT)
     found, pos = [], 0
     while pos < len(stream):
         size = data.draw(st.sampled_from([1, 3, 5, 4096, 9000, len(stream)]))
-        found += reader.feed(stream[pos : pos + size])
+        found += server.feed(stream[pos : pos + size])
         pos += size
-    assert found == bodies
-    assert not reader.in_frame
-    assert all(type(each) is bytes for each in found)
+    assert [bytes(request.body) for request in found] == bodies
+    assert not server.in_frame
 
 
 def test_a_mutable_buffer_may_be_reused_after_feed() -> None:
-    buffer = bytearray(frame(b"one") + b"\0\0")
-    reader = FrameReader(LIMIT)
-    (first,) = reader.feed(memoryview(buffer))
+    buffer = bytearray(frame(struct.pack(">hhih", ApiKey.METADATA, 1, 7, 2) + b"me" + b"one") + b"\0\0")
+    server = ServerConnection(LIMIT)
+    (first,) = server.feed(memoryview(buffer))
     buffer[:] = bytes(len(buffer))
-    assert first == b"one"
-    assert reader.in_frame
-    assert reader.feed(b"\0\x01x") == [b"x"]
+    assert bytes(first.body) == b"one"
+    assert server.in_frame
 
 
 @pytest.mark.parametrize(
@@ -64,26 +62,22 @@ def test_a_mutable_buffer_may_be_reused_after_feed() -> None:
     ],
 )
 def test_invalid_lengths_are_rejected_before_bytes_are_stored(start: str, complaint: str) -> None:
-    reader = FrameReader(LIMIT)
     with pytest.raises(WireError, match=complaint):
-        reader.feed(bytes.fromhex(start))
+        ServerConnection(LIMIT).feed(bytes.fromhex(start))
 
 
-def test_single_bytes_are_joined_in_one_buffer() -> None:
-    reader = FrameReader(LIMIT)
-    stream = frame(bytes(range(256)) * 100)
-    for byte in stream[:-1]:
-        assert reader.feed(bytes((byte,))) == []
-    assert len(reader._chunks) == 1
-    assert reader.feed(stream[-1:]) == [stream[4:]]
-
-
-def test_large_pieces_are_stored_until_the_frame_is_complete() -> None:
-    reader = FrameReader(LIMIT)
-    body = bytes(90_000)
-    stream = frame(body) + frame(b"next")
-    assert reader.feed(stream[:50_000]) == []
-    assert reader.feed(stream[50_000:]) == [body, b"next"]
+def test_a_large_request_is_a_view_and_its_header_is_decoded() -> None:
+    """Whether the client id is a name, null or not ASCII."""
+    for client_id in ("me", None, "\u00fc" * 3_000):
+        client, server = ClientConnection(client_id), ServerConnection(1 << 20)
+        records = bytes(300_000)
+        data = PartitionProduceData(index=0, records=records)
+        topic = TopicProduceData(name="t", partition_data=[data])
+        _, parts = client.send(ProduceRequest(acks=1, topic_data=[topic]), 9)
+        (request,) = serve(server, b"".join(parts))
+        assert type(request.frame) is memoryview
+        assert request.header.client_id == client_id
+        assert request.decode() == ProduceRequest(acks=1, topic_data=[topic])
 
 
 def serve(connection: ServerConnection, data: bytes) -> list[ReceivedRequest]:

@@ -13,7 +13,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.protocol.wire import frame_buffer
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.errors import WireError
-from barnabas.protocol.wire.frame_buffer import BLOCK_BYTES, FrameBuffer
+from barnabas.protocol.wire.frame_buffer import BLOCK_BYTES, FrameBuffer, ReceiveMemory, write_pieces
 from barnabas.protocol.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 LIMIT = 1 << 30
@@ -25,21 +25,14 @@ def frame(body: bytes) -> bytes:
 
 def feed(frames: FrameBuffer, stream: bytes) -> list[Buffer]:
     """As a socket would: as much as fits the target, again and again."""
-    found: list[Buffer] = []
-    while stream:
-        target = frames.target()
-        count = min(len(target), len(stream))
-        target[:count] = stream[:count]
-        found += frames.received(count)
-        stream = stream[count:]
-    return found
+    return [found for count in write_pieces(stream, frames.target) for found in frames.received(count)]
 
 
 @given(st.lists(st.integers(1, 3 * BLOCK_BYTES), max_size=6), st.data())
 def test_frames_do_not_depend_on_how_the_stream_is_split(sizes: list[int], data: st.DataObject) -> None:
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
     stream = b"".join(map(frame, bodies))
-    frames = FrameBuffer(LIMIT)
+    frames = FrameBuffer(LIMIT, ReceiveMemory())
     found: list[Buffer] = []
     pos = 0
     while pos < len(stream):
@@ -51,19 +44,19 @@ def test_frames_do_not_depend_on_how_the_stream_is_split(sizes: list[int], data:
 
 
 def test_a_frame_may_fill_the_block_exactly() -> None:
-    frames = FrameBuffer(LIMIT)
+    frames = FrameBuffer(LIMIT, ReceiveMemory())
     body = b"x" * (BLOCK_BYTES - 4)
     assert feed(frames, frame(body) + frame(b"y" * (BLOCK_BYTES - 3))) == [body, b"y" * (BLOCK_BYTES - 3)]
 
 
 def test_small_frames_are_bytes_and_large_ones_views() -> None:
-    frames = FrameBuffer(LIMIT)
+    frames = FrameBuffer(LIMIT, ReceiveMemory())
     small, large = feed(frames, frame(b"small") + frame(bytes(BLOCK_BYTES)))
     assert (type(small), type(large)) == (bytes, memoryview)
 
 
 def test_a_buffer_without_views_is_reused() -> None:
-    frames = FrameBuffer(LIMIT)
+    frames = FrameBuffer(LIMIT, ReceiveMemory())
     (first,) = feed(frames, frame(b"1" * 200_000))
     assert isinstance(first, memoryview)
     memory, piece = id(first.obj), first[10:20]
@@ -81,24 +74,78 @@ def test_a_buffer_without_views_is_reused() -> None:
 
 def test_reused_memory_is_bounded_and_small_buffers_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_buffer, "REUSED_MAX", 2)
-    frames = FrameBuffer(LIMIT)
+    memory = ReceiveMemory()
+    frames = FrameBuffer(LIMIT, memory)
     held = [feed(frames, frame(bytes([n]) * 100_000))[0] for n in range(4)]
     assert [bytes(each[:1]) for each in held] == [b"\0", b"\1", b"\2", b"\3"]
-    assert len(frames._reused) == 2
+    assert len(memory._reused) == 2
     held.clear()
     feed(frames, frame(bytes(500_000)))
-    assert sorted(map(len, frames._reused)) == [131_072, 524_288]
+    assert sorted(map(len, memory._reused)) == [131_072, 524_288]
 
 
-def test_an_announced_length_allocates_no_memory_before_its_bytes_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_buffer, "PREALLOCATED_BYTES_MAX", 100_000)
-    frames = FrameBuffer(LIMIT)
+def test_an_announced_length_allocates_no_memory_before_its_bytes_arrive() -> None:
+    frames = FrameBuffer(LIMIT, ReceiveMemory(preallocated_bytes_max=100_000))
     body = bytes(range(250)) * 4_000
     stream = frame(body)
     assert feed(frames, stream[:70_000]) == []
-    assert len(frames.target()) == 100_000 - 70_000 + 4
+    assert len(frames.target()) == 2 * (BLOCK_BYTES - 4) - 70_000 + 4  # more than 100,000
     (whole,) = feed(frames, stream[70_000:])
     assert whole == body
+
+
+@given(st.lists(st.lists(st.integers(1, 2 * BLOCK_BYTES), max_size=4), min_size=2, max_size=3), st.data())
+def test_connections_that_share_memory_do_not_mix_their_frames(sizes: list[list[int]], data: st.DataObject) -> None:
+    bodies = [[bytes([16 * one + n + 1]) * size for n, size in enumerate(each)] for one, each in enumerate(sizes)]
+    rest = [b"".join(map(frame, each)) for each in bodies]
+    memory = ReceiveMemory(preallocated_bytes_max=0)
+    connections = [FrameBuffer(LIMIT, memory) for _ in sizes]
+    found: list[list[Buffer]] = [[] for _ in sizes]
+    while any(rest):
+        one = data.draw(st.sampled_from([index for index, stream in enumerate(rest) if stream]))
+        size = data.draw(st.sampled_from([1, 3, 5, 4096, 20_000, BLOCK_BYTES, len(rest[one])]))
+        found[one] += feed(connections[one], rest[one][:size])
+        rest[one] = rest[one][size:]
+    assert [[bytes(each) for each in one] for one in found] == bodies
+
+
+def test_idle_connections_and_announced_lengths_take_no_memory() -> None:
+    """A thousand connections that each announce a megabyte and send little of it have no buffer of their own, and one
+    that has sent more has a buffer in proportion."""
+    memory = ReceiveMemory(preallocated_bytes_max=0)
+    connections = [FrameBuffer(LIMIT, memory) for _ in range(1000)]
+    for each in connections:
+        feed(each, frame(bytes(1_000_000))[:100])
+    assert all(each._big is None and len(each._held) == 100 for each in connections)
+    feed(connections[0], bytes(30_000))
+    assert connections[0]._big is not None
+    assert len(connections[0]._big) == 2 * (30_000 + 100 - 4)
+    assert memory._reused == []
+
+
+def test_the_buffer_of_a_lost_connection_is_reused() -> None:
+    memory = ReceiveMemory()
+    first, second = FrameBuffer(LIMIT, memory), FrameBuffer(LIMIT, memory)
+    whole = frame(bytes(500_000))
+    feed(first, whole[:300_000])
+    first.drop()
+    assert not first.in_frame
+    (received,) = feed(second, whole)
+    assert isinstance(received, memoryview)
+    assert [id(each) for each in memory._reused] == [id(received.obj)]
+
+
+def test_the_start_of_a_frame_moves_to_a_buffer_of_its_own_once_it_is_large() -> None:
+    """Otherwise every piece of a frame that fits into the block would copy all pieces before it."""
+    memory = ReceiveMemory()
+    frames = FrameBuffer(LIMIT, memory)
+    body = bytes(range(200)) * 300
+    whole = frame(body)
+    feed(frames, whole[: memory.held_max])
+    assert frames._big is None
+    feed(frames, whole[memory.held_max : memory.held_max + 1])
+    assert frames._big is not None
+    assert feed(frames, whole[memory.held_max + 1 :]) == [body]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +161,7 @@ def test_an_announced_length_allocates_no_memory_before_its_bytes_arrive(monkeyp
 )
 def test_invalid_frame_lengths_are_rejected(start: str, complaint: str) -> None:
     with pytest.raises(WireError, match=complaint):
-        feed(FrameBuffer(0x7F00_0000), bytes.fromhex(start))
+        feed(FrameBuffer(0x7F00_0000, ReceiveMemory()), bytes.fromhex(start))
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
