@@ -117,13 +117,15 @@ def test_a_turn_of_the_loop_has_a_budget() -> None:
 
     async def main() -> None:
         off_loop = BatchChecker(None)
-        assert [off_loop.take(cost) for cost in (2_000, 2_500, 501, 500, 1)] == [True, True, False, True, False]
+        assert [off_loop.take(cost) for cost in (4_000, 5_000, 1_001, 1_000, 1)] == [True, True, False, True, False]
         third = checks(ProducedBatch(batch(100, CompressionType.LZ4), RULES))
         third.try_inline(off_loop)
         assert not third.complete
         assert isinstance(await third.finish(0, off_loop), Checked)
         await asyncio.sleep(0)
-        assert [off_loop.take(8_000) for _ in range(2)] == [True, False]  # the first one always, whatever it costs
+        assert [off_loop.take(30_000) for _ in range(2)] == [True, False]  # the first one always, whatever it costs
+        await asyncio.sleep(0)
+        assert all(off_loop.take(970) for _ in range(10)), "a stream of 1 MB batches with records of 1 KB"
 
     asyncio.run(main())
 

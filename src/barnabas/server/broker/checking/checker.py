@@ -31,9 +31,10 @@ INLINE_BYTES: Final = 256 * 1024
 INLINE_INFLATED_BYTES: Final = 8 * 1024 * 1024
 FREE_RECORDS: Final = 500
 """A request with no more records, and without compression, does not count for the turn of the event loop."""
-TURN_COST_MAX: Final = 5_000
-"""The cost of the requests that the loop checks in one turn, when many arrive at once; the first one is always checked.
-Inflating 32 bytes costs about as much as checking a record."""
+TURN_COST_MAX: Final = INLINE_RECORDS
+"""The cost of the requests that the loop checks in one turn, when many arrive at once: as much as one request may cost.
+The first one is always checked. Inflating 32 bytes costs about as much as checking a record. Ten batches of 1 MB with
+records of 1 KB fit; a client that sends one after the other keeps the loop in one turn."""
 _BYTES_PER_RECORD: Final = 32
 PROCESS_RECORDS: Final = 50_000
 """A batch of more records is checked in the process. Fewer records do not pay for the way to the process."""
