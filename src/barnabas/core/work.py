@@ -15,15 +15,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from itertools import islice
 from typing import Final, TypeVar
 
+T = TypeVar("T")
 R = TypeVar("R")
 
 STEP_UNITS: Final = 1_000
 """Work pauses after this many units."""
 STEP_UNITS_MAX: Final = 12_500
 """The most units of one step, with the work that cannot pause: a quarter of a second."""
+TASKS_AT_ONCE: Final = 100
+"""The tasks of one piece of work that wait at the same time: the event loop starts all of them in one turn."""
 
 
 class _Step(threading.local):
@@ -68,3 +72,13 @@ async def in_slices(steps: Generator[int, None, R]) -> R:
             result: R = done.value
             return result
         await pauses.after(units)
+
+
+async def for_each(function: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """Await `function(item)` for each item, TASKS_AT_ONCE of them at the same time. They start in order; the results
+    are in the same order. An exception of one ends the call."""
+    results: list[R] = []
+    left = iter(items)
+    while chosen := list(islice(left, TASKS_AT_ONCE)):
+        results += await asyncio.gather(*map(function, chosen))
+    return results

@@ -15,6 +15,7 @@ from barnabas.core.backoff import Backoff
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicId
 from barnabas.core.rng import Rng
+from barnabas.core.work import for_each
 from barnabas.protocol.wire.messages import delete_share_group_state as deleting
 from barnabas.protocol.wire.messages import initialize_share_group_state as initializing
 from barnabas.protocol.wire.messages import read_share_group_state as reading
@@ -34,6 +35,7 @@ _MOVING: Final = frozenset(
 )
 ATTEMPTS_MAX: Final = 6
 """The number of attempts, as in PersisterStateManager. After the last one the error is raised."""
+_BACKOFF: Final = Backoff(100, 1_000)
 
 Persisted = tuple[int, int, list[tuple[int, int, int, int]]]
 """State epoch, start offset, batches of (first, last, state, delivery count)."""
@@ -151,33 +153,57 @@ class Persister:
     async def _send_each(
         self, group_id: str, partitions: Mapping[TopicId, Iterable[int]], build: Callable[[ShareKey], Request]
     ) -> dict[tuple[TopicId, int], Any]:
+        """Send a request for each share partition. When all are answered, those whose coordinator moves are sent
+        again."""
         keys = [
-            ShareKey(group_id, topic_id, p) for topic_id in sorted(partitions) for p in sorted(partitions[topic_id])
+            ShareKey(group_id, topic_id, partition)
+            for topic_id in sorted(partitions)
+            for partition in sorted(set(partitions[topic_id]))
         ]
 
-        async def one(key: ShareKey) -> Any:
-            try:
-                return await self._send(key, build(key))
-            except KafkaError as error:
-                return error
+        async def attempt_one(key: ShareKey) -> Any:
+            return await self._try(key, build(key))
 
-        answers = await asyncio.gather(*(one(key) for key in keys))
-        return {(key.topic_id, key.partition): answer for key, answer in zip(keys, answers, strict=True)}
+        found: dict[ShareKey, Any] = {}
+        unanswered = keys
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                await self._back_off(attempt)
+            found.update(zip(unanswered, await for_each(attempt_one, unanswered), strict=True))
+            unanswered = [key for key in unanswered if _is_moving(found[key])]
+            if not unanswered:
+                break
+        return {(key.topic_id, key.partition): found[key] for key in keys}
 
     async def _send(self, key: ShareKey, request: Request) -> Any:
         """Send a request for one share partition and return its result. Retries while the coordinator moves. Raises
         KafkaError."""
-        backoff = Backoff(100, 1_000)
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                response = await self._channel.send(key.coordinator_key, request)
-                result = response.results[0].partitions[0]
-                if not result.error_code:
-                    return result
-                error = KafkaError(error_code(result.error_code), result.error_message or "")
-            except KafkaError as raised:
-                error = raised
-            if error.code not in _MOVING or attempt == ATTEMPTS_MAX - 1:
-                raise error
-            await asyncio.sleep(backoff.delay_ms(attempt, self._rng) / 1000)
-        raise AssertionError("the loop returns or raises")
+        answer = await self._try(key, request)
+        for attempt in range(1, ATTEMPTS_MAX):
+            if not _is_moving(answer):
+                break
+            await self._back_off(attempt)
+            answer = await self._try(key, request)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    async def _back_off(self, attempt: int) -> None:
+        """Wait before attempt number `attempt`; the first attempt has number 0."""
+        await asyncio.sleep(_BACKOFF.delay_ms(attempt - 1, self._rng) / 1000)
+
+    async def _try(self, key: ShareKey, request: Request) -> Any:
+        """Send a request for one share partition once. Returns the result, or the error."""
+        try:
+            response = await self._channel.send(key.coordinator_key, request)
+        except KafkaError as error:
+            return error
+        result = response.results[0].partitions[0]
+        if result.error_code:
+            return KafkaError(error_code(result.error_code), result.error_message or "")
+        return result
+
+
+def _is_moving(answer: Any) -> bool:
+    """Whether the answer is an error after which the request is sent again."""
+    return isinstance(answer, KafkaError) and answer.code in _MOVING

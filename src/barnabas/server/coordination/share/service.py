@@ -7,10 +7,10 @@ which its key hashes, and has its own result. The methods raise no KafkaError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -18,6 +18,7 @@ from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import SHARE_STATE_TOPIC, TopicId, TopicPartition
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
+from barnabas.core.work import for_each
 from barnabas.protocol.wire.messages import delete_share_group_state as deleting
 from barnabas.protocol.wire.messages import initialize_share_group_state as initializing
 from barnabas.protocol.wire.messages import read_share_group_state as reading
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 V = TypeVar("V")
-
-OPERATIONS_AT_ONCE: Final = 100
-"""The share partitions of one request that are handled at the same time: the event loop starts all their tasks in one
-turn."""
 
 log = get_logger("barnabas.server.coordination")
 
@@ -261,19 +258,17 @@ def _summary(key: ShareKey, shard: ShareShard, op: WriteOperation) -> ShareState
 
 
 async def _for_each_partition(
-    group_id: str, topics: Iterable[tuple[TopicId, Iterable[V]]], one: Callable[[ShareKey, V], Awaitable[R]]
+    group_id: str, topics: Sequence[tuple[TopicId, Sequence[V]]], one: Callable[[ShareKey, V], Awaitable[R]]
 ) -> list[tuple[TopicId, list[R]]]:
     """Handle every share partition of a request. The operations start in order, and wait for their commits together,
-    OPERATIONS_AT_ONCE of them at a time."""
-    results = []
-    for topic_id, partitions in topics:
-        answers: list[R] = []
-        left = iter(partitions)
-        while chosen := list(islice(left, OPERATIONS_AT_ONCE)):
-            requested = [one(ShareKey(group_id, topic_id, _index(partition)), partition) for partition in chosen]
-            answers += await asyncio.gather(*requested)
-        results.append((topic_id, answers))
-    return results
+    TASKS_AT_ONCE of them at a time."""
+
+    async def run(requested: tuple[TopicId, V]) -> R:
+        topic_id, partition = requested
+        return await one(ShareKey(group_id, topic_id, _index(partition)), partition)
+
+    results = iter(await for_each(run, ((topic_id, p) for topic_id, partitions in topics for p in partitions)))
+    return [(topic_id, list(islice(results, len(partitions)))) for topic_id, partitions in topics]
 
 
 def _index(partition: object) -> int:
