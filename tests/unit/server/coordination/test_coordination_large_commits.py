@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -32,9 +32,8 @@ from barnabas.protocol.wire.messages.txn_offset_commit import (
 from barnabas.server.coordination.group.service import GroupCoordinator
 from tests.configs import group_coordinator_config
 from tests.golden.coordination.stage import settle
+from tests.steps import longest_step
 from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual
-
-R = TypeVar("R")
 
 LOG = TopicPartition("__consumer_offsets", 0)
 
@@ -94,29 +93,14 @@ def test_a_commit_that_cannot_fit_into_a_batch_is_rejected_in_short_steps(
         async with coordinator(writer, Catalog(t=100_000)) as groups:
             groups.on_elected(0, 0)
             await settle()
-            longest = 0
-            work.STEP.units = 0
-            task = asyncio.ensure_future(commit(groups, count, metadata))
-            while not task.done():
-                await asyncio.sleep(0)
-                longest, work.STEP.units = max(longest, work.STEP.units), 0
-            partitions = task.result().topics[0].partitions
+            response, longest = await longest_step(commit(groups, count, metadata))
+            partitions = response.topics[0].partitions
             assert {p.error_code for p in partitions} == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
             assert len(partitions) == count
             assert longest <= work.STEP_UNITS
             assert writer[LOG].log == []
 
     run_virtual(scenario())
-
-
-async def longest_step(running: Awaitable[R]) -> tuple[R, int]:
-    """The result, and the units of the longest step."""
-    longest = work.STEP.units = 0
-    task = asyncio.ensure_future(running)
-    while not task.done():
-        await asyncio.sleep(0)
-        longest, work.STEP.units = max(longest, work.STEP.units), 0
-    return task.result(), longest
 
 
 @pytest.mark.parametrize("commit", [plain, transactional])

@@ -50,8 +50,8 @@ class ShareGroupOffsets:
         topics: dict[TopicId, StateTopic] = {}
         for topic_id, offsets in starts.items():
             view = self._groups.catalog.by_id(topic_id)
-            assert view is not None, "the service has checked that the topic exists"
-            topics[topic_id] = StateTopic(view.name, frozenset(offsets))
+            if view is not None:  # else the topic was deleted after the service has looked it up
+                topics[topic_id] = StateTopic(view.name, frozenset(offsets))
         if topics:
             self._groups.raise_epoch(op, group, always=True)
             self._groups.apply_and_write(op, group.states_record(group.states.value.mark_initializing(topics)))

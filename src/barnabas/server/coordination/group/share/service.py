@@ -7,8 +7,9 @@ crash in between leaves share partitions as `initializing` or `deleting`, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -25,8 +26,9 @@ from barnabas.protocol.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from barnabas.server.coordination.group.share.ports import PartitionEnds, ShareStates, StateTopic, StateTopics
+from barnabas.server.coordination.group.subscriptions import sort_subscription
 from barnabas.server.coordination.operation import Deferred, WriteOperation
-from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
+from barnabas.server.coordination.ports import CatalogTopic, GroupRequestContext, TopicCatalog
 from barnabas.server.coordination.share.state import UNINITIALIZED_START_OFFSET, ShareState
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 NO_LAG: Final = -1
+_ENDS_AT_ONCE: Final = 1_000
+"""The partitions whose end offsets are requested at the same time."""
+_UNKNOWN: Final = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 log = get_logger("barnabas.server.coordination")
 
@@ -64,6 +69,9 @@ class ShareGroupService:
         self, ctx: GroupRequestContext, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse:
         group_id = request.group_id
+        names = request.subscribed_topic_names
+        if names is not None:
+            request.subscribed_topic_names = await sort_subscription(names)
         try:
             response, needed = await self._groups.write(
                 group_id, lambda shard, op: shard.share_groups.heartbeat(op, ctx, request)
@@ -126,17 +134,19 @@ class ShareGroupService:
         self, ctx: GroupRequestContext, request: describe.DescribeShareGroupOffsetsRequest
     ) -> describe.DescribeShareGroupOffsetsResponse:
         groups = []
+        pauses = Pauses()
         for requested in request.groups:
             group = describe.DescribeShareGroupOffsetsResponseGroup(group_id=requested.group_id)
             groups.append(group)
             try:
-                group.topics = await self._describe_offsets(requested)
+                group.topics = await self._describe_offsets(requested, pauses)
             except KafkaError as error:
                 group.error_code, group.error_message = error.code, str(error)
+            await pauses.after(1)
         return describe.DescribeShareGroupOffsetsResponse(groups=groups)
 
     async def _describe_offsets(
-        self, requested: describe.DescribeShareGroupOffsetsRequestGroup
+        self, requested: describe.DescribeShareGroupOffsetsRequestGroup, pauses: Pauses
     ) -> list[describe.DescribeShareGroupOffsetsResponseTopic]:
         """The start offset and lag of each requested share partition. Raises KafkaError GROUP_ID_NOT_FOUND if all
         partitions of a group are requested that does not exist."""
@@ -146,31 +156,38 @@ class ShareGroupService:
             wanted = [(topic.name, sorted(topic.partitions)) for topic in known.values()]
         else:
             wanted = [(topic.topic_name, list(topic.partitions)) for topic in requested.topics]
-        views = {name: self._groups.topics.by_name(name) for name, _ in wanted}
-        to_read = {
-            view.topic_id: [p for p in partitions if p < view.partitions]
-            for name, partitions in wanted
-            if (view := views[name]) is not None
-        }
+        views: dict[str, CatalogTopic | None] = {}
+        to_read: dict[TopicId, set[int]] = {}
+        for name, partitions in wanted:
+            view = views[name] = self._groups.topics.by_name(name)
+            if view is not None:
+                to_read.setdefault(view.topic_id, set()).update(p for p in partitions if p < view.partitions)
+            await pauses.after(1 + len(partitions) // 20)
         summaries = await self._states.summaries(group_id, to_read)
-        ends = await self._ends.ends(TopicPartition(name, p) for name, partitions in wanted for p in partitions)
+        ends = await self._find_ends(
+            TopicPartition(view.name, p) for view in views.values() if view for p in sorted(to_read[view.topic_id])
+        )
         topic_responses = []
         for name, partitions in wanted:
             view = views[name]
             topic_response = describe.DescribeShareGroupOffsetsResponseTopic(topic_name=name)
             if view is not None:
                 topic_response.topic_id = view.topic_id
-            unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            topic_response.partitions = [
-                _offsets(
-                    p,
-                    unknown if view is None else summaries.get((view.topic_id, p), unknown),
-                    ends.get(TopicPartition(name, p)),
-                )
-                for p in partitions
-            ]
+            for p in partitions:
+                state = _UNKNOWN if view is None else summaries.get((view.topic_id, p), _UNKNOWN)
+                topic_response.partitions.append(_offsets(p, state, ends.get(TopicPartition(name, p))))
+                await pauses.after(1)
             topic_responses.append(topic_response)
         return topic_responses
+
+    async def _find_ends(self, partitions: Iterator[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end offsets of partitions, which are requested _ENDS_AT_ONCE at a time."""
+        ends: dict[TopicPartition, int] = {}
+        pauses = Pauses()
+        while chosen := list(islice(partitions, _ENDS_AT_ONCE)):
+            ends.update(await self._ends.ends(chosen))
+            await pauses.after(len(chosen) // 5)
+        return ends
 
     async def alter_share_group_offsets(
         self, ctx: GroupRequestContext, request: alter.AlterShareGroupOffsetsRequest
@@ -178,7 +195,9 @@ class ShareGroupService:
         group_id = request.group_id
         starts: dict[TopicId, dict[int, int]] = {}
         topics: dict[TopicId, StateTopic] = {}
+        pauses = Pauses()
         for topic in request.topics:
+            await pauses.after(1 + len(topic.partitions) // 20)
             view = self._groups.topics.by_name(topic.topic_name)
             if view is not None:
                 offsets = {
@@ -205,9 +224,7 @@ class ShareGroupService:
             if view is not None:
                 topic_response.topic_id = view.topic_id
             for p in topic.partitions:
-                failure: KafkaError | None = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if view is not None and (view.topic_id, p.partition_index) in found:
-                    failure = found[view.topic_id, p.partition_index]
+                failure = _UNKNOWN if view is None else found.get((view.topic_id, p.partition_index), _UNKNOWN)
                 topic_response.partitions.append(
                     alter.AlterShareGroupOffsetsResponsePartition(
                         partition_index=p.partition_index,
@@ -215,12 +232,17 @@ class ShareGroupService:
                         error_message=None if failure is None else str(failure),
                     )
                 )
+                await pauses.after(1)
         return response
 
     async def delete_share_group_offsets(
         self, ctx: GroupRequestContext, request: delete.DeleteShareGroupOffsetsRequest
     ) -> delete.DeleteShareGroupOffsetsResponse:
-        views = {topic.topic_name: self._groups.topics.by_name(topic.topic_name) for topic in request.topics}
+        views: dict[str, CatalogTopic | None] = {}
+        pauses = Pauses()
+        for topic in request.topics:
+            views[topic.topic_name] = self._groups.topics.by_name(topic.topic_name)
+            await pauses.after(1)
         try:
             _check_group_id(request.group_id)
             found = await self._delete(request.group_id, {view.topic_id for view in views.values() if view})
@@ -230,11 +252,12 @@ class ShareGroupService:
         for name, view in views.items():
             topic_response = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=name)
             response.responses.append(topic_response)
-            failure = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if view is None else found.get(view.topic_id)
+            failure = _UNKNOWN if view is None else found.get(view.topic_id)
             if view is not None:
                 topic_response.topic_id = view.topic_id
             if failure is not None:
                 topic_response.error_code, topic_response.error_message = failure.code, str(failure)
+            await pauses.after(1)
         return response
 
     async def delete_states(self, group_ids: Iterable[str]) -> None:
