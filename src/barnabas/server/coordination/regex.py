@@ -10,13 +10,17 @@ and look-around are invalid. As in Kafka (`TopicRegexResolver`), a pattern must 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
 
 PATTERN_LENGTH_MAX: Final = 1_000
 """The longest accepted pattern, in characters."""
+
+COST_MAX: Final = 1_000_000_000
+"""The largest cost of matching one expression, about half a minute. It is reached by programs of thousands of
+instructions only: 10,000 topics with names of 50 characters allow 2,000 instructions."""
 
 PATTERN_MEMORY_MAX: Final = 256 * 1024
 """The memory of one compiled pattern, in bytes (RE2's `max_mem`): its program, about 10,000 instructions at most, and
@@ -34,6 +38,18 @@ class Re2Pattern:
     def program_size(self) -> int:
         """The number of instructions: the factor of the time that matching a name takes."""
         return int(self._compiled.programsize)
+
+    def check_cost(self, names: Sequence[str]) -> int:
+        """The cost of matching these names: instructions of the program, multiplied by the characters of the names.
+        Raises KafkaError INVALID_REGULAR_EXPRESSION if the cost is larger than COST_MAX."""
+        cost = self.program_size * sum(map(len, names))
+        if cost > COST_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"`{self.pattern}` is too expensive for {len(names)} names: its program has {self.program_size} "
+                "instructions. Use smaller repetition counts.",
+            )
+        return cost
 
     def matches(self, name: str) -> bool:
         """Whether the pattern matches all of `name`."""

@@ -14,15 +14,12 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from barnabas.core import work
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import KafkaError
 from barnabas.server.coordination.ports import TopicCatalog
 from barnabas.server.coordination.regex import Re2Pattern
 
 SLICE_COST: Final = 250_000
 """The cost of one slice, about 10 ms: instructions of the program, multiplied by the bytes of the names."""
-COST_MAX: Final = 1_000_000_000
-"""The largest cost of one expression, about half a minute. It is reached by programs of thousands of instructions only:
-10,000 topics with names of 50 characters allow 2,000 instructions."""
 _COST_OF_A_UNIT: Final = 500
 _EXPRESSIONS_MAX: Final = 1_000
 """The limit for the resolved expressions that are kept for one catalog."""
@@ -60,12 +57,7 @@ async def _resolve(catalog: TopicCatalog, pattern: str) -> None:
         return
     names = catalog.names()
     size = compiled.program_size
-    if size * sum(map(len, names)) > COST_MAX:
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"`{pattern}` is too expensive for {len(names)} topics: its program has {size} instructions. Use smaller "
-            "repetition counts.",
-        )
+    compiled.check_cost(names)
     found: list[str] = []
     cost = 0
     for name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
@@ -17,36 +17,33 @@ from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction
 
 
 class Filter(Struct, frozen=True):
-    """The filters of ListTransactions. An empty set admits all transactions."""
+    """The filters of ListTransactions besides the pattern. An empty set admits all transactions."""
 
     states: frozenset[TxnState]
     producer_ids: frozenset[int]
     longer_than_ms: int
-    matches: Callable[[str], bool]
 
-    def wants(self, transactional_id: str, txn: Transaction, now_ms: int) -> bool:
+    def wants(self, txn: Transaction, now_ms: int) -> bool:
         if self.states and txn.state not in self.states:
             return False
         if self.producer_ids and txn.producer_id not in self.producer_ids:
             return False
-        if self.longer_than_ms >= 0 and now_ms - txn.started_ms <= self.longer_than_ms:
-            return False
-        return self.matches(transactional_id)
+        return not (self.longer_than_ms >= 0 and now_ms - txn.started_ms <= self.longer_than_ms)
 
 
-def filter_of(request: ListTransactionsRequest, matches: Callable[[str], bool]) -> tuple[Filter | None, list[str]]:
+def filter_of(request: ListTransactionsRequest) -> tuple[Filter | None, list[str]]:
     """The filter of a request, and the unknown state names in the request. The filter is None if all requested states
     are unknown, so that no transaction matches."""
     known = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
     unknown = [name for name in request.state_filters if name not in BY_LABEL]
     if unknown and not known:
         return None, unknown
-    return Filter(known, frozenset(request.producer_id_filters), request.duration_filter, matches), unknown
+    return Filter(known, frozenset(request.producer_id_filters), request.duration_filter), unknown
 
 
 def list_transactions(shard: TransactionShard, wanted: Filter, now_ms: int) -> Iterator[ListedTransaction]:
     for transactional_id, txn in sorted(shard.transactions.committed_items()):
-        if wanted.wants(transactional_id, txn, now_ms):
+        if wanted.wants(txn, now_ms):
             yield ListedTransaction(
                 transactional_id=transactional_id, producer_id=txn.producer_id, transaction_state=txn.state.label
             )

@@ -7,7 +7,7 @@ raise no KafkaError. The broker has checked authorization, quotas, and that the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from barnabas.core.clock import Clock
@@ -48,6 +48,9 @@ R = TypeVar("R")
 IMPLICIT_SINCE: Final = 5
 """The version of EndTxn that first uses transaction version 2 (KIP-890)."""
 
+_COST_ON_LOOP_MAX: Final = 250_000
+"""The cost of matching a regular expression on the event loop, about 10 ms; a more expensive one is matched in a
+thread."""
 END_WAITERS_MAX: Final = 8
 """The maximum number of requests of one transactional id that wait for the end of its previous transaction. A producer
 sends one such request at a time."""
@@ -80,6 +83,7 @@ class TransactionCoordinator:
         self._next_producer_id = producer_ids
         self._partitions = 0
         self._feature_level = 2
+        self._selecting = asyncio.Lock()
         self._end_waiters: dict[str, list[asyncio.Future[None]]] = {}
         """The futures of requests that wait for the end of a transaction, by transactional id."""
         self.markers = MarkerSender(markers, self._coordinator_epoch, self._markers_written)
@@ -215,12 +219,12 @@ class TransactionCoordinator:
         sends: add the partitions to the transaction, or only verify that the transaction contains them (VerifyOnly)."""
         transactional_id = transaction.transactional_id
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
-        wanted = [TopicPartition(topic.name, p) for topic in transaction.topics for p in topic.partitions]
+        wanted = await distinct_partitions(transaction.topics)
         if not transaction.verify_only:
             code = await self.add_partitions(
                 transactional_id, producer, wanted, version=version, max_wait_ms=max_wait_ms
             )
-            return batched_result(transactional_id, transaction.topics, lambda _: code)
+            return await batched_result(transactional_id, transaction.topics, lambda _: code)
         try:
             _check_id(transactional_id)
             codes = await self._runtime.write(
@@ -229,7 +233,7 @@ class TransactionCoordinator:
             )
         except KafkaError as error:
             codes = dict.fromkeys(wanted, error.code)
-        return batched_result(transactional_id, transaction.topics, codes.__getitem__)
+        return await batched_result(transactional_id, transaction.topics, codes.__getitem__)
 
     async def end_txn(self, ctx: TransactionRequestContext, request: EndTxnRequest) -> EndTxnResponse:
         transactional_id = request.transactional_id
@@ -281,10 +285,10 @@ class TransactionCoordinator:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         pattern = request.transactional_id_pattern
         try:
-            matches = Re2Pattern(pattern).matches if pattern else _any
+            compiled = Re2Pattern(pattern) if pattern else None
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
-        wanted, unknown = describe.filter_of(request, matches)
+        wanted, unknown = describe.filter_of(request)
         response = ListTransactionsResponse(unknown_state_filters=unknown)
         if wanted is not None:
             now_ms = self._clock.now_ms()
@@ -292,7 +296,20 @@ class TransactionCoordinator:
             for _, shard in list(self._runtime.active()):
                 response.transaction_states.extend(describe.list_transactions(shard, wanted, now_ms))
                 await pauses.after(1 + len(shard.transactions) // 5)
+        if compiled is not None:
+            try:
+                matching = await self._select(compiled, [txn.transactional_id for txn in response.transaction_states])
+            except KafkaError as error:
+                return ListTransactionsResponse(error_code=error.code)
+            response.transaction_states = [t for t in response.transaction_states if t.transactional_id in matching]
         return response
+
+    async def _select(self, pattern: Re2Pattern, names: Sequence[str]) -> frozenset[str]:
+        """The names that the pattern matches. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+        if pattern.check_cost(names) <= _COST_ON_LOOP_MAX:
+            return frozenset(pattern.select(names))
+        async with self._selecting:  # RE2 releases the interpreter lock while it matches
+            return frozenset(await asyncio.get_running_loop().run_in_executor(None, pattern.select, names))
 
     def producer_transactions(self, producer_ids: Collection[int]) -> dict[int, describe.ProducerTransaction]:
         """The transactions of these producer ids, as far as this node coordinates them."""
@@ -339,29 +356,41 @@ class TransactionCoordinator:
                 waiting.set_result(None)
 
 
-def batched_result(
+async def distinct_partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    """The partitions of a request, each once."""
+    found: dict[TopicPartition, None] = {}
+    pauses = Pauses()
+    for topic in topics:
+        for p in topic.partitions:
+            found[TopicPartition(topic.name, p)] = None
+            await pauses.after(1)
+    return list(found)
+
+
+async def batched_result(
     transactional_id: str,
     topics: Iterable[AddPartitionsToTxnTopic],
     code_of: Callable[[TopicPartition], ErrorCode],
 ) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topic_results(topics, code_of))
+    results = await topic_results(topics, code_of)
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=results)
 
 
-def topic_results(
+async def topic_results(
     topics: Iterable[AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=p, partition_error_code=code_of(TopicPartition(topic.name, p))
-                )
-                for p in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    results: list[AddPartitionsToTxnTopicResult] = []
+    pauses = Pauses()
+    for topic in topics:
+        result = AddPartitionsToTxnTopicResult(name=topic.name)
+        results.append(result)
+        for p in topic.partitions:
+            code = code_of(TopicPartition(topic.name, p))
+            result.results_by_partition.append(
+                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
+            )
+            await pauses.after(1)
+    return results
 
 
 def _check_id(transactional_id: str) -> None:
@@ -372,7 +401,3 @@ def _check_id(transactional_id: str) -> None:
 def _for_old_clients(code: ErrorCode, old: bool) -> ErrorCode:
     """Clients before KIP-588 do not know PRODUCER_FENCED and get INVALID_PRODUCER_EPOCH."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if old and code is ErrorCode.PRODUCER_FENCED else code
-
-
-def _any(_: str) -> bool:
-    return True

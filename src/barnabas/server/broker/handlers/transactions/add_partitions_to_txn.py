@@ -13,22 +13,22 @@ OPERATION_NOT_ATTEMPTED, as in Kafka.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
+from barnabas.core.work import Pauses, for_each
 from barnabas.protocol.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
-from barnabas.server.coordination.transaction.service import batched_result, topic_results
+from barnabas.server.coordination.transaction.service import batched_result, distinct_partitions, topic_results
 
 BATCHED_SINCE = 4
 
@@ -37,41 +37,43 @@ async def handle(
     services: Services, ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if ctx.api_version >= BATCHED_SINCE:
-        # The coordinator processes the transactions in order and commits their records together.
-        results = await asyncio.gather(*(_batched(services, transaction) for transaction in request.transactions))
-        return AddPartitionsToTxnResponse(results_by_transaction=list(results))
+        # The coordinator processes the transactions in order, and commits the records of many of them together.
+        results = await for_each(partial(_batched, services), request.transactions)
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
     topics = request.v3_and_below_topics
-    codes = _missing(services, topics)
+    partitions = await distinct_partitions(topics)
+    codes = await _missing(services, partitions)
     if not codes:
         code = await services.transactions.add_partitions(
             request.v3_and_below_transactional_id,
             ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-            [TopicPartition(topic.name, p) for topic in topics for p in topic.partitions],
+            partitions,
             version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
             connection=ctx.connection_id,
             max_wait_ms=services.config.add_partitions_to_txn_retry_backoff_max_ms,
         )
         if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topic_results(topics, lambda _: code))
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topic_results(topics, codes.__getitem__))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await topic_results(topics, lambda _: code))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await topic_results(topics, codes.__getitem__))
 
 
 async def _batched(services: Services, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    codes = _missing(services, transaction.topics)
+    codes = await _missing(services, await distinct_partitions(transaction.topics))
     if codes:
-        return batched_result(transaction.transactional_id, transaction.topics, codes.__getitem__)
+        return await batched_result(transaction.transactional_id, transaction.topics, codes.__getitem__)
     return await services.transactions.add_or_verify_partitions(transaction, version=2)
 
 
-def _missing(services: Services, topics: Sequence[AddPartitionsToTxnTopic]) -> dict[TopicPartition, ErrorCode]:
+async def _missing(services: Services, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """The error codes of all partitions if one does not exist; empty if all exist."""
     image = services.metadata.image.topics
-    codes = {
-        TopicPartition(topic.name, p): ErrorCode.OPERATION_NOT_ATTEMPTED
-        if image.partition(topic.name, p) is not None
-        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for topic in topics
-        for p in topic.partitions
-    }
-    return codes if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes.values() else {}
+    codes: dict[TopicPartition, ErrorCode] = {}
+    missing = False
+    pauses = Pauses()
+    for tp in partitions:
+        exists = image.partition(tp.topic, tp.partition) is not None
+        codes[tp] = ErrorCode.OPERATION_NOT_ATTEMPTED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = missing or not exists
+        await pauses.after(1)
+    return codes if missing else {}

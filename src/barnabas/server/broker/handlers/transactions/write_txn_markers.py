@@ -15,11 +15,11 @@ rejected too.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
-from barnabas.core.work import Pauses
+from barnabas.core.work import Pauses, for_each
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
 from barnabas.protocol.wire.messages.write_txn_markers import (
@@ -76,8 +76,7 @@ async def write_markers(
                 except KafkaError as error:
                     answer.error_code = error.code
                 await pauses.after(_UNITS)
-    if offsets:
-        await asyncio.gather(*(_end_offsets(services, answer, marker, deadline) for answer, marker in offsets))
+    await for_each(partial(_end_offsets, services, deadline), offsets)
     for answer, partition, end in waiting:
         code = partition.try_committed(end)
         if code is None:
@@ -115,8 +114,9 @@ def _append(partition: Partition, marker: WritableTxnMarker, now_ms: int) -> int
 
 
 async def _end_offsets(
-    services: Services, answer: WritableTxnMarkerPartitionResult, marker: WritableTxnMarker, deadline: float
+    services: Services, deadline: float, wanted: tuple[WritableTxnMarkerPartitionResult, WritableTxnMarker]
 ) -> None:
+    answer, marker = wanted
     try:
         await services.groups.complete_transaction(
             answer.partition_index,
