@@ -55,8 +55,8 @@ _CARRIERS = frozenset(
 )
 
 _HOT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH})
-"""The responses of these APIs are always encoded on the event loop: they are short, or most of their bytes are records,
-which are not copied."""
+"""The responses of these APIs are encoded on the event loop, unless the handler says that they are long
+(`RequestContext.has_many_entries`): most are short, or most of their bytes are records, which are not copied."""
 _LARGE_REQUEST_BYTES = 32 * 1024
 _LARGE_RESPONSE_ENTRIES = 500
 """A response with a list of this many entries, or to a request of `_LARGE_REQUEST_BYTES`, is encoded in a thread. The
@@ -215,7 +215,9 @@ class Dispatcher(Generic[ServicesT]):
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
-        if response is not None and loaded.large_fields and _is_large(request, response, loaded):
+        if response is not None and (
+            ctx.has_many_entries or (loaded.large_fields and _is_large(request, response, loaded))
+        ):
             return await self._answer_in_thread(request, loaded, step, response, began)
         answer = None if response is None else request.answer(response)
         _count(loaded, began, step.began, clock())

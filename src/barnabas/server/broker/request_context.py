@@ -22,6 +22,8 @@ class RequestContext(Struct):
     runs_alone: bool = False
     """Set by a handler before its first await: the connection starts no other request until this one is answered,
     whatever the scheduling of the API is."""
+    has_many_entries: bool = False
+    """Set by a handler that has suspended: encoding the response takes long, and is done in a thread."""
 
     @property
     def client_host(self) -> str:

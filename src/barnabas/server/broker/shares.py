@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.work import Pauses
 from barnabas.server.broker.share_sessions import CachedShareSession, MemberKey, PartitionKey, ShareSessionCache
 from barnabas.server.replication.rules.share_values import Ack, AckType
 from barnabas.server.replication.shares.partitions import SharePartitions
@@ -43,14 +44,17 @@ class Shares(Struct):
     async def acknowledge(
         self, key: MemberKey, batches: Mapping[PartitionKey, Sequence[AckBatch]], *, renews: bool
     ) -> AcknowledgeResults:
-        """Acknowledge records before the first await; returns when the share coordinator has written the changes.
+        """Acknowledge records, those of few partitions before the first await; returns when the share coordinator has
+        written the changes.
 
         If `renews` is true, the request may renew acquisition locks (IsRenewAck).
         """
         group_id, member_id = key
         results: AcknowledgeResults = {}
         waits: dict[PartitionKey, asyncio.Future[None]] = {}
+        pauses = Pauses()
         for partition, acks in batches.items():
+            await pauses.after(1 + len(acks) // 5)
             results[partition] = None
             try:
                 checked = check_acks(acks, renews=renews)

@@ -29,6 +29,8 @@ class SharePartitions:
         self._config = config
         self._clock = clock
         self._by_key: dict[ShareKey, SharePartition] = {}
+        self._keys_of: dict[TopicPartition, dict[ShareKey, None]] = {}
+        """The keys of the share partitions of each partition."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -41,6 +43,7 @@ class SharePartitions:
             for found in list(self._by_key.values()):
                 found.close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             self._by_key.clear()
+            self._keys_of.clear()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -70,28 +73,36 @@ class SharePartitions:
                 self._spawn,
                 self._forget,
             )
+            self._keys_of.setdefault(partition.name, {})[key] = None
         await found.load()
         return found
 
     def forget_group(self, group_id: str) -> None:
         """Close the group's share partitions: no member of the group has a share session with this broker."""
         for key in [key for key in self._by_key if key[0] == group_id]:
-            self._by_key.pop(key).close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self._pop(key).close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None:
         """Close the share partitions of the previous leader epoch: its acquired records become available again."""
         self.on_resigned(partition, leader_epoch)
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        for key, found in list(self._by_key.items()):
-            if found.partition.name == partition:
-                del self._by_key[key]
-                found.close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        for key in list(self._keys_of.get(partition, ())):
+            self._pop(key).close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def _pop(self, key: ShareKey) -> SharePartition:
+        found = self._by_key.pop(key)
+        name = found.partition.name
+        keys = self._keys_of[name]
+        del keys[key]
+        if not keys:
+            del self._keys_of[name]
+        return found
 
     def _forget(self, fenced: SharePartition) -> None:
         key = (fenced.group_id, fenced.partition.topic_id, fenced.partition.name.partition)
         if self._by_key.get(key) is fenced:
-            del self._by_key[key]
+            self._pop(key)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> object:
         if self._tasks is None:

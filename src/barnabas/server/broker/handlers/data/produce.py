@@ -17,8 +17,9 @@ every in-sync replica has the records. With `acks=0` there is no response, and a
 makes the producer refresh its metadata. All appends are made before the first await, so the order of a connection's
 requests is the order in the log. While a request waits for replicas the next request of the connection is appended.
 
-A request whose batches take long to check (`broker/checking`) is the exception: its batches are checked off the event
-loop before they are appended, and the connection starts no other request until this one is answered, as in Kafka.
+A request with very many partitions, or whose batches take long to check (`broker/checking`), is the exception. Its
+batches are appended one after the other, with pauses; they are checked off the event loop. The connection starts no
+other request until this one is answered, as in Kafka.
 
 A batch with the transactional flag must belong to an open transaction. `broker/verification.py` verifies this with
 the transaction coordinator, and keeps a producer's requests in order meanwhile.
@@ -31,12 +32,14 @@ docs/PERFORMANCE.md: this module takes 8 of the 119 Python calls for one batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.core.telemetry import get_logger
+from barnabas.core.work import Pauses
 from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import RecordValidationError
@@ -65,6 +68,10 @@ TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 ADD_PARTITION_SINCE = 12
 ABORTABLE_SINCE = 11
+ENTRIES_AT_ONCE = 500
+"""A request with more partitions is appended in slices, with pauses."""
+_APPEND_UNITS = 3
+"""What the append of one batch counts (`core/work`)."""
 _ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; a request has one batch for each partition
 _BEFORE_APPEND = frozenset(
     {
@@ -107,7 +114,16 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     waiting: _Waiting = []
     cost = light_cost(_batches(request))
     light = cost is not None and (cost <= FREE_RECORDS or services.checker.take(cost))
+    entries = 0
+    for topic in request.topic_data:
+        entries += len(topic.partition_data)
+    many = entries > ENTRIES_AT_ONCE
+    if many:
+        ctx.runs_alone = ctx.has_many_entries = True
+        await asyncio.sleep(0)  # decoding has taken long
     checks = None if light else _checks(services, ctx, request)
+    if many and checks is None:
+        checks = RequestChecks({}, ctx.now_ms)
     if checks is not None and cost is None:
         checks.try_inline(services.checker)
     outcomes: _Outcomes = {} if checks is None else checks.outcomes
@@ -116,18 +132,20 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
         if request.transactional_id is not None:
             await _check_all(services, request, checks)
             ctx.now_ms = services.clock.now_ms()
-            checks = None
     if request.transactional_id is not None:
         async with services.transaction_verifier.in_order(request.transactional_id):
             if _has_several_producers(services, ctx, request):
                 response = _reject_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
             else:
                 rejected = await _verify(services, ctx, request, request.transactional_id)
-                response = _append_all(services, ctx, request, waiting, rejected, outcomes)
-    elif checks is None or checks.complete:
+                if checks is not None and many:
+                    response = await _append_in_slices(services, ctx, request, waiting, rejected, checks)
+                else:
+                    response = _append_all(services, ctx, request, waiting, rejected, outcomes)
+    elif checks is None or (checks.complete and not many):
         response = _append_all(services, ctx, request, waiting, {}, outcomes)
     else:
-        response = await _check_and_append_all(services, ctx, request, waiting, checks)
+        response = await _append_in_slices(services, ctx, request, waiting, {}, checks)
     if acks == 0:
         _close_on_error(response)
         return None
@@ -143,7 +161,14 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
                 answer.error_code = code
                 answer.base_offset = INVALID_OFFSET
     if ctx.api_version >= 10:
-        _add_current_leaders(services, ctx, response, request)
+        not_led = [
+            (topic, answer)
+            for topic in response.responses
+            for answer in topic.partition_responses
+            if answer.error_code in _LEADER_CHANGED
+        ]
+        if not_led:
+            response.node_endpoints = await _add_current_leaders(services, ctx, not_led)
     return response
 
 
@@ -181,20 +206,28 @@ async def _check_all(services: Services, request: ProduceRequest, checks: Reques
         await checks.finish(place, services.checker)
 
 
-async def _check_and_append_all(
-    services: Services, ctx: RequestContext, request: ProduceRequest, waiting: _Waiting, checks: RequestChecks
+async def _append_in_slices(
+    services: Services,
+    ctx: RequestContext,
+    request: ProduceRequest,
+    waiting: _Waiting,
+    rejected: _Rejected,
+    checks: RequestChecks,
 ) -> ProduceResponse:
-    """As `_append_all`, one batch after the other: the result of a check can have the size of the batch."""
+    """As `_append_all`, with pauses, and one check after the other: a result can have the size of its batch."""
     response = _empty_response(request)
     place = 0
+    pauses = Pauses()
     for topic, answers in zip(request.topic_data, response.responses, strict=True):
         for data in topic.partition_data:
             outcome = await checks.finish(place, services.checker)
             ctx.now_ms = services.clock.now_ms()  # LogAppendTime never decreases within a partition
             name = _name_of(services, ctx, topic)
-            answers.partition_responses.append(_produce(services, ctx, request, name, data, waiting, {}, outcome))
+            answer = _produce(services, ctx, request, name, data, waiting, rejected, outcome)
+            answers.partition_responses.append(answer)
             checks.forget(place)
             place += 1
+            await pauses.after(1 if answer.error_code else _APPEND_UNITS)
     return response
 
 
@@ -411,27 +444,27 @@ def _close_on_error(response: ProduceResponse) -> None:
                 )
 
 
-def _add_current_leaders(
-    services: Services, ctx: RequestContext, response: ProduceResponse, request: ProduceRequest
-) -> None:
-    """Add the current leaders of partitions that this broker does not lead (KIP-951), which saves Metadata requests."""
+async def _add_current_leaders(
+    services: Services, ctx: RequestContext, not_led: Iterable[tuple[TopicProduceResponse, PartitionProduceResponse]]
+) -> list[NodeEndpoint]:
+    """Add the current leaders of partitions that this broker does not lead (KIP-951), which saves Metadata requests.
+    Returns the addresses of the leaders."""
     nodes: dict[int, NodeEndpoint] = {}
-    for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code not in _LEADER_CHANGED:
-                continue
-            topics = services.metadata.image.topics
-            state = (
-                topics.partition(topic.name, answer.index)
-                if ctx.api_version < 13
-                else topics.partition_by_id(topic.topic_id, answer.index)
+    pauses = Pauses()
+    for topic, answer in not_led:
+        await pauses.after(1)
+        topics = services.metadata.image.topics
+        state = (
+            topics.partition(topic.name, answer.index)
+            if ctx.api_version < TOPIC_IDS_SINCE
+            else topics.partition_by_id(topic.topic_id, answer.index)
+        )
+        if state is None:
+            continue
+        answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+        address = services.metadata.address(state.leader, ctx.client.listener)
+        if address is not None:
+            nodes[state.leader] = NodeEndpoint(
+                node_id=state.leader, host=address.host, port=address.port, rack=address.rack
             )
-            if state is None:
-                continue
-            answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
-            address = services.metadata.address(state.leader, ctx.client.listener)
-            if address is not None:
-                nodes[state.leader] = NodeEndpoint(
-                    node_id=state.leader, host=address.host, port=address.port, rack=address.rack
-                )
-    response.node_endpoints = list(nodes.values())
+    return list(nodes.values())

@@ -10,6 +10,7 @@ feature `share.version` is 0 the response is UNSUPPORTED_VERSION.
 from __future__ import annotations
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -43,6 +44,7 @@ async def handle(services: Services, ctx: RequestContext, request: ShareAcknowle
         await shares.close(member)
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
     nodes: dict[int, NodeEndpoint] = {}
+    pauses = Pauses()
     for (topic_id, index), problem in results.items():
         answer = PartitionData(partition_index=index)
         if problem is not None:
@@ -57,6 +59,7 @@ async def handle(services: Services, ctx: RequestContext, request: ShareAcknowle
                         node_id=leader.leader_id, host=address.host, port=address.port, rack=address.rack
                     )
         topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(answer)
+        await pauses.after(1)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=shares.partitions.config(member[0]).partition.share_record_lock_duration_ms,
         responses=list(topics.values()),

@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.share_fetch import (
+    AcknowledgementBatch,
     AcquiredRecords,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -72,18 +73,15 @@ class _Pass(Struct):
 
 _UNITS = 2
 """The units of work (`core/work`) of the read of one share partition."""
+_MANY_ENTRIES = 500
+"""The response to more share partitions is encoded in a thread."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     require_share_groups(services)
     shares = services.shares
-    requested = {
-        (topic.topic_id, p.partition_index): p.acknowledgement_batches
-        for topic in request.topics
-        for p in topic.partitions
-    }
+    requested, acks = await _requested(request)
     forgotten = [(topic.topic_id, p) for topic in request.forgotten_topics_data for p in topic.partitions]
-    acks = {key: batches for key, batches in requested.items() if batches}
     try:
         member = check_member(request.group_id, request.member_id)
         if request.is_renew_ack and (request.max_bytes or request.min_bytes or request.max_records):
@@ -107,7 +105,24 @@ async def handle(services: Services, ctx: RequestContext, request: ShareFetchReq
     elif not request.is_renew_ack and request.max_bytes > 0:
         done = await _fetch(services, ctx, request, member, wanted)
     settings = shares.partitions.config(member[0])
-    return _respond(services, ctx, acknowledged, done, settings.partition.share_record_lock_duration_ms)
+    return await _respond(services, ctx, acknowledged, done, settings.partition.share_record_lock_duration_ms)
+
+
+async def _requested(
+    request: ShareFetchRequest,
+) -> tuple[list[PartitionKey], dict[PartitionKey, list[AcknowledgementBatch]]]:
+    """The partitions of a request, and the acknowledgements of those that have some."""
+    partitions: list[PartitionKey] = []
+    acks: dict[PartitionKey, list[AcknowledgementBatch]] = {}
+    pauses = Pauses()
+    for topic in request.topics:
+        for p in topic.partitions:
+            key = (topic.topic_id, p.partition_index)
+            partitions.append(key)
+            if p.acknowledgement_batches:
+                acks[key] = p.acknowledgement_batches
+            await pauses.after(1)
+    return partitions, acks
 
 
 async def _fetch(
@@ -165,12 +180,15 @@ async def _acquire_all(
             bytes_left -= len(read.data)
 
 
-def _respond(
+async def _respond(
     services: Services, ctx: RequestContext, acknowledged: AcknowledgeResults, done: _Pass, lock_ms: int
 ) -> ShareFetchResponse:
     topics: dict[object, ShareFetchableTopicResponse] = {}
     nodes: dict[int, NodeEndpoint] = {}
-    for key in dict.fromkeys([*done.reads, *acknowledged]):
+    pauses = Pauses()
+    keys = dict.fromkeys([*done.reads, *acknowledged])
+    ctx.has_many_entries = len(keys) > _MANY_ENTRIES
+    for key in keys:
         topic_id, index = key
         answer = PartitionData(partition_index=index, records=b"")
         problem = acknowledged.get(key)
@@ -195,6 +213,7 @@ def _respond(
                         node_id=leader.leader_id, host=address.host, port=address.port, rack=address.rack
                     )
         topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id)).partitions.append(answer)
+        await pauses.after(1)
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()), node_endpoints=list(nodes.values())
     )
