@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import NewType
 from uuid import UUID
 
@@ -14,6 +16,8 @@ TopicId = UUID
 NO_TOPIC_ID = UUID(int=0)
 METADATA_TOPIC_ID = UUID(int=1)
 """Kafka reserves this id for `__cluster_metadata`."""
+
+_NUMBER = attrgetter("int")
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -28,6 +32,11 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
 """The topics that only coordinators write."""
+
+
+def sorted_ids(ids: Iterable[TopicId]) -> list[TopicId]:
+    """The ids in their order. A comparison of two UUIDs is a call of a Python function; this compares integers."""
+    return sorted(ids, key=_NUMBER)
 
 
 class TopicPartition(Struct, frozen=True, order=True):

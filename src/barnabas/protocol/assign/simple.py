@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from barnabas.core.ids import TopicId
+from barnabas.core.ids import TopicId, sorted_ids
 from barnabas.protocol.assign.server import GroupSpec, Partitions
 
 Partition = tuple[TopicId, int]
@@ -27,7 +27,7 @@ class SimpleAssignor:
         held: dict[str, dict[Partition, None]] = {member_id: {} for member_id in sorted(group.members)}
         for topics in sorted({member.topics for member in group.members.values()}, key=sorted):
             members = [m for m in held if group.members[m].topics == topics]
-            partitions = [(t, p) for t in sorted(topics) for p in group.partitions_of(t)]
+            partitions = [(t, p) for t in sorted_ids(topics) for p in group.partitions_of(t)]
             if partitions:
                 _share(group, held, members, partitions)
         return {member_id: _by_topic(partitions) for member_id, partitions in held.items()}
@@ -75,6 +75,6 @@ def _share(
 
 def _by_topic(partitions: dict[Partition, None]) -> Partitions:
     topics: dict[TopicId, list[int]] = {}
-    for topic_id, p in sorted(partitions):
+    for topic_id, p in partitions:
         topics.setdefault(topic_id, []).append(p)
-    return {topic_id: frozenset(found) for topic_id, found in topics.items()}
+    return {topic_id: frozenset(topics[topic_id]) for topic_id in sorted_ids(topics)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from heapq import heapify, heapreplace
 
-from barnabas.core.ids import TopicId
+from barnabas.core.ids import TopicId, sorted_ids
 from barnabas.protocol.assign.server import GroupSpec, Partitions
 
 Partition = tuple[TopicId, int]
@@ -27,11 +27,11 @@ class UniformAssignor:
         taken = {partition for partitions in held.values() for partition in partitions}
         wanted_by = {
             topic_id: [m for m in sorted(group.members) if topic_id in group.members[m].topics]
-            for topic_id in sorted(group.topics)
+            for topic_id in sorted_ids(group.topics)
         }
         free = [
             (topic_id, p)
-            for topic_id in sorted(wanted_by, key=lambda topic_id: (len(wanted_by[topic_id]), topic_id))
+            for topic_id in sorted(wanted_by, key=lambda topic_id: (len(wanted_by[topic_id]), topic_id.int))
             for p in range(group.topics[topic_id])
             if wanted_by[topic_id] and (topic_id, p) not in taken
         ]
@@ -50,7 +50,7 @@ def _keep(group: GroupSpec) -> dict[str, list[Partition]]:
         member = group.members[member_id]
         held[member_id] = [
             (topic_id, p)
-            for topic_id in sorted(member.assigned)
+            for topic_id in sorted_ids(member.assigned)
             if topic_id in member.topics
             for p in sorted(member.assigned[topic_id])
             if p < group.topics.get(topic_id, 0)
@@ -111,6 +111,6 @@ def _level_topic(held: dict[str, list[Partition]], topic_id: TopicId, members: l
 
 def _by_topic(partitions: list[Partition]) -> Partitions:
     topics: dict[TopicId, list[int]] = {}
-    for topic_id, p in sorted(partitions):
+    for topic_id, p in partitions:
         topics.setdefault(topic_id, []).append(p)
-    return {topic_id: frozenset(found) for topic_id, found in topics.items()}
+    return {topic_id: frozenset(topics[topic_id]) for topic_id in sorted_ids(topics)}

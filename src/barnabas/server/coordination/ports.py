@@ -6,7 +6,7 @@ The runtime has one shard (state machine) for each partition of its topic that t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -85,6 +85,10 @@ class TopicCatalog(Protocol):
     def by_name(self, name: str) -> CatalogTopic | None: ...
 
     def by_id(self, topic_id: TopicId) -> CatalogTopic | None: ...
+
+    def existing(self, names: Iterable[str]) -> set[str]:
+        """Those of the names that are topics."""
+        ...
 
     def names(self) -> Sequence[str]:
         """All topic names, sorted."""

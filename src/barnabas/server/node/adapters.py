@@ -4,7 +4,7 @@ objects of another package."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 
 from barnabas.core.buffers import Buffer
@@ -114,6 +114,7 @@ class ImageCatalog:
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._racks = {broker.broker_id: broker.rack for broker in image.brokers if broker.rack}
+        self._names: frozenset[str] | None = None
 
     def by_name(self, name: str) -> CatalogTopic | None:
         topic = self._image.topics.get(name)
@@ -122,6 +123,11 @@ class ImageCatalog:
     def by_id(self, topic_id: TopicId) -> CatalogTopic | None:
         topic = self._image.topics.get_by_id(topic_id)
         return None if topic is None else self._view(topic)
+
+    def existing(self, names: Iterable[str]) -> set[str]:
+        if self._names is None:
+            self._names = frozenset(self._image.topics.by_name)
+        return set(self._names.intersection(names))
 
     def names(self) -> Sequence[str]:
         return self._image.topics.names()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
@@ -191,6 +191,9 @@ class Catalog:
 
     def by_id(self, topic_id: TopicId) -> CatalogTopic | None:
         return next((view for view in self.views.values() if view.topic_id == topic_id), None)
+
+    def existing(self, names: Iterable[str]) -> set[str]:
+        return self.views.keys() & set(names)
 
     def names(self) -> Sequence[str]:
         return sorted(self.views)

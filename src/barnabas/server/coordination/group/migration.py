@@ -18,7 +18,12 @@ from barnabas.server.coordination.group.classic import rebalance as classic_reba
 from barnabas.server.coordination.group.classic.group import STABLE, ClassicGroup, ClassicGroupMember
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.consumer.manager import ConsumerGroupManager
-from barnabas.server.coordination.group.consumer.member import ClassicProtocolMetadata, ConsumerGroupMember, Partitions
+from barnabas.server.coordination.group.consumer.member import (
+    ClassicProtocolMetadata,
+    ConsumerGroupMember,
+    Partitions,
+    topic_names_of,
+)
 from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import TopicCatalog
 
@@ -80,7 +85,7 @@ def _member_from_classic(catalog: TopicCatalog, group: ClassicGroup, member: Cla
         member.client_id,
         member.client_host,
         member.rebalance_timeout_ms,
-        tuple(sorted(set(subscription.topics))),
+        topic_names_of(subscription.topics),
         classic=ClassicProtocolMetadata(member.session_timeout_ms, tuple(member.protocols)),
         member_epoch=group.generation_id,
         previous_epoch=group.generation_id,

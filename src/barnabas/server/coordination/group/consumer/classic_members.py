@@ -37,6 +37,7 @@ from barnabas.server.coordination.group.consumer.member import (
     ClassicProtocolMetadata,
     ConsumerGroupMember,
     ConsumerMemberState,
+    topic_names_of,
 )
 from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import GroupRequestContext
@@ -66,7 +67,7 @@ def join(
         instance_id=instance_id or member.instance_id,
         rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=rebalance_timeout_of(request),
-        topic_names=tuple(sorted(set(subscription.topics))),
+        topic_names=topic_names_of(subscription.topics),
         client_id=ctx.client_id or "",
         client_host=ctx.client_host,
         classic=ClassicProtocolMetadata(request.session_timeout_ms, tuple(protocols_of(request))),

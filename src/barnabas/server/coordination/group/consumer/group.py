@@ -36,6 +36,7 @@ from barnabas.server.coordination.group.consumer.member import (
     partitions_of,
     state_of,
     target_entries,
+    topic_names_of,
 )
 from barnabas.server.coordination.group.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -221,7 +222,7 @@ class ConsumerGroup:
             client_id=value.client_id,
             client_host=value.client_host,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
-            topic_names=tuple(sorted(set(value.subscribed_topic_names))),
+            topic_names=topic_names_of(value.subscribed_topic_names),
             topic_regex=value.subscribed_topic_regex,
             server_assignor=value.server_assignor,
             classic=classic_protocol_metadata(value),

@@ -20,7 +20,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import uuid_to_text
+from barnabas.core.ids import sorted_ids, uuid_to_text
 from barnabas.core.rng import random_uuid
 from barnabas.protocol.assign.server import ServerAssignor
 from barnabas.protocol.assign.table import SERVER_ASSIGNORS
@@ -45,6 +45,7 @@ from barnabas.server.coordination.group.consumer.member import (
     ConsumerGroupMember,
     ConsumerMemberState,
     Partitions,
+    topic_names_of,
 )
 from barnabas.server.coordination.group.consumer.reconcile import Owned, keeps_assignment, reconcile, withdraw
 from barnabas.server.coordination.group.consumer.requests import (
@@ -127,7 +128,7 @@ class ConsumerGroupManager:
             if request.rebalance_timeout_ms == -1
             else request.rebalance_timeout_ms,
             server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
-            topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
+            topic_names=member.topic_names if names is None else topic_names_of(names),
             topic_regex=member.topic_regex
             if request.subscribed_topic_regex is None
             else request.subscribed_topic_regex,
@@ -147,7 +148,7 @@ class ConsumerGroupManager:
             response.assignment = Assignment(
                 topic_partitions=[
                     TopicPartitions(topic_id=topic_id, partitions=sorted(now.assigned[topic_id]))
-                    for topic_id in sorted(now.assigned)
+                    for topic_id in sorted_ids(now.assigned)
                 ]
             )
         return response

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from itertools import islice
+from operator import lt
 from typing import Final
 
 from msgspec import Struct, field
 
-from barnabas.core.ids import TopicId
+from barnabas.core.ids import TopicId, sorted_ids
 from barnabas.server.coordination.group.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -108,6 +110,14 @@ class ConsumerGroupMember(Struct, frozen=True):
         )
 
 
+def topic_names_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The topics of a subscription, sorted, without duplicates. A subscription may have 100,000 topics, so that names
+    that are in order already are not sorted again: those of a record always are."""
+    if all(map(lt, names, islice(names, 1, None))):
+        return tuple(names)
+    return tuple(sorted(set(names)))
+
+
 def classic_protocol_metadata(value: ConsumerGroupMemberMetadataValue) -> ClassicProtocolMetadata | None:
     classic = value.classic_member_metadata
     if classic is None:
@@ -131,19 +141,19 @@ def partitions_of(entries: Iterable[CurrentTopicPartitions | TargetTopicPartitio
 def target_entries(partitions: Partitions) -> list[TargetTopicPartitions]:
     return [
         TargetTopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
-        for topic_id in sorted(partitions)
+        for topic_id in sorted_ids(partitions)
     ]
 
 
 def _current(partitions: Partitions) -> list[CurrentTopicPartitions]:
     return [
         CurrentTopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
-        for topic_id in sorted(partitions)
+        for topic_id in sorted_ids(partitions)
     ]
 
 
 def pairs(partitions: Partitions) -> Iterable[tuple[TopicId, int]]:
     """The (topic id, partition) pairs, sorted."""
-    for topic_id in sorted(partitions):
+    for topic_id in sorted_ids(partitions):
         for partition in sorted(partitions[topic_id]):
             yield topic_id, partition

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import TopicId
+from barnabas.core.ids import TopicId, sorted_ids
 from barnabas.server.coordination.group.consumer.member import (
     NO_PARTITIONS,
     ConsumerGroupMember,
@@ -102,7 +102,7 @@ def _next(
     revoking: dict[TopicId, frozenset[int]] = {}
     gained: dict[TopicId, frozenset[int]] = {}
     unreleased = False
-    for topic_id in sorted({*target, *member.assigned}):
+    for topic_id in sorted_ids({*target, *member.assigned}):
         wanted = target.get(topic_id, frozenset())
         held = member.assigned.get(topic_id, frozenset())
         _put(kept, topic_id, held & wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
 
 from barnabas.protocol.assign.server import GroupSpec, MemberSpec, ServerAssignor
@@ -11,21 +10,22 @@ from barnabas.server.coordination.group.consumer.member import Partitions
 from barnabas.server.coordination.ports import CatalogTopic, TopicCatalog
 
 
-def metadata_hash(catalog: TopicCatalog, topics: Iterable[str]) -> int:
+def metadata_hash(catalog: TopicCatalog, topics: frozenset[str]) -> int:
     """A hash that changes when one of the topics is created, deleted, recreated or gets partitions, or when the racks
     of its replicas change.
 
     Kafka hashes the same data with XXH3. A group whose coordinator moves between Kafka and Barnabas is rebalanced once,
     which moves no partition. The hash of no topics is 0.
     """
+    existing = sorted(catalog.existing(topics))
+    if not existing:
+        return 0
     digest = blake2b(digest_size=8)
-    any_topic = False
-    for name in sorted(topics):
+    for name in existing:
         view = catalog.by_name(name)
-        if view is not None:
-            any_topic = True
-            digest.update(_facts(view))
-    return int.from_bytes(digest.digest(), "big", signed=True) if any_topic else 0
+        assert view is not None
+        digest.update(_facts(view))
+    return int.from_bytes(digest.digest(), "big", signed=True)
 
 
 def _facts(view: CatalogTopic) -> bytes:
@@ -40,7 +40,7 @@ def compute_target(group: ConsumerGroup, catalog: TopicCatalog, assignor: Server
     for member_id in sorted(group.members):
         member = group.members[member_id]
         wanted = set()
-        for topic in group.topics_of(member):
+        for topic in catalog.existing(group.topics_of(member)):
             view = counts.get(topic) or catalog.by_name(topic)
             if view is not None:
                 counts[topic] = view

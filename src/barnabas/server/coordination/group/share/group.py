@@ -20,8 +20,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import TopicId
-from barnabas.server.coordination.group.consumer.member import NO_PARTITIONS, Partitions, partitions_of, target_entries
+from barnabas.core.ids import TopicId, sorted_ids
+from barnabas.server.coordination.group.consumer.member import (
+    NO_PARTITIONS,
+    Partitions,
+    partitions_of,
+    target_entries,
+    topic_names_of,
+)
 from barnabas.server.coordination.group.share import records as rec
 from barnabas.server.coordination.group.share.ports import StateTopic, StateTopics
 from barnabas.server.coordination.operation import CoordinatorRecord
@@ -178,7 +184,7 @@ class ShareGroup:
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            topic_names=tuple(sorted(set(value.subscribed_topic_names))),
+            topic_names=topic_names_of(value.subscribed_topic_names),
         )
 
     def apply_current(self, member_id: str, value: rec.ShareGroupCurrentMemberAssignmentValue | None) -> None:
@@ -257,7 +263,7 @@ class ShareGroup:
             initialized_topics=_entries(states.initialized),
             deleting_topics=[
                 rec.TopicInfo(topic_id=topic_id, topic_name=states.deleting[topic_id])
-                for topic_id in sorted(states.deleting)
+                for topic_id in sorted_ids(states.deleting)
             ],
         )
         return CoordinatorRecord(key, value)
@@ -305,5 +311,5 @@ def _entries(topics: StateTopics) -> list[rec.TopicPartitionsInfo]:
         rec.TopicPartitionsInfo(
             topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(topics[topic_id].partitions)
         )
-        for topic_id in sorted(topics)
+        for topic_id in sorted_ids(topics)
     ]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import TopicId
+from barnabas.core.ids import TopicId, sorted_ids
 from barnabas.protocol.assign.server import GroupSpec, MemberSpec, ServerAssignor
 from barnabas.protocol.assign.table import SHARE_ASSIGNORS
 from barnabas.protocol.wire.messages.share_group_heartbeat import (
@@ -29,6 +29,7 @@ from barnabas.protocol.wire.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
+from barnabas.server.coordination.group.consumer.member import topic_names_of
 from barnabas.server.coordination.group.consumer.target import metadata_hash
 from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.share.group import ShareGroup, ShareGroupMember
@@ -85,7 +86,7 @@ class ShareGroupManager:
         updated = replace(
             before,
             rack_id=before.rack_id if request.rack_id is None else request.rack_id,
-            topic_names=before.topic_names if names is None else tuple(sorted(set(names))),
+            topic_names=before.topic_names if names is None else topic_names_of(names),
             client_id=ctx.client_id or "",
             client_host=ctx.client_host,
         )
@@ -168,7 +169,7 @@ class ShareGroupManager:
             response.assignment = Assignment(
                 topic_partitions=[
                     TopicPartitions(topic_id=topic_id, partitions=sorted(member.assigned[topic_id]))
-                    for topic_id in sorted(member.assigned)
+                    for topic_id in sorted_ids(member.assigned)
                 ]
             )
         return response
@@ -209,7 +210,8 @@ class ShareGroupManager:
         members: dict[str, MemberSpec] = {}
         counts: dict[TopicId, int] = {}
         for member_id in sorted(group.members):
-            views = [view for name in group.members[member_id].topic_names if (view := self.catalog.by_name(name))]
+            names = self.catalog.existing(group.members[member_id].topic_names)
+            views = [view for name in names if (view := self.catalog.by_name(name))]
             counts.update((view.topic_id, view.partitions) for view in views)
             topics = frozenset(view.topic_id for view in views)
             members[member_id] = MemberSpec(topics, group.target_of(member_id))
@@ -228,7 +230,7 @@ class ShareGroupManager:
         retry_ms = self.config.group_share_initialize_retry_interval_ms
         states = group.states.value
         needed: dict[TopicId, StateTopic] = {}
-        for name in sorted(group.subscribed_topics()):
+        for name in sorted(self.catalog.existing(group.subscribed_topics())):
             view = self.catalog.by_name(name)
             if view is None:
                 continue
