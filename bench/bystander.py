@@ -2,17 +2,19 @@
 
 Each attack runs against a broker of its own, in a process of its own. Meanwhile the bystander, a client with its own
 connection, produces a record every 10 ms to its own topic. Its worst latency, counted from the moment at which a record
-was due, is the time for which the broker stood still. "Longest step" is what the broker itself measured: the longest
-time for which a request held the event loop, in CPU time, and its API. "Worst before" is the worst latency of the
-second before the attack: what the machine itself costs. Memory is the peak of the broker and its child processes. The
-attacks are in `bench/attacks`.
+was due, is the time for which the broker stood still. "Worst before" is the worst latency of the second before the
+attack: what the machine itself costs. "Longest step" and "longest turn" are what the broker itself measured, in CPU
+time: the longest time for which a request held the event loop, with its API, and for which anything did. Memory is the
+peak of the broker and its child processes. The attacks are in `bench/attacks`.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import re
+import signal
 import socket
 import sys
 import tempfile
@@ -33,12 +35,13 @@ from barnabas.testing.process import BrokerProcess
 from bench.attacks.registry import ATTACKS, Attack
 from bench.report import Sheet
 
-MODULES = ("records", "lists", "largest")
+MODULES = ("records", "lists", "largest", "shapes", "groups")
 """The modules of `bench/attacks`, in the order of the table."""
 TOPIC = "bystander"
 INTERVAL_S = 0.010
 QUIET_S = 1.0
 _HELD = re.compile(r'barnabas_loop_held_max_ms\{by="(\w+)"\} (\S+)')
+_TURN = re.compile(r"^barnabas_loop_late_max_ms (\S+)", re.MULTILINE)
 STALL_MS_MAX = 250
 """What a bystander may notice of an attack."""
 
@@ -118,12 +121,14 @@ class _MeasuredBroker(BrokerProcess):
             self.metrics_port = probe.getsockname()[1]
         return [*super().command(), "--metrics", f"http://127.0.0.1:{self.metrics_port}"]
 
-    def longest_step(self, api: ApiKey | None) -> str:
-        """The longest step of this API, or of all requests, since the start."""
+    def longest_holds(self, api: ApiKey | None) -> tuple[str, str]:
+        """The longest step of this API, or of all requests, and the longest turn of the loop."""
         with urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as page:
-            held = {by: float(held) for by, held in _HELD.findall(page.read().decode())}
+            metrics = page.read().decode()
+        held = {by: float(held) for by, held in _HELD.findall(metrics)}
         longest = max(held, key=held.__getitem__, default="") if api is None else APIS[api].name
-        return f"{held.get(longest, 0.0):.0f} ms {longest}"
+        (turn,) = _TURN.findall(metrics)
+        return f"{held.get(longest, 0.0):.0f} ms {longest}", f"{float(turn):.0f} ms"
 
 
 def _attack(name: str, address: str, pipe: Connection) -> None:
@@ -153,12 +158,13 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
         process.start()
         prepared = ours.recv()
         if prepared != "prepared":
-            return (attack.name, "", "", "", "", "", "", f"could not be prepared: {prepared[1]}")
+            return (attack.name, "", "", "", "", "", "", "", f"could not be prepared: {prepared[1]}")
         bystander = Bystander(broker.bootstrap_servers)
         bystander.run(QUIET_S / 2)
         before = bystander.run(QUIET_S)
         memory = Memory(broker.process.pid)
         bystander.latencies_ms = []
+        os.kill(broker.process.pid, signal.SIGUSR1)
         ours.send("begin")
         while not ours.poll():
             bystander.tick()
@@ -169,7 +175,7 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
         memory.sample()
         process.join(10)
         peak = memory.peak
-        step = broker.longest_step(attack.api)
+        step, turn = broker.longest_holds(attack.api)
         broker.kill()  # a stop might wait for what the attack has left
         return (
             attack.name,
@@ -177,6 +183,7 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
             f"{max(during):.0f} ms",
             f"{sorted(during)[int(len(during) * 0.99)]:.0f} ms",
             step,
+            turn,
             f"{seconds:.1f} s",
             f"{memory.before / 1e6:.0f} to {peak / 1e6:.0f} MB",
             result,
@@ -215,6 +222,7 @@ def main() -> None:
         "worst during",
         "p99 during",
         "longest step",
+        "longest turn",
         "attack took",
         "broker's memory",
         "answer",

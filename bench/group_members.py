@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas.core.errors import ErrorCode
@@ -105,7 +106,7 @@ class Member(asyncio.Protocol):
 
     # -- new protocol (KIP-848) --------------------------------------------------------------------------------------
 
-    async def heartbeat(self, group: str, topic: str) -> None:
+    async def heartbeat(self, group: str, topics: Sequence[str]) -> None:
         """One heartbeat; takes and gives up what it is told to at once."""
         owned = [TopicPartitions(topic_id=topic_id, partitions=p) for topic_id, p in self.owned.items()]
         request = ConsumerGroupHeartbeatRequest(
@@ -113,7 +114,7 @@ class Member(asyncio.Protocol):
             member_id=self.member_id,
             member_epoch=self.epoch,
             rebalance_timeout_ms=300_000,
-            subscribed_topic_names=[topic],
+            subscribed_topic_names=list(topics),
             server_assignor="uniform",
             topic_partitions=owned,
         )
@@ -127,7 +128,7 @@ class Member(asyncio.Protocol):
             self.owned = {t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions}
 
 
-async def _connect(address: str, count: int) -> list[Member]:
+async def connect(address: str, count: int) -> list[Member]:
     host, port = address.rsplit(":", 1)
     loop = asyncio.get_running_loop()
     members: list[Member] = []
@@ -149,7 +150,7 @@ async def _find_coordinator(member: Member, group: str) -> None:
 
 async def _classic(address: str, count: int, rounds: int) -> list[float]:
     group = f"classic-{count}"
-    members = await _connect(address, count)
+    members = await connect(address, count)
     await _find_coordinator(members[0], group)
     seconds = []
     for round_number in range(rounds + 1):
@@ -176,13 +177,13 @@ async def _until_one_generation(
 async def _reconcile(address: str, topic: str, count: int) -> float:
     """All join at once and beat as fast as they are answered, until each has its one partition."""
     group = f"consumer-{count}"
-    members = await _connect(address, count)
+    members = await connect(address, count)
     await _find_coordinator(members[0], group)
     for member in members:
         member.member_id = str(uuid.uuid4())
     began = time.perf_counter()
     while True:
-        await asyncio.gather(*(member.heartbeat(group, topic) for member in members))
+        await asyncio.gather(*(member.heartbeat(group, [topic]) for member in members))
         held = [len(p) for member in members for p in member.owned.values()]
         if len(held) == count and set(held) == {1} and len({member.epoch for member in members}) == 1:
             break

@@ -2,7 +2,8 @@
 
 Each row builds a request of so many entries as the broker decodes: `REQUEST_ELEMENTS_MAX` of the codec, in at most
 `PLAIN_REQUEST_BYTES_MAX` of the dispatcher, or `_CARRIED_BYTES` for an API that carries data of the user.
-`NOT_ATTACKED` names the other APIs, and why. `tests/unit/bench` refuses an API that is in neither table.
+`shapes.py` has attacks by APIs without a list whose work grows with what earlier requests have built. `NOT_ATTACKED`
+names the other APIs, and why. `tests/unit/bench` refuses an API that is in neither table.
 """
 
 from __future__ import annotations
@@ -98,6 +99,11 @@ class World:
     client: WireClient
     topic_id: UUID = field(default_factory=lambda: UUID(int=0))
 
+    def find_topic(self) -> None:
+        """Set the id of the attacked topic."""
+        described = self.client.call(metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=TOPIC)]), 12)
+        self.topic_id = described.topics[0].topic_id
+
 
 @dataclass(frozen=True)
 class Largest:
@@ -159,30 +165,30 @@ def _groups(world: World) -> None:
             world.client.receive(number)
 
 
-def _topics(world: World) -> None:
+def with_topics(world: World) -> None:
     for first in range(0, MANY, 1000):
         create(world.client, [f"x{index}" for index in range(first, first + 1000)])
 
 
-def _transactions(world: World) -> None:
-    """Transactional ids; the first is in a transaction."""
-    find = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["x0"])
+def with_transactions(world: World, name_of: Callable[[int], str] = "x{}".format, count: int = MANY) -> None:
+    """So many transactional ids, without transactions."""
+    find = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=[name_of(0)])
 
     def init(name: str) -> Request:
         return init_producer_id.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
 
     for _ in range(600):
         world.client.call(find, 4)
-        if world.client.call(init("x0"), 4).error_code == ErrorCode.NONE:
+        if world.client.call(init(name_of(0)), 4).error_code == ErrorCode.NONE:
             break
         time.sleep(0.1)
-    for first in range(0, MANY, 500):
-        sent = [world.client.send(init(f"x{index}"), 4) for index in range(first, first + 500)]
+    for first in range(1, count, 500):
+        sent = [world.client.send(init(name_of(index)), 4) for index in range(first, min(first + 500, count))]
         for number in sent:
             world.client.receive(number)
 
 
-def _share_coordinator(world: World) -> None:
+def with_shares(world: World) -> None:
     """Wait until the share coordinator serves the partitions of the topic."""
     topic_id = urlsafe_b64encode(world.topic_id.bytes).decode().rstrip("=")
     key = f"g:{topic_id}:0"
@@ -230,7 +236,7 @@ def _join(topic_id: UUID, count: int) -> Request:
 
 
 _K = ApiKey
-_TOPIC_RESOURCE: Final = 2
+TOPIC_RESOURCE: Final = 2
 
 LARGEST: dict[ApiKey, Largest] = {
     _K.PRODUCE: Largest(9, lambda t, n: produce.ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[
@@ -256,28 +262,29 @@ LARGEST: dict[ApiKey, Largest] = {
     _K.CREATE_TOPICS: Largest(7, lambda t, n: create_topics.CreateTopicsRequest(timeout_ms=60_000, topics=[
         create_topics.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in _names(n)])),
     _K.DELETE_TOPICS: Largest(5, lambda t, n: delete_topics.DeleteTopicsRequest(
-        timeout_ms=60_000, topic_names=_names(n)), _topics),
+        timeout_ms=60_000, topic_names=_names(n)), with_topics),
     _K.CREATE_PARTITIONS: Largest(3, lambda t, n: create_partitions.CreatePartitionsRequest(timeout_ms=60_000, topics=[
-        create_partitions.CreatePartitionsTopic(name=name, count=2, assignments=None) for name in _names(n)]), _topics),
+        create_partitions.CreatePartitionsTopic(name=name, count=2, assignments=None) for name in _names(n)]),
+        with_topics),
     _K.DESCRIBE_CONFIGS: Largest(4, lambda t, n: describe_configs.DescribeConfigsRequest(resources=[
         describe_configs.DescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=None) for _ in range(n)])),
+            resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=None) for _ in range(n)])),
     _K.ALTER_CONFIGS: Largest(2, lambda t, n: alter_configs.AlterConfigsRequest(resources=[
-        alter_configs.AlterConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=[
-            alter_configs.AlterableConfig(name="retention.ms", value="1")]) for name in _names(n)]), _topics),
+        alter_configs.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=[
+            alter_configs.AlterableConfig(name="retention.ms", value="1")]) for name in _names(n)]), with_topics),
     _K.INCREMENTAL_ALTER_CONFIGS: Largest(1, lambda t, n: incremental_alter_configs.IncrementalAlterConfigsRequest(
         resources=[incremental_alter_configs.AlterConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=name, configs=[incremental_alter_configs.AlterableConfig(
-                name="retention.ms", config_operation=0, value="1")]) for name in _names(n)]), _topics),
+            resource_type=TOPIC_RESOURCE, resource_name=name, configs=[incremental_alter_configs.AlterableConfig(
+                name="retention.ms", config_operation=0, value="1")]) for name in _names(n)]), with_topics),
     _K.LIST_CONFIG_RESOURCES: Largest(1, lambda t, n: list_config_resources.ListConfigResourcesRequest(
-        resource_types=[_TOPIC_RESOURCE] * n), _topics),
+        resource_types=[TOPIC_RESOURCE] * n), with_topics),
     _K.ALTER_REPLICA_LOG_DIRS: Largest(2, lambda t, n: alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[
         alter_replica_log_dirs.AlterReplicaLogDir(path="/nowhere", topics=[
             alter_replica_log_dirs.AlterReplicaLogDirTopic(name=TOPIC, partitions=_wide(n))])])),
     _K.DESCRIBE_LOG_DIRS: Largest(4, lambda t, n: describe_log_dirs.DescribeLogDirsRequest(topics=[
         describe_log_dirs.DescribableLogDirTopic(topic=TOPIC, partitions=_wide(n))])),
     _K.DESCRIBE_TOPIC_PARTITIONS: Largest(0, lambda t, n: describe_topic_partitions.DescribeTopicPartitionsRequest(
-        topics=[describe_topic_partitions.TopicRequest(name=name) for name in _names(n)]), _topics),
+        topics=[describe_topic_partitions.TopicRequest(name=name) for name in _names(n)]), with_topics),
     _K.ELECT_LEADERS: Largest(2, lambda t, n: elect_leaders.ElectLeadersRequest(topic_partitions=[
         elect_leaders.TopicPartitions(topic=TOPIC, partitions=_wide(n))])),
     _K.UPDATE_FEATURES: Largest(2, lambda t, n: update_features.UpdateFeaturesRequest(feature_updates=[
@@ -296,7 +303,7 @@ LARGEST: dict[ApiKey, Largest] = {
     _K.ADD_PARTITIONS_TO_TXN: Largest(3, lambda t, n: add_partitions_to_txn.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="x0", v3_and_below_producer_id=0, v3_and_below_producer_epoch=0,
         v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(name=TOPIC, partitions=_wide(n))]),
-        _transactions),
+        with_transactions),
     _K.WRITE_TXN_MARKERS: Largest(1, lambda t, n: write_txn_markers.WriteTxnMarkersRequest(markers=_markers(n))),
     _K.TXN_OFFSET_COMMIT: Largest(3, lambda t, n: txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id="x0", group_id="g", producer_id=0, producer_epoch=0, topics=[
@@ -305,9 +312,9 @@ LARGEST: dict[ApiKey, Largest] = {
                     partition_index=index, committed_offset=1, committed_metadata="") for index in _wide(n)])]),
         bytes_max=_CARRIED_BYTES, entries_max=10_000),
     _K.DESCRIBE_TRANSACTIONS: Largest(0, lambda t, n: describe_transactions.DescribeTransactionsRequest(
-        transactional_ids=_names(n)), _transactions),
+        transactional_ids=_names(n)), with_transactions),
     _K.LIST_TRANSACTIONS: Largest(1, lambda t, n: list_transactions.ListTransactionsRequest(
-        producer_id_filters=list(range(n))), _transactions),
+        producer_id_filters=list(range(n))), with_transactions),
     _K.FIND_COORDINATOR: Largest(4, lambda t, n: find_coordinator.FindCoordinatorRequest(
         key_type=0, coordinator_keys=_names(n))),
     _K.JOIN_GROUP: Largest(5, _join, bytes_max=_CARRIED_BYTES),
@@ -329,56 +336,56 @@ LARGEST: dict[ApiKey, Largest] = {
     _K.DELETE_GROUPS: Largest(2, lambda t, n: delete_groups.DeleteGroupsRequest(groups_names=_names(n)), _groups),
     _K.CONSUMER_GROUP_HEARTBEAT: Largest(1, lambda t, n: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         group_id="c", member_id="m" * 22, rebalance_timeout_ms=60_000, topic_partitions=[],
-        subscribed_topic_names=_names(n)), _topics, bytes_max=_CARRIED_BYTES),
+        subscribed_topic_names=_names(n)), with_topics, bytes_max=_CARRIED_BYTES),
     _K.CONSUMER_GROUP_DESCRIBE: Largest(1, lambda t, n: consumer_group_describe.ConsumerGroupDescribeRequest(
         group_ids=_names(n)), _groups),
     _K.SHARE_GROUP_HEARTBEAT: Largest(1, lambda t, n: share_group_heartbeat.ShareGroupHeartbeatRequest(
-        group_id="s", member_id="m" * 22, subscribed_topic_names=_names(n)), _topics),
+        group_id="s", member_id="m" * 22, subscribed_topic_names=_names(n)), with_topics),
     _K.SHARE_GROUP_DESCRIBE: Largest(1, lambda t, n: share_group_describe.ShareGroupDescribeRequest(
         group_ids=_names(n)), _groups),
     _K.DESCRIBE_SHARE_GROUP_OFFSETS: Largest(0, lambda t, n:
         describe_share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[
             describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=[
                 describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(
-                    topic_name=TOPIC, partitions=_wide(n))])]), _share_coordinator),
+                    topic_name=TOPIC, partitions=_wide(n))])]), with_shares),
     _K.ALTER_SHARE_GROUP_OFFSETS: Largest(0, lambda t, n: alter_share_group_offsets.AlterShareGroupOffsetsRequest(
         group_id="s", topics=[alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
             topic_name=TOPIC, partitions=[alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(
-                partition_index=index, start_offset=0) for index in range(n)])]), _share_coordinator),
+                partition_index=index, start_offset=0) for index in range(n)])]), with_shares),
     _K.DELETE_SHARE_GROUP_OFFSETS: Largest(0, lambda t, n: delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
         group_id="s", topics=[delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=name)
                               for name in _names(n)])),
     _K.SHARE_FETCH: Largest(1, lambda t, n: share_fetch.ShareFetchRequest(
         group_id="s", member_id="m" * 22, max_records=1, batch_size=1, topics=[share_fetch.FetchTopic(
             topic_id=t, partitions=[share_fetch.FetchPartition(partition_index=index)
-                                             for index in range(n)])]), _share_coordinator),
+                                             for index in range(n)])]), with_shares),
     _K.SHARE_ACKNOWLEDGE: Largest(1, lambda t, n: share_acknowledge.ShareAcknowledgeRequest(
         group_id="s", member_id="m" * 22, share_session_epoch=1, topics=[share_acknowledge.AcknowledgeTopic(
-            topic_id=t, partitions=_acknowledged(n))]), _share_coordinator),
+            topic_id=t, partitions=_acknowledged(n))]), with_shares),
     _K.INITIALIZE_SHARE_GROUP_STATE: Largest(0, lambda t, n:
         initialize_share_group_state.InitializeShareGroupStateRequest(group_id="g", topics=[
             initialize_share_group_state.InitializeStateData(topic_id=t, partitions=[
                 initialize_share_group_state.PartitionData(partition=index, state_epoch=1, start_offset=0)
-                for index in range(n)])]), _share_coordinator),
+                for index in range(n)])]), with_shares),
     _K.READ_SHARE_GROUP_STATE: Largest(0, lambda t, n: read_share_group_state.ReadShareGroupStateRequest(
         group_id="g", topics=[read_share_group_state.ReadStateData(topic_id=t, partitions=[
             read_share_group_state.PartitionData(partition=0, leader_epoch=0) for _ in range(n)])]),
-        _share_coordinator),
+        with_shares),
     _K.WRITE_SHARE_GROUP_STATE: Largest(0, lambda t, n: write_share_group_state.WriteShareGroupStateRequest(
         group_id="g", topics=[write_share_group_state.WriteStateData(topic_id=t, partitions=[
             write_share_group_state.PartitionData(
                 partition=0, state_epoch=1, leader_epoch=0, start_offset=0, state_batches=[
                     write_share_group_state.StateBatch(first_offset=2 * index, last_offset=2 * index, delivery_state=2,
                                                        delivery_count=1) for index in range(n)])])]),
-        _share_coordinator),
+        with_shares),
     _K.DELETE_SHARE_GROUP_STATE: Largest(0, lambda t, n: delete_share_group_state.DeleteShareGroupStateRequest(
         group_id="g", topics=[delete_share_group_state.DeleteStateData(topic_id=t, partitions=[
-            delete_share_group_state.PartitionData(partition=index) for index in range(n)])]), _share_coordinator),
+            delete_share_group_state.PartitionData(partition=index) for index in range(n)])]), with_shares),
     _K.READ_SHARE_GROUP_STATE_SUMMARY: Largest(0, lambda t, n:
         read_share_group_state_summary.ReadShareGroupStateSummaryRequest(group_id="g", topics=[
             read_share_group_state_summary.ReadStateSummaryData(topic_id=t, partitions=[
                 read_share_group_state_summary.PartitionData(partition=0, leader_epoch=0) for _ in range(n)])]),
-        _share_coordinator),
+        with_shares),
     _K.EXPLAIN_PARTITION: Largest(0, lambda t, n: explain_partition.ExplainPartitionRequest(topics=[
         explain_partition.TopicRequest(name=TOPIC, partition_indexes=_wide(n))])),
     _K.EXPLAIN_GROUP: Largest(0, lambda t, n: explain_group.ExplainGroupRequest(group_ids=_names(n)), _groups),
@@ -387,18 +394,14 @@ LARGEST: dict[ApiKey, Largest] = {
 }  # fmt: skip
 
 _NO_LIST: Final = "The request has no list; its work does not grow with its size."
-_BROKERS: Final = "The request has no list, and the response lists the nodes of the cluster."
 
 NOT_ATTACKED: dict[ApiKey, str] = {
-    _K.INIT_PRODUCER_ID: _NO_LIST,
     _K.API_VERSIONS: "The request has no list, and the response lists the APIs.",
-    _K.DESCRIBE_CLUSTER: _BROKERS,
+    _K.DESCRIBE_CLUSTER: "The request has no list, and the response lists the nodes of the cluster.",
     _K.UNREGISTER_BROKER: _NO_LIST,
     _K.ADD_RAFT_VOTER: "The request is compared with a running node before its list of listeners is read.",
     _K.REMOVE_RAFT_VOTER: _NO_LIST,
-    _K.ADD_OFFSETS_TO_TXN: _NO_LIST,
-    _K.END_TXN: "The request has no list. The markers of a transaction are written by partition, each with a wait.",
-    _K.HEARTBEAT: _NO_LIST,
+    _K.HEARTBEAT: "The request has no list, and looks up one member.",
 }
 
 
@@ -435,11 +438,10 @@ def element_count(value: object) -> int:
     return 0
 
 
-def _run(row: Largest) -> Callable[[str], Steps]:
+def run_largest(row: Largest) -> Callable[[str], Steps]:
     def run(address: str) -> Steps:
         world = World(with_group(address, WIDE))
-        described = world.client.call(metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=TOPIC)]), 12)
-        world.topic_id = described.topics[0].topic_id
+        world.find_topic()
         row.prepare(world)
         request = row.build(world.topic_id, entries_of(row))
         yield
@@ -450,4 +452,4 @@ def _run(row: Largest) -> Callable[[str], Steps]:
 
 for _api, _row in LARGEST.items():
     _name = APIS[_api].name
-    attack(f"largest-{_name}", f"the largest {_name} request", api=_api)(_run(_row))
+    attack(f"largest-{_name}", f"the largest {_name} request", api=_api)(run_largest(_row))
