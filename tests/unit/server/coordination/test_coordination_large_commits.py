@@ -218,3 +218,18 @@ def test_topics_that_change_while_a_coordinator_loads_are_known_when_it_has_load
             assert [p.error_code for p in response.topics[0].partitions] == [ErrorCode.NONE, ErrorCode.NONE]
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_the_offsets_of_many_groups_are_fetched_in_short_steps(stable: bool) -> None:
+    async def scenario() -> None:
+        async with coordinator(MemoryWriter(), Catalog(t=1)) as groups:
+            groups.on_elected(0, 0)
+            await settle()
+            requested = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=[]) for number in range(5_000)]
+            request = OffsetFetchRequest(groups=requested, require_stable=stable)
+            response, longest = await longest_step(groups.offset_fetch(Context(8), request))
+            assert [group.group_id for group in response.groups] == [group.group_id for group in requested]
+            assert longest <= work.STEP_UNITS
+
+    run_virtual(scenario())

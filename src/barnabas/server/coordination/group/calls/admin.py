@@ -114,7 +114,9 @@ class AdminCalls(GroupShards):
         from barnabas.server.coordination.group.explain import explain
 
         explained = []
+        pauses = Pauses()
         for group_id in request.group_ids:
+            await pauses.after(1)
             try:
                 context = self.context(group_id)
                 shard, remaining_ms = context.shard, context.timers.remaining_ms

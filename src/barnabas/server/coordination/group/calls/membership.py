@@ -22,6 +22,7 @@ from barnabas.protocol.wire.messages.leave_group import (
 )
 from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.server.coordination.group.shards import GroupShards, check_group_id
+from barnabas.server.coordination.group.subscriptions import sort_subscription
 from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import GroupRequestContext
 
@@ -116,6 +117,8 @@ class MembershipCalls(GroupShards):
     ) -> ConsumerGroupHeartbeatResponse:
         try:
             await self._prepare_regexes(request)
+            if request.subscribed_topic_names is not None:
+                request.subscribed_topic_names = await sort_subscription(request.subscribed_topic_names)
             return await self.write(
                 request.group_id, lambda shard, op: shard.consumer_group_heartbeat(op, ctx, request)
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.work import in_slices
+from barnabas.core.work import Pauses, in_slices
 from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -63,7 +63,11 @@ class OffsetCalls(GroupShards):
 
     async def offset_fetch(self, ctx: GroupRequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         if ctx.api_version >= 8:
-            groups = [await self._fetch_group(ctx, group, stable=request.require_stable) for group in request.groups]
+            groups = []
+            pauses = Pauses()
+            for one in request.groups:
+                groups.append(await self._fetch_group(ctx, one, stable=request.require_stable))
+                await pauses.after(1)
             return OffsetFetchResponse(groups=groups)
         topics = None
         if request.topics is not None:
