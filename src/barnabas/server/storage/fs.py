@@ -46,7 +46,7 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 class Access(Enum):
     """How a file is opened."""
 
-    READ = "read"  # it must exist
+    READ = "read"  # the file must exist
     WRITE = "write"  # read and write; created when missing
     REPLACE = "replace"  # read and write; created, or emptied
 

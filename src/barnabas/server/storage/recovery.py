@@ -251,7 +251,7 @@ class _LogLoader:
             self._cut(segment, examine(segment, valid, end, later, reason=reason, torn=torn, leader_epoch=epoch))
         short = segment.is_short and self._segments.active is segment
         if short:
-            segment.unlink_indexes()  # they are quickly rebuilt when they are needed, and files cost much at a start
+            segment.unlink_indexes()  # cheap to rebuild; each file costs time at a start
         else:
             segment.seal()
         self._sound.add(segment.base_offset)
