@@ -96,9 +96,11 @@ def test_flipped_bit_is_detected(sizes: list[int], data: st.DataObject) -> None:
     batches = list(iter_batches(content))
     chosen = data.draw(st.integers(0, len(batches) - 1))
     position, header = batches[chosen]
-    epochs = [one.partition_leader_epoch for _, one in batches]
+    epochs_behind = [one.partition_leader_epoch for one in before if one.base_offset > header.base_offset]
     # the log may have been truncated here, and old bytes may be back: rule 5 of `storage.damage`
-    new_leader_behind = 0 < chosen < len(batches) - 1 and epochs[chosen + 1] > epochs[chosen - 1]
+    new_leader_behind = (
+        chosen > 0 and bool(epochs_behind) and epochs_behind[0] > batches[chosen - 1][1].partition_leader_epoch
+    )
     # the leader epoch (bytes 12 to 15) lies outside the CRC, as in Kafka
     offset = data.draw(st.one_of(st.integers(8, 11), st.integers(16, header.size - 1)))
     content[position + offset] ^= 1 << data.draw(st.integers(0, 7))

@@ -12,9 +12,9 @@ Everything below the synced offset, at least up to the recovery point, was synce
        ends inside the damaged batch.                        page or segment was written before this one.
     4. The damaged batch has an older leader epoch than      Torn end: the power failed after a truncation that was
        the leader epoch checkpoint has for its offset.       not synced, and the truncated batch is back.
-    5. The first whole batch behind the damage, in this      Torn end: the log may have been truncated where the
-       segment, has a later leader epoch than the batch      epoch begins, and one page may hold old bytes again.
-       before the damage.
+    5. The first whole batch behind the damage has a later   Torn end: the log may have been truncated where the
+       leader epoch than the batch before the damage in      epoch begins, and one page may hold old bytes again.
+       this segment.
     6. Otherwise.                                            Rot: every byte was written, and one has changed.
 
 `scanning.examine` finds out which of the rules 2 to 5 apply, and `Damage.is_rot` decides.
@@ -26,7 +26,9 @@ the start, and rot in another log takes this one replica offline, until an opera
 from.
 
 Rule 3 takes rot above the synced offset for a torn end if the records of the damaged batch happen to contain zeros from
-the start to the end of a sector. The cut is logged in every case.
+the start to the end of a sector. The cut is logged in every case. Old bytes that are back in some sectors of a page,
+and not in others, behind whole batches of the new leader epoch, count as rot. That takes a power failure during the
+write of the very page in which the log was truncated, before any sync; and nothing is cut off then.
 """
 
 from __future__ import annotations

@@ -104,6 +104,8 @@ class _LogLoader:
         self._producers_valid = False
         self._recovered_end = 0
         """The end offset of the segment that was recovered last."""
+        self._overlapped = False
+        """Whether the segment that was recovered last had batches with offsets of the next segment."""
 
     def load(self) -> LoadedLog:
         request = self._request
@@ -174,7 +176,7 @@ class _LogLoader:
                 self._rebuild_up_to(segment)
             removed = self._recover(segment)
             self._truncated += removed
-            if removed or self._ends_early(segment):
+            if (removed and not self._overlapped) or self._ends_early(segment):
                 self._drop_after(segment)
             segment.cool()
             if self._segments.after(segment) is not None:
@@ -231,11 +233,19 @@ class _LogLoader:
         end = segment.base_offset
         epoch = -1
         reason, torn = "", False
+        following = self._segments.after(segment)
+        self._overlapped = False
         for position, buf, at, header in scan_batches(segment):
             reason = self._out_of_order(segment, header, end)
             torn = not reason and self._is_from_before_truncation(header)
             if reason or torn:
                 reason = reason or f"leader epoch {header.partition_leader_epoch} is older than that of offset {end}"
+                break
+            if following is not None and header.base_offset >= following.base_offset:
+                # The log was truncated, and the next segment began there. The power failed before the truncation was
+                # durable, so that the truncated batches are back.
+                reason = f"the next segment begins at offset {following.base_offset}"
+                torn = self._overlapped = True
                 break
             end = header.next_offset
             segment.index_batch(header, position)
@@ -314,9 +324,20 @@ class _LogLoader:
                 continue
             if following.base_offset > max(request.log_start_offset, request.cleaned_offset):
                 end = self._end_of(segment)
+                if end > following.base_offset:
+                    end = self._recover_earlier(segment)
                 segment.cool()
                 if end != following.base_offset:
                     raise DamagedLogError(_missing(segment, end, following.base_offset))
+
+    def _recover_earlier(self, segment: Segment) -> int:
+        """Recover a segment below the recovery point, because a truncation of it was lost. Returns its end offset."""
+        last_end = self._recovered_end
+        self._rebuild_up_to(segment)
+        self._truncated += self._recover(segment)
+        end, self._recovered_end = self._recovered_end, last_end
+        self._producers_valid = False
+        return end
 
     def _end_of(self, segment: Segment) -> int:
         """The offset after the last batch. Raises DamagedLogError if the segment ends inside a batch."""

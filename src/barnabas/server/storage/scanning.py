@@ -65,11 +65,15 @@ def examine(
     data = memoryview(file.read_at(position, min(size - position, _SEARCHED)))
     behind = _find_behind(data, position, offset)
     region = region_of(data, position, None if behind is None else behind.position)
+    begins = [header for header in map(_first_batch, later) if header is not None]
+    epochs_behind = (
+        [behind.leader_epoch] if behind is not None else [header.partition_leader_epoch for header in begins]
+    )
     torn = (
         torn  # rule 4
         or has_lost_page(region, position, offset, ends_file=behind is None)  # rule 3
         or (behind is None and not reason and _ends_inside(data, size - position))  # rule 3
-        or (behind is not None and behind.leader_epoch > leader_epoch >= 0)  # rule 5
+        or (bool(epochs_behind) and epochs_behind[0] > leader_epoch >= 0)  # rule 5
     )
     return Damage(
         segment.file_path(names.LOG),
@@ -79,7 +83,7 @@ def examine(
         reason or _reason(data, size - position),
         torn,
         behind,
-        sum(_begins_whole(one) for one in later),
+        len(begins),
     )
 
 
@@ -121,13 +125,14 @@ def _ends_inside(data: memoryview, left: int) -> bool:
     return left < LOG_OVERHEAD or LOG_OVERHEAD + int.from_bytes(data[8:12], "big") > left
 
 
-def _begins_whole(segment: Segment) -> bool:
+def _first_batch(segment: Segment) -> BatchHeader | None:
+    """The first batch of a segment, or None if it is damaged."""
     file: File = segment.file()
     try:
         header = read_header(file.read_at(0, min(segment.size, 61)))
         segment.read_batch(file, 0, header)
     except CorruptBatchError:
-        return False
+        return None
     finally:
         segment.cool()
-    return header.base_offset >= segment.base_offset
+    return header if header.base_offset >= segment.base_offset else None

@@ -118,6 +118,44 @@ def test_damage_where_a_leader_epoch_begins_may_be_a_lost_truncation(disk: Memor
     assert logs.kill(recovery_point=4).log_end_offset == 4
 
 
+def test_damage_before_a_segment_of_a_later_leader_epoch_may_be_a_lost_truncation(disk: MemoryDisk) -> None:
+    logs = LogHarness(disk=disk)
+    logs.fill(4)
+    logs.append(batch(), epoch=5)
+    logs.log.roll(0)
+    logs.append(batch(), epoch=5)
+    disk.flip_bit(log_file(0), 4 * SIZE + 70)
+    assert logs.kill(recovery_point=4).log_end_offset == 4
+
+
+@pytest.mark.parametrize("recovery_point", [0, 3])
+def test_batches_that_are_back_after_a_lost_truncation_give_way_to_the_next_segment(
+    disk: MemoryDisk, recovery_point: int
+) -> None:
+    """The next segment was created at the offset of the truncation, and reached the disk before the truncation did.
+    The leader epochs did not reach the disk either."""
+    logs = LogHarness(disk=disk)
+    logs.fill(5)
+    old = bytes(disk.data(log_file(0)))
+    epochs = f"{PATH}/leader-epoch-checkpoint"
+    old_epochs = bytes(disk.data(epochs))
+    logs.log.truncate_to(3)
+    logs.log.roll(0)
+    logs.append(batch(value=b"new"), epoch=7)
+    logs.append(batch(value=b"new"), epoch=7)
+    disk.data(log_file(0))[:] = old
+    disk.data(epochs)[:] = old_epochs
+    logs.kill(recovery_point=recovery_point)
+    assert [(h.base_offset, h.partition_leader_epoch) for h in logs.headers()] == [
+        (0, 0),
+        (1, 0),
+        (2, 0),
+        (3, 7),
+        (4, 7),
+    ]
+    assert len(disk.data(log_file(0))) == 3 * SIZE
+
+
 def test_a_cut_is_synced(logs: LogHarness, disk: MemoryDisk) -> None:
     del disk.data(log_file(12))[SIZE + 40 :]
     disk.syncs.clear()
