@@ -365,6 +365,7 @@ class Partitions:
         if led:
             for listener in self._listeners:
                 listener.on_resigned(partition.name, None)
+        self.replica_directories.abandon(partition.name)
         directory = self._dir_of.pop(key, None)
         if directory is None or directory.failure is not None or partition.log is None:
             return

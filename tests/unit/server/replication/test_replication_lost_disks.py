@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
+from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.wire.messages.elect_leaders import ElectLeadersRequest
 from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.metadata.image.topics import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from barnabas.server.metadata.records.topics import PartitionChangeRecord
 from barnabas.server.storage.errors import DiskIoError
 from tests.unit.server.replication.brokers import Broker, Cluster, in_virtual_time
 from tests.unit.server.replication.test_replication_directories import home_of, known
@@ -270,5 +277,72 @@ def test_a_damaged_replica_that_is_alone_in_the_isr_leads_again_once_it_is_repai
         first.start()
         await cluster.until(lambda: first.partitions.get("t", 0) is not None and first.partition().is_leader)
         assert first.values() == [b"a", b"b", b"c"]
+
+    in_virtual_time(main, brokers=0)
+
+
+async def damaged(cluster: Cluster, **configs: str) -> tuple[Broker, Broker]:
+    """Broker 1 has a damaged replica of t-0, which the controller knows as lost; broker 2 leads."""
+    first, second = cluster.add(1), cluster.add(2)
+    cluster.create("t", [[1, 2]], **configs)
+    await cluster.until(lambda: all(len(b.partitions) == 1 for b in cluster.brokers.values()))
+    for value in (b"a", b"b", b"c"):
+        assert await first.produce(value) is ErrorCode.NONE
+    await cluster.until(lambda: cluster.isr("t") == [1, 2] and known(cluster, first, 0) == home_of(first, 0))
+    path = path_of(first)
+    first.kill()
+    _flip_a_bit(first, path)
+    first.start()
+    await cluster.until(lambda: known(cluster, first, 0) == LOST_DIRECTORY and second.partition().is_leader)
+    return first, second
+
+
+def _strays(broker: Broker) -> list[str]:
+    return [path for path in broker.disk.paths() if "-stray/" in path and path.endswith(".log")]
+
+
+def test_a_damaged_replica_that_is_moved_away_and_back_begins_with_an_empty_log() -> None:
+    async def main(cluster: Cluster) -> None:
+        first, second = await damaged(cluster)
+        for replicas in ([2], [1, 2]):
+            moved = ReassignablePartition(partition_index=0, replicas=replicas)
+            cluster.ask(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[moved])]))
+            await cluster.until(lambda: not state(cluster).is_reassigning)
+            await cluster.until(lambda: len(first.partitions) == len(state(cluster).replicas) - 1)
+        await cluster.until(lambda: cluster.isr("t") == [1, 2])
+        assert first.values() == [b"a", b"b", b"c"] == second.values()
+        assert len(_strays(first)) == 1
+
+    in_virtual_time(main, brokers=0)
+
+
+def test_a_topic_is_created_again_after_its_damaged_log_was_deleted() -> None:
+    async def main(cluster: Cluster) -> None:
+        first, second = await damaged(cluster)
+        cluster.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), 6)
+        await cluster.until(lambda: len(first.partitions) == len(second.partitions) == 0)
+        cluster.create("t", [[1, 2]])
+        await cluster.until(lambda: len(first.partitions) == 1 and first.partition().is_leader)
+        assert await first.produce(b"new") is ErrorCode.NONE
+        assert first.values() == [b"new"]
+        assert len(_strays(first)) == 1
+
+    in_virtual_time(main, brokers=0)
+
+
+def test_a_damaged_replica_is_reported_as_lost_if_an_eligible_replica_has_all_records() -> None:
+    """KIP-966: the replica is alone in the ISR, and the other one has not lost a record since it left the ISR."""
+
+    async def main(cluster: Cluster) -> None:
+        first, second = await damaged(cluster)
+        second.kill()
+        present = state(cluster)
+        change = PartitionChangeRecord(
+            topic_id=first.partition().topic_id, partition_id=0, isr=[1], eligible_leader_replicas=[2], leader=1,
+            directories=[home_of(first, 0), present.directory_of(2)],
+        )  # fmt: skip
+        cluster.commit([change])
+        await cluster.until(lambda: known(cluster, first, 0) == LOST_DIRECTORY)
+        assert state(cluster).leader != 1
 
     in_virtual_time(main, brokers=0)

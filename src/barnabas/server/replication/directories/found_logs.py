@@ -36,6 +36,8 @@ class FoundLogs:
         """The logs that `open_early` has opened."""
         self._postponed: dict[TopicPartition, list[Found]] = {}
         """Logs that could not be opened for a reason that passes. `take` opens them when it is called again."""
+        self._unusable: dict[TopicPartition, list[Found]] = defaultdict(list)
+        """Logs that are damaged, or could not be opened for another reason that does not pass."""
         self._copies: dict[TopicPartition, list[Found]] = defaultdict(list)
 
     def discover(self, directories: Iterable[LogDir]) -> None:
@@ -87,15 +89,18 @@ class FoundLogs:
             except TransientStorageError as error:
                 log.error("log could not be opened; it is tried again", partition=str(name), reason=str(error))
                 self._postponed[name] = mine
+                self._unusable.pop(name, None)
                 for _, found in opened:
                     found.close(clean=False)
                 return directory, None
             except DamagedLogError as error:
+                self._unusable[name].append((directory, entry))
                 log.error(
                     "partition is offline: its log is damaged; docs/OPERATIONS.md says what to do",
                     partition=str(name), reason=str(error),
                 )  # fmt: skip
             except StorageError as error:
+                self._unusable[name].append((directory, entry))
                 log.error("partition is offline", partition=str(name), reason=str(error))
         if not opened:
             return (mine[0][0], None) if mine else None
@@ -108,6 +113,16 @@ class FoundLogs:
     def is_postponed(self, name: TopicPartition) -> bool:
         """Whether `take` could not open the log, and can open it later."""
         return name in self._postponed
+
+    def abandon(self, name: TopicPartition) -> None:
+        """Rename the logs of a partition that could not be opened to `-stray`: the broker has no replica of the
+        partition any more. A later replica, or a new topic of this name, begins with an empty log."""
+        for directory, entry in (*self._unusable.pop(name, ()), *self._postponed.pop(name, ())):
+            if directory.failure is None and directory.fs.exists(f"{directory.path}/{entry.name}"):
+                try:
+                    self._set_aside(directory, entry)
+                except StorageError as error:
+                    log.error("log could not be set aside", partition=str(name), reason=str(error))
 
     def leave(self, name: TopicPartition) -> None:
         """Leave the found logs of this partition unopened: a newer log may be in an offline directory."""

@@ -86,6 +86,10 @@ class ReplicaDirectories:
         """The target directories of moves of this replica that the end of the previous process interrupted."""
         return self._found.unfinished_copies(name)
 
+    def abandon(self, name: TopicPartition) -> None:
+        """Set aside the logs of a partition that could not be opened. Call this when the broker loses the replica."""
+        self._found.abandon(name)
+
     def prefer(self, name: TopicPartition, directory: LogDir) -> None:
         """If this broker later gets a replica of the partition, create its log in `directory`.
 

@@ -3,8 +3,9 @@
 The controller needs the directories to know the replicas that a failed directory affects. Every replica whose directory
 differs from the image is reported, many replicas in one AssignReplicasToDirs request, until an image shows the reported
 directory. A replica without a log is reported as lost, and so is one whose log is damaged, if another replica is in
-sync. The target directory of a move (`mover.py`) is reported before the move ends. Otherwise, if the new directory
-failed before the report, the controller would still consider a replica without a log in sync.
+sync, or was so and has lost no record since (KIP-966). The target directory of a move (`mover.py`) is reported before
+the move ends. Otherwise, if the new directory failed before the report, the controller would still consider a replica
+without a log in sync.
 """
 
 from __future__ import annotations
@@ -85,9 +86,10 @@ class DirectoryReporter:
         known, home = state.directory_of(node_id), self._directory_of(topic.name, index)
         if home == LOST_DIRECTORY and self._is_known_offline(known):
             home = known  # the log may still be in that directory
-        elif self._is_damaged(topic.name, index) and (known == LOST_DIRECTORY or set(state.isr) - {node_id}):
-            # The controller removes this replica from the ISR, and another one leads. Without another replica in the
-            # ISR nothing is reported: the log is complete again once it is repaired, and must be allowed to lead.
+        elif self._is_damaged(topic.name, index) and (known == LOST_DIRECTORY or {*state.isr, *state.elr} - {node_id}):
+            # The controller removes this replica from the ISR, and another one leads that has all committed records.
+            # Without another one nothing is reported: the log is complete again once it is restored, and must be
+            # allowed to lead.
             home = LOST_DIRECTORY
         if home is None or home == known:
             self._unreported.pop(key, None)
