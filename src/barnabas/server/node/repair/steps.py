@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.cli.log_files import CHECKPOINTS, DERIVED, Finding
 from barnabas.core.ids import METADATA_TOPIC, TopicPartition
+from barnabas.server.node.repair.findings import CHECKPOINTS, DERIVED, Finding
 from barnabas.server.storage import names
 from barnabas.server.storage.directory.checkpoints import read_offsets, write_offsets
 from barnabas.server.storage.errors import StorageError
