@@ -9,17 +9,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
+from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.server.coordination.context import CoordinatorContext
 from barnabas.server.coordination.runtime import CoordinatorRuntime
-from barnabas.server.metadata import snapshot
-from barnabas.server.metadata.controller import alter_partition, partition_change
+from barnabas.server.metadata import session_keeper, snapshot
+from barnabas.server.metadata.controller import alter_partition, brokers, controller, partition_change
 from barnabas.server.metadata.controller.sessions import BrokerSessions
 from barnabas.server.metadata.controller.suspicions import BrokerSuspicions, ProbeOutcome
 from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.failure_detector import FailureDetector
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigsImage
+from barnabas.server.metadata.records.nodes import RegisterBrokerRecord
 from barnabas.server.node.quorum import vote_store
 from barnabas.server.raft.machine.values import Voters
 from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
@@ -189,6 +193,62 @@ def _old_leaders_not_fenced(patch: Patch) -> None:
         return ErrorCode.NONE if code in fenced and partition.leader in isr else code
 
     patch.setattr(alter_partition, "_problem", problem)
+
+
+def _deposed_leader_stays(patch: Patch) -> None:
+    """A leader ignores the later leader epoch in which another broker leads: it continues to accept writes."""
+    real = Partition.apply_image
+
+    def apply_image(self: Partition, image: Any) -> bool:
+        if self.is_leader and image.leader != self.context.node_id:
+            return False
+        return real(self, image)
+
+    patch.setattr(Partition, "apply_image", apply_image)
+
+
+def _epoch_kept_after_the_fence(patch: Patch) -> None:
+    """The next process of a broker that was fenced for its end gets the broker epoch of the process that has ended."""
+    real = controller._HANDLED[BrokerRegistrationRequest]
+
+    def decide(image: ClusterImage, request: Any, ctx: Any) -> Any:
+        decision = real(image, request, ctx)
+        present = image.brokers.get(request.broker_id)
+        if present is not None and present.fenced and not decision.response.error_code:
+            decision.response.broker_epoch = present.epoch
+            for record in decision.records:
+                if isinstance(record, RegisterBrokerRecord):
+                    record.broker_epoch = present.epoch
+        return decision
+
+    patch.setitem(controller._HANDLED, BrokerRegistrationRequest, decide)
+
+
+def _fenced_for_ever(patch: Patch) -> None:
+    """A broker that was fenced is not unfenced by the heartbeats of the same process."""
+    real = session_keeper.decide_heartbeat
+    unfenced: set[tuple[int, int]] = set()
+
+    def decide(image: ClusterImage, request: Any, ctx: Any) -> Any:
+        broker = image.brokers.get(request.broker_id)
+        if broker is not None and broker.epoch == request.broker_epoch and not request.want_shut_down:
+            if not broker.fenced:
+                unfenced.add((broker.broker_id, broker.epoch))
+            elif (broker.broker_id, broker.epoch) in unfenced:
+                return Decision(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True))
+        return real(image, request, ctx)
+
+    patch.setattr(session_keeper, "decide_heartbeat", decide)
+
+
+def _fence_without_elections(patch: Patch) -> None:
+    """The record that fences a broker is written, and its partitions keep their leader."""
+
+    def decide(image: ClusterImage, broker_id: int, ctx: Any) -> Any:
+        decision = brokers.decide_fence_broker(image, broker_id, ctx)
+        return Decision(None, decision.records[-1:])
+
+    patch.setattr(session_keeper, "decide_fence_broker", decide)
 
 
 def _unclean_ends_forgotten(patch: Patch) -> None:
@@ -364,6 +424,12 @@ PLANTED = [
     Planted("a lost connection is a death", _lost_connection_is_death, ClusterFaultMenu.KILL, 10),
     Planted("silence is a refusal", _silence_is_refusal, ClusterFaultMenu.KILL, 20),
     Planted("an old probe fences a new process", _old_probe_fences_new_process, ClusterFaultMenu.KILL, 10),
+    Planted("old leaders are not fenced", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("a deposed leader goes on", _deposed_leader_stays, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
+    Planted("broker epoch kept after the fence", _epoch_kept_after_the_fence, ClusterFaultMenu.KILL, 10),
+    Planted("fenced for ever", _fenced_for_ever, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
+    Planted("fenced without elections", _fence_without_elections, ClusterFaultMenu.KILL, 10),
+    Planted("nobody is fenced", _nobody_is_fenced, ClusterFaultMenu.KILL, 10, ANY),
     Planted("vote not synced", _vote_not_synced, ClusterFaultMenu.BLACKOUT, 40, ANY),
     Planted("half is a majority", _minority_elects, ClusterFaultMenu.KILL, 20, ANY),
     Planted("coordinator stays", _coordinator_stays, ClusterFaultMenu.KILL, 10),
@@ -373,11 +439,9 @@ PLANTED = [
 ]
 
 NOT_SEEN = [
-    Planted("old leaders are not fenced", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 12, ANY),
     Planted(
         "watermark of the committed ISR alone", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK
     ),
-    Planted("nobody is fenced", _nobody_is_fenced, ClusterFaultMenu.KILL, 10, ANY),
     Planted("uncommitted state kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 40, ANY),
     Planted("markers dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK),
 ]

@@ -73,6 +73,13 @@ class SimCluster:
                     return
                 await asyncio.sleep(_RETRY_S)
 
+    async def while_down(self, node: SimNode, change: Callable[[], None]) -> None:
+        """Kills a node, changes the files on its disk as an operator would, and starts the node again."""
+        async with self._repairs[node.name]:
+            node.kill()
+            change()
+        await self.up(node)
+
     async def stop(self, node: SimNode) -> None:
         """Shuts a node down cleanly, or kills it if it does not end in time."""
         if not node.alive or node.paused:

@@ -128,3 +128,12 @@ class ClusterFault:
     weight: int
     strike: Callable[[FaultContext], Awaitable[None]]
     menus: frozenset[ClusterFaultMenu] = EVERY
+
+
+@dataclass(frozen=True, slots=True)
+class RareFault:
+    """A fault that strikes once in a share of the runs. Its own random stream draws these runs, so that a new fault of
+    this kind leaves the other runs as they are."""
+
+    fault: ClusterFault
+    share: float

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.testing.sim.cluster.rule import Rule
-from barnabas.testing.sim.cluster.view import broker_epoch_of, broker_state_of, sessions_of
+from barnabas.testing.sim.cluster.view import broker_epoch_of, broker_state_of, has_committed_all, sessions_of
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.cluster.observation import ClusterObservation
     from barnabas.testing.sim.node import SimNode
+
+
+_FENCING_MS: Final = 1_000
+"""A controller that runs, and has nothing else to do, fences a silent broker within this time."""
 
 
 class RunningBrokerIsNotFenced(Rule):
@@ -79,4 +83,84 @@ class RunningBrokerIsNotFenced(Rule):
         )
 
 
-FENCING_RULES: tuple[type[Rule], ...] = (RunningBrokerIsNotFenced,)
+class SilentBrokerIsFenced(Rule):
+    """The active controller fences a broker whose last heartbeat is older than its session time-out."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._sessions: object = None
+        """The sessions of the active controller at the last observation."""
+        self._overdue: dict[int, tuple[int, int]] = {}
+        """For each broker that should have been fenced: the time of its last heartbeat, and the time since which the
+        controller has run and has had no uncommitted records."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        controller = self.cluster.active_controller()
+        sessions = None if controller is None else sessions_of(controller)
+        if seen.image is None or controller is None or sessions is None or controller.paused:
+            self._overdue.clear()
+            return
+        if sessions is not self._sessions:
+            self._overdue.clear()
+            self._sessions = sessions
+        now_ms = int(self.cluster.world.loop.time() * 1000)
+        free = has_committed_all(controller)
+        overdue: dict[int, tuple[int, int]] = {}
+        for broker in seen.image.brokers:
+            session = sessions._sessions.get(broker.broker_id)
+            if broker.fenced or session is None or session.broker_epoch != broker.epoch:
+                continue
+            if now_ms - session.heartbeat_ms < self._timeout_ms(broker.broker_id) + _FENCING_MS:
+                continue
+            heartbeat_ms, since_ms = self._overdue.get(broker.broker_id, (session.heartbeat_ms, now_ms))
+            if heartbeat_ms != session.heartbeat_ms or not free:
+                since_ms = now_ms  # a controller that waits for a commit does not decide on the next broker yet
+            if now_ms - since_ms > _FENCING_MS:
+                self.broken(
+                    f"broker {broker.broker_id} of epoch {broker.epoch} is not fenced {now_ms - session.heartbeat_ms} "
+                    f"ms after its last heartbeat to {controller.name}"
+                )
+            overdue[broker.broker_id] = session.heartbeat_ms, since_ms
+        self._overdue = overdue
+
+    def _timeout_ms(self, broker_id: int) -> int:
+        node = self.cluster.broker(broker_id)
+        return 0 if node is None else int(node.config["broker.session.timeout.ms"])
+
+
+class FencedBrokerLeadsNothing(Rule):
+    """The decision that fences a broker gives each of its partitions another leader, or none."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        if seen.image is None:
+            return
+        fenced = {broker.broker_id for broker in seen.image.brokers if broker.fenced}
+        for topic in seen.image.topics if fenced else ():
+            for index, partition in enumerate(topic.partitions):
+                if partition.leader in fenced:
+                    self.broken(f"{topic.name}-{index} is led by broker {partition.leader}, which is fenced")
+
+
+class EpochIsOneProcess(Rule):
+    """A broker epoch belongs to one process: the next process of a broker registers with a higher epoch (KIP-903)."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._processes: dict[tuple[int, int], object] = {}
+        """The incarnation id of the process with each broker id and broker epoch."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        for broker in () if seen.image is None else seen.image.brokers:
+            known = self._processes.setdefault((broker.broker_id, broker.epoch), broker.incarnation_id)
+            if known != broker.incarnation_id:
+                self.broken(
+                    f"two processes of broker {broker.broker_id} have registered with broker epoch {broker.epoch}"
+                )
+
+
+FENCING_RULES: tuple[type[Rule], ...] = (
+    RunningBrokerIsNotFenced,
+    SilentBrokerIsFenced,
+    FencedBrokerLeadsNothing,
+    EpochIsOneProcess,
+)

@@ -3,7 +3,7 @@
 strike: faults ──── rest: all is healed, and the cluster must be healthy within a bound ──── strike ──── rest
 
 Beside the faults, a broker's connections to the active controller are reset now and then, so that the controller has to
-find out whether the broker still runs.
+find out whether the broker still runs; and some runs have a rare fault.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Final
 
 from barnabas.testing.sim.cluster.directory_faults import DIRECTORY_FAULTS
 from barnabas.testing.sim.cluster.disk_faults import DISK_FAULTS
-from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
-from barnabas.testing.sim.cluster.network_faults import WEATHER
+from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext, RareFault
+from barnabas.testing.sim.cluster.network_faults import LATE_PROPOSAL, WEATHER
 from barnabas.testing.sim.cluster.operator_actions import OPERATIONS
 from barnabas.testing.sim.cluster.process_faults import PROCESS_FAULTS
+from barnabas.testing.sim.cluster.rot_faults import BIT_ROT
 
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
+RARE: Final = (RareFault(LATE_PROPOSAL, 0.4), RareFault(BIT_ROT, 0.3))
 _PAUSE_S: Final = 0.5
 """The mean of the seconds between two faults."""
 _RESET_S: Final = 3.0
@@ -34,6 +36,11 @@ class Nemesis:
         self._context = context
         catalogue = (*CATALOGUE, *DIRECTORY_FAULTS) if context.cluster.layout.directories else CATALOGUE
         self._choices = [fault for fault in catalogue if context.menu in fault.menus]
+        self._rare = [
+            (rare.fault, rng)
+            for rare in RARE
+            if (rng := context.world.random_stream(rare.fault.name)).random() < rare.share
+        ]
         self.count = 0
         """The number of faults so far."""
 
@@ -44,6 +51,8 @@ class Nemesis:
         weights = [fault.weight for fault in self._choices]
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reset_connections(end))
+            for rare, when in self._rare:
+                group.create_task(self._apply(rare, after_s=when.uniform(0.0, seconds)))
             while loop.time() < end:
                 await asyncio.sleep(rng.expovariate(1 / _PAUSE_S))
                 fault = rng.choices(self._choices, weights)[0]
@@ -64,7 +73,9 @@ class Nemesis:
                 world.trace.event("fault", f"{broker.name} loses its connections to {controller.name}")
                 world.network.reset_connections(broker.name, controller.name)
 
-    async def _apply(self, fault: ClusterFault) -> None:
+    async def _apply(self, fault: ClusterFault, *, after_s: float = 0.0) -> None:
+        if after_s:
+            await asyncio.sleep(after_s)
         self.count += 1
         self._context.world.trace.event("fault", fault.name)
         await fault.strike(self._context)

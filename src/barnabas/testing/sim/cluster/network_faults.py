@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
 
 Pairs = list[tuple[str, str]]
+_DEPOSED_S: Final = 8.0
+"""Seconds within which a leader that is cut from the controllers is fenced, and another one is elected."""
+_CONNECTED_S: Final = 4.5
+"""Seconds after a cut within which an attempt to connect that began during the cut succeeds."""
 
 
 async def isolate(context: FaultContext) -> None:
@@ -107,6 +112,38 @@ async def lonely_leader(context: FaultContext) -> None:
         await context.cluster.up(node)
 
 
+async def late_proposal(context: FaultContext) -> None:
+    """Cuts the way of a leader to the controllers, and its link to one follower, until another replica leads. In the
+    meantime the leader proposes an ISR without that follower. The proposal reaches the controller when the cut is over,
+    while the deposed leader cannot reach the other brokers, and so is not in the ISR.
+    """
+    tp, cluster, network = context.any_partition(), context.cluster, context.world.network
+    node, image = cluster.leader(tp), cluster.partition(tp)
+    if node is None or image is None:
+        return
+    followers = [broker for broker in image.replicas if broker in image.isr and broker != node.node_id]
+    # the first one in the order of the replicas becomes the leader, so the last one is cut off
+    follower = cluster.broker(followers[-1]) if len(followers) > 1 else None
+    if follower is None:
+        return
+    for controller in cluster.controllers:
+        if controller is not node:
+            network.cut(node.name, controller.name, both=False)
+    network.cut(node.name, follower.name)
+
+    def another_leads() -> bool:
+        return cluster.leader(tp) not in (node, None)
+
+    if await cluster.until(another_leads, _DEPOSED_S):
+        await context.sleep(0.0, 1.0)
+        network.heal()
+        for other in cluster.brokers:
+            if other is not node and other not in cluster.controllers:
+                network.cut(node.name, other.name)
+        await asyncio.sleep(_CONNECTED_S)
+    network.heal()
+
+
 def _across(left: Iterable[str], right: Sequence[str]) -> Pairs:
     return [(one, other) for one in left for other in right]
 
@@ -138,3 +175,5 @@ WEATHER = (
     ClusterFault("bad link", 3, bad_link),
     ClusterFault("reset connections", 2, reset),
 )
+
+LATE_PROPOSAL = ClusterFault("the proposal of a deposed leader", 1, late_proposal)

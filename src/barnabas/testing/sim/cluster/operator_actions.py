@@ -38,7 +38,7 @@ async def admin_of(context: FaultContext) -> AsyncIterator[AsyncAdmin]:
         context.world.trace.event("operator", f"gives up: {type(error).__name__}: {str(error)[:120]}")
 
 
-async def _reassign(
+async def reassign(
     context: FaultContext, admin: AsyncAdmin, moves: Mapping[TopicPartition, Sequence[int] | None]
 ) -> None:
     """Moves partitions to the given replicas; None cancels a move."""
@@ -69,10 +69,10 @@ async def move(context: FaultContext) -> None:
         return
     wanted = rng.sample(ids, min(len(image.replicas), len(ids)))
     async with admin_of(context) as admin:
-        await _reassign(context, admin, {tp: wanted})
+        await reassign(context, admin, {tp: wanted})
         if rng.random() < 0.3:
             await asyncio.sleep(context.some(0.0, 1.0))
-            await _reassign(context, admin, {tp: None})
+            await reassign(context, admin, {tp: None})
 
 
 async def drain(context: FaultContext) -> None:
@@ -93,9 +93,9 @@ async def drain(context: FaultContext) -> None:
     if not moves:
         return
     async with admin_of(context) as admin:
-        await _reassign(context, admin, moves)
+        await reassign(context, admin, moves)
         await asyncio.sleep(context.some(1.0, 6.0))
-        await _reassign(context, admin, back)
+        await reassign(context, admin, back)
 
 
 async def elect_preferred(context: FaultContext) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.core.ids import TopicPartition
-from barnabas.server.replication.rules.leader import effective_min_insync
+from barnabas.server.replication.rules.leader import UNKNOWN_OFFSET, effective_min_insync
 from barnabas.server.storage.scanning import scan_batches
 from barnabas.testing.sim.cluster.observation import ClusterObservation, Key, Replica, replicas_of
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
@@ -53,6 +53,34 @@ class ReplicationQuorumSuperset(Rule):
                     f"{node.name} leads {partition.name} and waits for {sorted(role.maximal_isr)}, electable are "
                     f"{sorted(needed)} (partition epochs: {role.partition_epoch}, {state.partition_epoch})"
                 )
+
+
+class JoinersHaveFetched(Rule):
+    """A replica joins the ISR only after it has fetched from the leader in the present leader epoch: only this leader
+    knows what the replica has."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._members: dict[tuple[str, Key], tuple[object, frozenset[int]]] = {}
+        """The role of each leader, and its ISR, at the last observation."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        members: dict[tuple[str, Key], tuple[object, frozenset[int]]] = {}
+        for node, process_name, partition, _, key in seen.replicas:
+            state = partition.leader
+            if state is None:
+                continue
+            place = (process_name, key)
+            role, before = self._members.get(place, (None, frozenset()))
+            if role is partition.role:
+                for member in sorted(state.isr - before):
+                    if state.progress(member).log_end_offset == UNKNOWN_OFFSET:
+                        self.broken(
+                            f"broker {member} is in the ISR of {partition.name}, and has never fetched from "
+                            f"{node.name}, which leads in epoch {state.leader_epoch}"
+                        )
+            members[place] = partition.role, state.isr
+        self._members = members
 
 
 class AcknowledgedIsCommitted(Rule):
@@ -285,6 +313,7 @@ class LogsAreWhole(Rule):
 REPLICA_RULES: tuple[type[Rule], ...] = (
     OneLeaderPerEpoch,
     ReplicationQuorumSuperset,
+    JoinersHaveFetched,
     AcknowledgedIsCommitted,
     FewInSyncCommitNothing,
     FlushedBeforeCommitted,

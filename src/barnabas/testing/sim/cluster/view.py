@@ -87,6 +87,12 @@ def sessions_of(host: SimNode) -> BrokerSessions | None:
     return None if controller is None else controller.service.keeper.sessions
 
 
+def has_committed_all(host: SimNode) -> bool:
+    """Whether every record in the metadata log of this node is committed."""
+    machine, log = raft_of(host), metadata_log_of(host)
+    return machine is not None and log is not None and machine.high_watermark >= log.log_end_offset
+
+
 def services_of(host: SimNode) -> Any | None:
     """The services that a broker's request handlers use."""
     node: Any = host.node

@@ -1,0 +1,171 @@
+"""Shell: bit rot in a cluster, and the operator who repairs it.
+
+    kill a broker ── another replica leads ── a bit flips ── start: the broker reports the replica as lost
+                                                               └── the operator repairs the broker
+
+The bit flips only while another replica leads, and the damaged one is neither in the ISR nor in the ELR. Whatever the
+operator does then, no acknowledged record may be lost, and at the end all replicas must be whole and in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.records.batch import iter_batches
+from barnabas.server.metadata.image.topics import LOST_DIRECTORY
+from barnabas.server.node.repair.findings import check_directory
+from barnabas.server.node.repair.steps import apply, plan
+from barnabas.server.storage import names
+from barnabas.testing.sim.cluster.cluster import disk_is_well
+from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
+from barnabas.testing.sim.cluster.layout import DIRECTORIES
+from barnabas.testing.sim.cluster.operator_actions import admin_of, reassign
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.node import SimNode
+
+_CRC_START: Final = 16
+"""Base offset, length and leader epoch of a batch lie outside the CRC."""
+_OTHERS_LEAD_S: Final = 5.0
+_NOTICED_S: Final = 8.0
+
+
+@dataclass(slots=True)
+class Damage:
+    """A flipped bit in a log, and the bytes that the file had around it."""
+
+    node: SimNode
+    tp: TopicPartition
+    path: str
+    position: int
+    bit: int
+    damaged: bytes
+    """The file's bytes up to the flipped one, and that one."""
+
+    def is_there(self) -> bool:
+        disk = self.node.disk
+        return disk.exists(self.path) and bytes(disk.data(self.path)[: len(self.damaged)]) == self.damaged
+
+    def undo(self) -> None:
+        """What a restore from a copy of the disk does. No effect if the broker or an operator has changed the file."""
+        if self.is_there():
+            self.node.disk.flip_bit(self.path, self.position, self.bit)
+
+
+async def bit_rot(context: FaultContext) -> None:
+    """A bit flips in a log of a killed broker. When the broker has noticed, an operator repairs the log, deletes it,
+    moves the replica away and back, or restores the file."""
+    cluster, tp = context.cluster, context.any_partition()
+    image = cluster.partition(tp)
+    node = None if image is None else cluster.broker(context.choice(image.replicas))
+    if node is None:
+        return
+    async with context.unclean(node) as may:
+        if not may or not node.alive:
+            return
+        node.kill()
+        others_lead = await cluster.until(lambda: _others_lead(context, tp, node.node_id), _OTHERS_LEAD_S)
+        damage = _flip(context, node, tp) if others_lead else None
+        await cluster.up(node)
+        if damage is None:
+            return
+        context.world.trace.event("fault", f"bit {damage.bit} of byte {damage.position} of {damage.path} flips")
+        lost = await cluster.until(lambda: _is_lost(context, tp, node.node_id), _NOTICED_S)
+        act = context.choice((_repair, _delete, _move_away_and_back, _restore)) if lost else _restore
+        context.world.trace.event("operator", f"{act.__name__.strip('_').replace('_', ' ')}: {tp} of {node.name}")
+        await act(context, damage)
+
+
+def _others_lead(context: FaultContext, tp: TopicPartition, node_id: int) -> bool:
+    """Whether another broker leads, so that what becomes of this replica cannot matter."""
+    image = context.cluster.partition(tp)
+    return image is not None and image.has_leader and node_id not in (image.leader, *image.isr, *image.elr)
+
+
+def _is_lost(context: FaultContext, tp: TopicPartition, node_id: int) -> bool:
+    image = context.cluster.partition(tp)
+    if image is None or node_id not in image.replicas:
+        return False
+    return image.directory_of(node_id) == LOST_DIRECTORY and _others_lead(context, tp, node_id)
+
+
+def _flip(context: FaultContext, node: SimNode, tp: TopicPartition) -> Damage | None:
+    """Flips a bit that recovery after kill -9 must find: in the last segment, with a whole batch behind it."""
+    disk, rng = node.disk, context.rng
+    if node.alive or not disk_is_well(node):
+        return None
+    logs = [
+        path
+        for path in disk.paths()
+        if path.endswith(names.LOG) and path.rpartition("/")[0] in [f"{home}/{tp}" for home in DIRECTORIES]
+    ]
+    home = "" if not logs else logs[-1].split("/")[1]
+    if not logs or disk.exists(f"/{home}/{names.CLEAN_SHUTDOWN}"):
+        return None
+    data = disk.data(logs[-1])
+    batches = list(iter_batches(data))
+    if len(batches) < 2:
+        return None
+    start, header = rng.choice(batches[:-1])
+    position, bit = start + rng.randrange(_CRC_START, header.size), rng.randrange(8)
+    disk.flip_bit(logs[-1], position, bit)
+    return Damage(node, tp, logs[-1], position, bit, bytes(disk.data(logs[-1])[: position + 1]))
+
+
+# -- what operators do -------------------------------------------------------------------------------------------------
+
+
+async def _repair(context: FaultContext, damage: Damage) -> None:
+    """`barnabas logs repair`"""
+    disk = damage.node.disk
+    directories = [home for home in DIRECTORIES if disk.exists(home)]
+
+    def steps() -> None:
+        if not disk_is_well(damage.node):
+            damage.undo()
+            return
+        mounted = disk.mount()
+        findings = [one for home in directories for one in check_directory(mounted, home, lambda size: None)]
+        apply(mounted, directories, plan(mounted, findings))
+
+    await context.cluster.while_down(damage.node, steps)
+
+
+async def _delete(context: FaultContext, damage: Damage) -> None:
+    """The directory of the damaged log is deleted, and the replica fetches everything again."""
+    directory = damage.path.rpartition("/")[0]
+    await context.cluster.while_down(damage.node, lambda: damage.node.disk.rmtree(directory))
+
+
+async def _move_away_and_back(context: FaultContext, damage: Damage) -> None:
+    """The partition is reassigned without the damaged replica, and then to the same brokers as before."""
+    image = context.cluster.partition(damage.tp)
+    if image is None:
+        return await _restore(context, damage)
+    node_id = damage.node.node_id
+    present = list(image.replicas)
+    free = [broker.node_id for broker in context.cluster.brokers if broker.node_id not in present]
+    without = [*(replica for replica in present if replica != node_id), *free[:1]]
+
+    def is_moved() -> bool:
+        found = context.cluster.partition(damage.tp)
+        return found is not None and node_id not in found.replicas
+
+    async with admin_of(context) as admin:
+        await reassign(context, admin, {damage.tp: without})
+        if await context.cluster.until(is_moved, _NOTICED_S):
+            await reassign(context, admin, {damage.tp: present})
+            return None
+    return await _restore(context, damage)
+
+
+async def _restore(context: FaultContext, damage: Damage) -> None:
+    """The file is restored from a copy."""
+    await context.cluster.while_down(damage.node, damage.undo)
+
+
+Act = Callable[[FaultContext, Damage], Awaitable[None]]
+BIT_ROT = ClusterFault("bit rot", 1, bit_rot)
