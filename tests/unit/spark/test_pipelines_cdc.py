@@ -202,7 +202,7 @@ def test_a_driver_that_dies_between_the_two_tables(
 
     customers.apply(batch((1, "a", 1, False), (2, "", 1, True)))
     events = batch((1, "", 2, True), (2, "b", 2, False)) if deleted_first else batch((2, "b", 2, False))
-    merge: Callable[..., None] = delta._merge
+    merge: Callable[..., object] = delta._merge
 
     def dying(location: str, *more: Any) -> None:
         if location == customers.location:
@@ -237,3 +237,12 @@ def test_columns_that_are_added_later_are_null_in_older_rows(customers: DeltaCha
 
 def test_where_tombstones_are() -> None:
     assert tombstones_location("s3://lake/db.db/customers") == "s3://lake/db.db/__autocdc_customers"
+
+
+def test_files_without_keys_of_the_micro_batch_are_not_read(customers: DeltaChangeTable) -> None:
+    import barnabas.spark.pipelines.cdc.delta as delta
+
+    for start in (0, 10, 20):
+        customers.apply(batch(*((key, "a", 1, False) for key in range(start, start + 10))))
+    metrics = delta._merge(customers.location, batch((15, "b", 2, False)), table_clauses(["id"], [S]))
+    assert (metrics["num_target_files_scanned"], metrics["num_target_files_skipped_during_scan"]) == (1, 2)

@@ -141,18 +141,23 @@ def require_deltalake(place: str) -> None:
         ) from error
 
 
-def _merge(location: str, events: pa.Table, clauses: MergeClauses) -> None:
+def _merge(location: str, events: pa.Table, clauses: MergeClauses) -> Mapping[str, int]:
+    """Merge, and return the counts of rows and files."""
     import pyarrow as pa
     from deltalake import DeltaTable
 
     table = DeltaTable(location)
     known = pa.schema(table.schema().to_arrow())
     types = pa.schema([field if field.name == DELETED else known.field(field.name) for field in events.schema])
-    merger = table.merge(events.cast(types), clauses.on, source_alias="source", target_alias="target")
+    # Without streamed_exec, files whose statistics exclude the keys of the events are not read.
+    merger = table.merge(
+        events.cast(types), clauses.on, source_alias="source", target_alias="target", streamed_exec=False
+    )
     merger.when_matched_delete(clauses.delete)
     merger.when_matched_update_all(clauses.update, except_cols=[DELETED])
     merger.when_not_matched_insert_all(clauses.insert, except_cols=[DELETED])
-    merger.execute()
+    metrics: Mapping[str, int] = merger.execute()
+    return metrics
 
 
 def _rows(table: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
