@@ -125,6 +125,10 @@ REFUSED = {
         },
         "the flows f and g write to the table t, and Spark's files allow only one",
     ),
+    "a Delta table without its connector": (
+        {"a.py": f"@dp.table(format='delta')\ndef t():\n  return {RATE}\n"},
+        "a.py:4: t has the format delta, whose connector this session lacks",
+    ),
     "columns of different types": (
         {
             "a.py": f"dp.create_streaming_table('t', schema='value STRING')\n@dp.append_flow(target='t')\ndef f():\n"

@@ -18,7 +18,7 @@ from barnabas.spark.pipelines.progress import FlowProgress, ProgressMeter
 from barnabas.spark.pipelines.registry import load_definitions
 from barnabas.spark.pipelines.schedule import FlowSchedule, FlowState
 from barnabas.spark.pipelines.state import PipelineProject
-from barnabas.spark.pipelines.tables import PipelineTables, check_writers
+from barnabas.spark.pipelines.tables import PipelineTables, check_formats, check_writers
 
 POLL_INTERVAL_S: Final = 0.2
 SAVE_INTERVAL_MS: Final = 1_000
@@ -56,6 +56,7 @@ class LoadedPipeline:
         self.graph = PipelineGraph(catalog, project.spec.database or spark.catalog.currentDatabase())
         load_definitions(project.spec, project.spec_path, spark, self.graph)
         check_writers(self.graph)
+        check_formats(self.graph, spark)
         self.evaluator = Evaluator(spark, project.spec, project.directory.resolve(), self.graph)
         self.flows = self.evaluator.resolve()
 

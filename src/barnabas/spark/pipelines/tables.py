@@ -24,6 +24,8 @@ from barnabas.spark.pipelines.sql import quoted_name
 from barnabas.spark.pipelines.versions import ViewVersions
 
 FILE_FORMATS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+CONNECTOR_FORMATS: Final = frozenset({"delta", "iceberg", "hudi"})
+"""Formats that Spark has no part of."""
 
 
 class PipelineTables:
@@ -205,8 +207,26 @@ def check_writers(graph: PipelineGraph) -> None:
             names = " and ".join(flow.name for flow in flows)
             raise GraphError(
                 f"{output.place}: the flows {names} write to the table {output.name}, and Spark's files allow only one "
-                "(it would silently skip rows of the others): make one flow of them with union, or write to a sink"
+                "(it would silently skip rows of the others): make one flow of them with union, or let them write to "
+                "one topic and read that into the table"
             )
+
+
+def check_formats(graph: PipelineGraph, spark: Any) -> None:
+    """Refuse tables of a format whose connector is a jar that the session lacks. Raises GraphError."""
+    lookup = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
+    for output in graph.outputs:
+        named = (output.format or "").lower()
+        if named not in CONNECTOR_FORMATS or graph.is_merged(output):
+            continue
+        try:
+            lookup(named, spark._jsparkSession.sessionState().conf())
+        except Exception as error:  # Py4J raises the JVM's exception as one of several kinds
+            raise GraphError(
+                f"{output.place}: {output.name} has the format {named}, whose connector this session lacks: name it in "
+                "spark.jars.packages in the spec's configuration. Without it, only create_auto_cdc_flow writes Delta "
+                "tables"
+            ) from error
 
 
 def _new_columns(output: OutputNode, existing: Any, schema: Any) -> list[Any]:
