@@ -22,7 +22,7 @@ PROGRESS_S: Final = 2.0
 
 
 class ShutdownPatience:
-    """All times are in seconds of one clock."""
+    """How long a stopping broker still waits for the controller. All times are in seconds of one clock."""
 
     def __init__(self, now: float) -> None:
         self._answered_at = now

@@ -54,8 +54,8 @@ class _PendingJob:
 
 
 class MarkerSender:
-    """The `MarkerQueue` of this node. `coordinator_epoch` returns None for a partition of `__transaction_state` that
-    this node does not lead."""
+    """Sends the transaction markers of this node's coordinators; implements `MarkerQueue`. `coordinator_epoch` returns
+    None for a partition of `__transaction_state` that this node does not lead."""
 
     def __init__(
         self,

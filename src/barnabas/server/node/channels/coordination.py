@@ -41,7 +41,8 @@ TRANSACTIONS_MAX: Final = 1_000
 
 
 class CoordinationChannels:
-    """All channels of a broker. Call `connect` after `Services` is built; `run` must be running during requests."""
+    """All channels between the coordinators and the partition leaders of this broker and of others. Call `connect`
+    after `Services` is built; `run` must be running during requests."""
 
     def __init__(self, peers: PeerSender) -> None:
         self._router = PeerRouter(peers)

@@ -18,8 +18,8 @@ _UNANSWERED: Final = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUES
 
 
 class PeerRouter:
-    """All channels between coordinators and partition leaders use this object. `services` is set after the node has
-    built its `Services`."""
+    """The way to the broker that leads a partition or coordinates a key. All channels between coordinators and
+    partition leaders use this object. `services` is set after the node has built its `Services`."""
 
     def __init__(self, peers: PeerSender) -> None:
         self.services: Services | None = None
