@@ -117,7 +117,7 @@ def _producers_forgotten(patch: Patch) -> None:
     patch.setattr(recovery, "apply_batch", lambda state, buf, at, header: [])
 
 
-def _duplicates_not_known(patch: Patch) -> None:
+def _duplicates_appended(patch: Patch) -> None:
     """A retried batch is appended again."""
     patch.setattr(ProducerState, "duplicate_of", lambda self, header: None)
     real = ProducerState.prepare
@@ -143,7 +143,7 @@ def _stable_offset_ahead(patch: Patch) -> None:
     patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
-def _aborts_not_told(patch: Patch) -> None:
+def _aborts_left_out(patch: Patch) -> None:
     """A Fetch response omits the aborted transactions."""
     patch.setattr(Log, "aborted_transactions", lambda self, start, end: [])
 
@@ -193,7 +193,7 @@ def _commits_in_memory(patch: Patch) -> None:
     patch.setattr(ReplicatedWriter, "append", append)
 
 
-def _shortage_taken_for_a_dead_disk(patch: Patch) -> None:
+def _shortage_taken_for_a_failed_disk(patch: Patch) -> None:
     """EMFILE takes the log directory offline, like an I/O error."""
     for module in (appending, log_state, directory_state):
         patch.setattr(module, "TransientStorageError", DiskFullError)
@@ -279,29 +279,31 @@ PLANTED = [
     ),
     Planted("producers forgotten in a crash", _producers_forgotten, NodeFaultMenu.KILL, 40),
     Planted("no recovery after a crash", _no_recovery, NodeFaultMenu.KILL, 10),
-    Planted("duplicates not known", _duplicates_not_known, NodeFaultMenu.KILL, 10),
+    Planted("a retried batch is appended again", _duplicates_appended, NodeFaultMenu.KILL, 10),
     Planted("high watermark off by one", _watermark_behind, NodeFaultMenu.KILL, 5, (CorrectnessError, LivenessError)),
     Planted("last stable offset ahead", _stable_offset_ahead, NodeFaultMenu.KILL, 10),
-    Planted("aborted transactions not told", _aborts_not_told, NodeFaultMenu.KILL, 10),
+    Planted("aborted transactions left out of responses", _aborts_left_out, NodeFaultMenu.KILL, 10),
     Planted("markers not written", _markers_not_written, NodeFaultMenu.KILL, 10, (LivenessError, CorrectnessError)),
     Planted("commits kept in memory", _commits_in_memory, NodeFaultMenu.KILL, 10),
     Planted(
-        "no descriptor taken for a dead disk",
-        _shortage_taken_for_a_dead_disk,
+        "a lack of descriptors taken for a failed disk",
+        _shortage_taken_for_a_failed_disk,
         NodeFaultMenu.DESCRIPTORS,
         10,
         (CrashError, LivenessError),
     ),
     Planted(
-        "append without a descriptor acknowledged",
+        "an append without a descriptor acknowledged",
         _shortage_ignored_by_append,
         NodeFaultMenu.DESCRIPTORS,
         10,
         (CorrectnessError, LivenessError),
     ),
-    Planted("flush without a descriptor given up", _flush_given_up, NodeFaultMenu.DESCRIPTORS, 10, (LivenessError,)),
     Planted(
-        "file closed under its readers",
+        "a flush without a descriptor not repeated", _flush_given_up, NodeFaultMenu.DESCRIPTORS, 10, (LivenessError,)
+    ),
+    Planted(
+        "a file closed while it is read",
         _file_closed_under_its_readers,
         NodeFaultMenu.DESCRIPTORS,
         10,

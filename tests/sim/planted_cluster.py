@@ -118,7 +118,7 @@ def _watermark_of_the_leader_alone(patch: Patch) -> None:
     )
 
 
-def _anybody_joins(patch: Patch) -> None:
+def _any_follower_joins(patch: Patch) -> None:
     """A follower joins the ISR at its first fetch, whatever its lag."""
     patch.setattr("barnabas.server.replication.rules.isr.is_in_sync", lambda state, follower, watermark: True)
 
@@ -157,7 +157,7 @@ def _no_recovery(patch: Patch) -> None:
 # -- the controller ----------------------------------------------------------------------------------------------------
 
 
-def _elect_anybody(patch: Patch) -> None:
+def _elect_any_replica(patch: Patch) -> None:
     """The first running replica is elected leader, whether or not it is in the ISR."""
     real = partition_change.elect
 
@@ -251,18 +251,18 @@ def _fence_without_elections(patch: Patch) -> None:
     patch.setattr(session_keeper, "decide_fence_broker", decide)
 
 
-def _unclean_ends_forgotten(patch: Patch) -> None:
+def _unclean_shutdowns_forgotten(patch: Patch) -> None:
     """A broker stays in the ISR and the ELR after an unclean shutdown."""
     patch.setattr("barnabas.server.metadata.controller.brokers.records_without_broker", lambda *args, **options: [])
 
 
-def _nobody_is_fenced(patch: Patch) -> None:
+def _sessions_do_not_expire(patch: Patch) -> None:
     """Broker sessions never expire."""
     patch.setattr(BrokerSessions, "expired", lambda self, now_ms: [])
     patch.setattr(BrokerSessions, "next_deadline_ms", lambda self: None)
 
 
-def _lost_connection_is_death(patch: Patch) -> None:
+def _lost_connection_fences(patch: Patch) -> None:
     """The controller fences a broker as soon as the connection of its heartbeats is lost, without a refusal."""
 
     def on_connection_lost(self: FailureDetector, connection_id: int) -> None:
@@ -333,7 +333,7 @@ def _vote_not_synced(patch: Patch) -> None:
     patch.setattr(vote_store, "replace_file", lambda fs, path, data, *, durable: real(fs, path, data, durable=False))
 
 
-def _minority_elects(patch: Patch) -> None:
+def _half_is_a_majority(patch: Patch) -> None:
     """Half of the voters count as a majority."""
     patch.setattr(Voters, "majority", property(lambda self: max(1, len(self.keys) // 2)))
 
@@ -341,7 +341,7 @@ def _minority_elects(patch: Patch) -> None:
 # -- coordinators ------------------------------------------------------------------------------------------------------
 
 
-def _coordinator_stays(patch: Patch) -> None:
+def _former_coordinator_answers(patch: Patch) -> None:
     """A coordinator that no longer leads its partition continues to answer requests."""
     patch.setattr(CoordinatorRuntime, "on_resigned", lambda self, partition, leader_epoch=None: None)
 
@@ -400,49 +400,53 @@ def _share_state_not_written(patch: Patch) -> None:
     patch.setattr(SharePartition, "_persist", persist)
 
 
-def _missing_is_empty(patch: Patch) -> None:
+def _offline_log_replaced(patch: Patch) -> None:
     """A broker creates an empty log instead of a log on an offline directory, and stays in the ISR."""
     patch.setattr(ReplicaDirectories, "_may_be_offline", lambda self, wanted: False)
     patch.setattr("barnabas.server.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
 
 
 PLANTED = [
-    Planted("acknowledged before the ISR has it", _ack_before_isr, ClusterFaultMenu.KILL, 10),
+    Planted("acknowledged before the ISR has the record", _ack_before_isr, ClusterFaultMenu.KILL, 10),
     Planted("min.insync.replicas ignored", _min_insync_ignored, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
     Planted("truncated to the high watermark", _truncate_to_watermark, ClusterFaultMenu.KILL, 20, ANY),
     Planted("divergence ignored", _divergence_ignored, ClusterFaultMenu.KILL, 20, ANY),
     Planted("watermark of the leader alone", _watermark_of_the_leader_alone, ClusterFaultMenu.KILL, 10, ANY),
-    Planted("anybody joins the ISR", _anybody_joins, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("any follower joins the ISR", _any_follower_joins, ClusterFaultMenu.KILL, 20, ANY),
     Planted("producers not copied", _producers_not_copied, ClusterFaultMenu.KILL, 10, ANY),
     Planted("last stable offset ahead", _stable_offset_ahead, ClusterFaultMenu.KILL, 10, ANY),
-    Planted("unflushed counts", _leader_counts_unflushed, ClusterFaultMenu.BLACKOUT, 10, ANY),
-    Planted("anybody is elected", _elect_anybody, ClusterFaultMenu.KILL, 10, ANY),
+    Planted("unflushed records count as replicated", _leader_counts_unflushed, ClusterFaultMenu.BLACKOUT, 10, ANY),
+    Planted("any replica is elected", _elect_any_replica, ClusterFaultMenu.KILL, 10, ANY),
     Planted("broker epochs ignored", _broker_epochs_ignored, ClusterFaultMenu.POWER, 20, ANY, first=40),
-    Planted("unclean ends forgotten", _unclean_ends_forgotten, ClusterFaultMenu.POWER, 20, ANY),
+    Planted("unclean shutdowns forgotten", _unclean_shutdowns_forgotten, ClusterFaultMenu.POWER, 20, ANY),
     Planted("no recovery after a crash", _no_recovery, ClusterFaultMenu.POWER, 20, ANY),
     Planted("snapshot without configs", _snapshot_without_configs, ClusterFaultMenu.KILL, 20, ANY),
-    Planted("a lost connection is a death", _lost_connection_is_death, ClusterFaultMenu.KILL, 10),
-    Planted("silence is a refusal", _silence_is_refusal, ClusterFaultMenu.KILL, 20),
+    Planted("a lost connection fences a broker", _lost_connection_fences, ClusterFaultMenu.KILL, 10),
+    Planted("a probe without an answer counts as refused", _silence_is_refusal, ClusterFaultMenu.KILL, 20),
     Planted("an old probe fences a new process", _old_probe_fences_new_process, ClusterFaultMenu.KILL, 10),
-    Planted("old leaders are not fenced", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("ISR changes of former leaders accepted", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 20, ANY),
     Planted("a deposed leader goes on", _deposed_leader_stays, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
     Planted("broker epoch kept after the fence", _epoch_kept_after_the_fence, ClusterFaultMenu.KILL, 10),
     Planted("fenced for ever", _fenced_for_ever, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
     Planted("fenced without elections", _fence_without_elections, ClusterFaultMenu.KILL, 10),
-    Planted("nobody is fenced", _nobody_is_fenced, ClusterFaultMenu.KILL, 10, ANY),
+    Planted("broker sessions do not expire", _sessions_do_not_expire, ClusterFaultMenu.KILL, 10, ANY),
     Planted("vote not synced", _vote_not_synced, ClusterFaultMenu.BLACKOUT, 40, ANY),
-    Planted("half is a majority", _minority_elects, ClusterFaultMenu.KILL, 20, ANY),
-    Planted("coordinator stays", _coordinator_stays, ClusterFaultMenu.KILL, 10),
-    Planted("coordinator answers before the commit", _answers_before_commit, ClusterFaultMenu.KILL, 10),
-    Planted("an empty log for one that is out", _missing_is_empty, ClusterFaultMenu.KILL, 10, ANY, first=70),
+    Planted("half of the voters are a majority", _half_is_a_majority, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("a former coordinator answers", _former_coordinator_answers, ClusterFaultMenu.KILL, 10),
+    Planted("a coordinator answers before the commit", _answers_before_commit, ClusterFaultMenu.KILL, 10),
+    Planted("an empty log replaces an offline one", _offline_log_replaced, ClusterFaultMenu.KILL, 10, ANY, first=70),
     Planted("share state not written", _share_state_not_written, ClusterFaultMenu.KILL, 10),
 ]
 
 NOT_SEEN = [
     Planted(
-        "watermark of the committed ISR alone", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK
+        "a joining replica does not limit the watermark",
+        _watermark_of_the_isr_alone,
+        ClusterFaultMenu.KILL,
+        20,
+        WRONG_OR_STUCK,
     ),
-    Planted("uncommitted state kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 40, ANY),
-    Planted("markers dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK),
+    Planted("uncommitted state of a former controller kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 40, ANY),
+    Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK),
 ]
 """Bugs that several seeds did not find; the simulation should learn to find them."""

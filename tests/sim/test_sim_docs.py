@@ -18,7 +18,7 @@ def render() -> str:
         lines.append(f"| *{title}* | | |")
         lines += [f"| {bug.name} | {bug.menu.value} | {_within(bug.seeds, bug.first)} |" for bug in bugs]
     unseen = ", ".join(bug.name for bug in planted_cluster.NOT_SEEN)
-    return "\n".join(lines) + f"\n\nNot found in a few seeds yet: {unseen}.\n"
+    return "\n".join(lines) + f"\n\nThe simulation does not find these bugs in a few seeds yet: {unseen}.\n"
 
 
 def _within(seeds: int, first: int) -> str:

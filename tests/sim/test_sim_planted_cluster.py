@@ -10,10 +10,10 @@ from tests.sim.planted_cluster import PLANTED, Planted
 
 QUICK = (
     "min.insync.replicas ignored",
-    "anybody is elected",
-    "coordinator stays",
+    "any replica is elected",
+    "a former coordinator answers",
     "vote not synced",
-    "a lost connection is a death",
+    "a lost connection fences a broker",
 )
 """The bugs that `make test` plants; `make system` plants the others."""
 
