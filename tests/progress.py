@@ -54,7 +54,7 @@ def wait_until(
     standstill = Standstill(what, patience_s)
     while not condition():
         standstill.check(progress())
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S)  # other processes cannot notify this one
 
 
 def flush(producer: Producer, patience_s: float = STANDSTILL_S) -> None:

@@ -83,7 +83,7 @@ class ApacheKafka:
                 raise RuntimeError(f"Apache Kafka did not start:\n{out}")
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1):
                 return
-            time.sleep(0.1)
+            time.sleep(0.1)  # between two attempts to connect to a process that is starting
         raise TimeoutError("Apache Kafka did not listen within 90 s")
 
     def stop(self) -> None:

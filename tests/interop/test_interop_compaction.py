@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from barnabas.testing.process import BrokerProcess
 from tests.interop.jars import kafka_classpath
+from tests.progress import wait_until
 
 KEYS = 200
 LIMIT = 60.0
@@ -88,13 +89,6 @@ def read(broker: BrokerProcess, topic: str, isolation: str = "read_committed") -
         consumer.close()
 
 
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not done():
-        assert time.monotonic() < deadline, f"no {what} within {LIMIT} s"
-        time.sleep(0.1)  # the broker compacts when it sees fit
-
-
 def log_bytes(folder: Path) -> int:
     return sum(f.stat().st_size for f in folder.glob("*.log"))
 
@@ -118,7 +112,7 @@ def test_compacts_under_load(broker: BrokerProcess, codec: str) -> None:
         seen = {key: value for _, key, value in rows}
         assert {k: v for k, v in seen.items() if v is not None} == {k: v for k, v in latest.items() if v is not None}
     folder = broker.data_dir / f"{topic}-0"
-    wait_until(lambda: len(read(broker, topic)) < 30_000 / 4, "compaction")
+    wait_until(lambda: len(read(broker, topic)) < 30_000 / 4, "the log is compacted")
     checkpoint = (broker.data_dir / "cleaner-offset-checkpoint").read_text().splitlines()
     assert checkpoint[0] == "0"
     assert any(line.startswith(f"{topic} 0 ") for line in checkpoint[2:])
@@ -179,7 +173,7 @@ def test_a_damaged_log_does_not_stop_the_others(broker: BrokerProcess) -> None:
     alter(broker, "damaged", **{"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0"})
     create(broker, "sound")
     write(broker, "sound", [(f"k{i % 10}", "x" * 100) for i in range(6000)])
-    wait_until(lambda: len(read(broker, "sound")) < 2000, "compaction of the other topic")
+    wait_until(lambda: len(read(broker, "sound")) < 2000, "the other topic is compacted")
     text = broker.log_path.read_text()
     assert "log could not be cleaned" in text
     assert "damaged-0" in text
@@ -212,7 +206,7 @@ def test_transactions(broker: BrokerProcess) -> None:
     write(broker, topic, [(f"filler-{i % 5}", "x" * 1000) for i in range(300)])
     first_open = 40 * 101
     folder = broker.data_dir / f"{topic}-0"
-    wait_until(lambda: len(committed(broker, topic)) < 27 * 100 / 4, "compaction")
+    wait_until(lambda: len(committed(broker, topic)) < 27 * 100 / 4, "the log is compacted")
     assert {k: v for _, k, v in committed(broker, topic)} == latest
     assert first_open in {offset for offset, _, _ in read(broker, topic, isolation="read_uncommitted")}
     dump(folder, tombstones=False)
@@ -221,7 +215,7 @@ def test_transactions(broker: BrokerProcess) -> None:
     assert {k: v for _, k, v in committed(broker, topic)} == latest
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "bank"})
     producer.init_transactions(LIMIT)  # aborts what was open
-    wait_until(lambda: len(committed(broker, topic)) > 50, "end of the open transaction")
+    wait_until(lambda: len(committed(broker, topic)) > 50, "the open transaction has ended")
     assert {k: v for _, k, v in committed(broker, topic) if k.startswith("key")} == latest
 
 
@@ -240,7 +234,7 @@ def test_committed_offsets(broker_dir: Path) -> None:
         for offset in range(1, 1001):
             consumer.commit(offsets=[TopicPartition("work", 0, offset)], asynchronous=False)
         folder = broker.data_dir / "__consumer_offsets-0"
-        wait_until(lambda: log_bytes(folder) < 60_000, "compaction of the offsets topic")
+        wait_until(lambda: log_bytes(folder) < 60_000, "the offsets topic is compacted")
         broker.kill()
         broker.start()
         consumer.close()

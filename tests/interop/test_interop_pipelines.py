@@ -44,7 +44,6 @@ def run(command: list[str], project: Path) -> None:
 
 def test_the_same_files_run_with_both_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each in a copy of the project: Spark's command forgets the tables of the default catalog when it ends."""
-    pytest.importorskip("grpc", reason="needs pyspark[pipelines]")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     prepare_environment()

@@ -6,13 +6,12 @@ import io
 from typing import Any
 
 import pytest
+from kio import index as kio_index
+from kio import serial as kio_serial
 
 from barnabas.protocol.wire.apis import APIS, PRIVATE_FROM, Api
 from barnabas.protocol.wire.codec import decode, encode
 from tests.property.wire_values import full
-
-kio_index = pytest.importorskip("kio.index", reason="kio is not installed: pip install kio")
-kio_serial = pytest.importorskip("kio.serial", reason="kio is not installed: pip install kio")
 
 SIDES = [
     pytest.param(api, side, id=f"{api.name}-{side}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.hashing import murmur2
+from barnabas.protocol.records import columnar
 from barnabas.protocol.records.batch import Record, check_crc, iter_records, read_header
 from barnabas.protocol.records.build import BatchBuilder, SimpleRecord, build_batch, rebuild_batch
 from barnabas.protocol.records.compression import CompressionType, compress, decompress
@@ -88,8 +89,6 @@ def test_compressed_and_inflated(data: bytes, codec: CompressionType, level: int
 @settings(deadline=None)
 @given(st.lists(batches, min_size=1, max_size=4), st.lists(codecs, min_size=4, max_size=4))
 def test_columns_and_back(several: list[list[SimpleRecord]], codec_of: list[CompressionType]) -> None:
-    pa = pytest.importorskip("pyarrow")
-    columnar = pytest.importorskip("barnabas.protocol.records.columnar")
     base, data, flat = 0, [], []
     for batch, codec in zip(several, codec_of, strict=False):
         data.append(build_batch(batch, base_offset=base, codec=codec))

@@ -9,11 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 DOCS: Final = Path(__file__).parents[2] / "docs"
 _BLOCK: Final = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
-_OPTIONAL: Final = re.compile(r"^import (duckdb|pyarrow)|^from (kafka|aiokafka|confluent_kafka)", re.MULTILINE)
 
 
 def run_page(
@@ -34,8 +31,6 @@ def run_page(
         if kind == "text":
             assert printed == text, f"{page.name} shows\n{text}but the block above prints\n{printed}"
             continue
-        for module in _OPTIONAL.findall(text):
-            pytest.importorskip(next(filter(None, module)))
         source = "\n" * whole[: whole.index(text)].count("\n") + text
         for named, real in addresses.items():
             source = source.replace(named, real)

@@ -154,11 +154,11 @@ class Talk:
             assert response.responses[0].partition_responses[0].error_code == 0, response
 
     def until(self, met: Callable[[], bool], what: str) -> None:
-        """Foreign brokers apply metadata in their own time; nothing tells when."""
+        """Waits until `met()` is true. Brokers apply metadata with a delay, and do not notify clients."""
         deadline = time.monotonic() + _PATIENCE_S
         while not met():
             assert time.monotonic() < deadline, f"{self.address}: {what} did not come within {_PATIENCE_S} s"
-            time.sleep(0.02)
+            time.sleep(0.02)  # between two requests to another process, which cannot notify this one
 
     # ---- to plain data
 

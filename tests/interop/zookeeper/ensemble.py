@@ -107,14 +107,14 @@ class Ensemble:
         return next(index for index in range(3) if self._servers[index] is not None and self.mode(index) == "leader")
 
     def wait_for_leader(self) -> None:
-        """The servers are foreign processes: there is nothing but to ask them until they serve."""
+        """Asks the servers for their mode until one leads and every other one that runs follows it."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             up = [index for index in range(3) if self._servers[index] is not None]
             modes = [self.mode(index) for index in up]
             if "leader" in modes and all(modes):
                 return
-            time.sleep(0.2)
+            time.sleep(0.2)  # between two requests to other processes, which cannot notify this one
         logs = "\n".join((home / "out.log").read_text()[-2000:] for home in self._homes)
         raise RuntimeError(f"The ZooKeeper servers did not find a leader within {_START_S} s:\n{logs}")
 

@@ -70,7 +70,7 @@ def run(
     rng = random.Random(seed)
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(rng.uniform(*CALM_S), left))  # real brokers and clients work in real time
+        time.sleep(min(rng.uniform(*CALM_S), left))  # the workers go on without faults for a random time
         if until_found and check(bench.recorder.history(), _SO_FAR).forbidden:
             break
         if faults and time.monotonic() < deadline:
@@ -91,7 +91,7 @@ def _hurt(broker: BrokerProcess, fault: str) -> None:
         return
     assert broker.process is not None
     os.kill(broker.process.pid, signal.SIGSTOP)
-    time.sleep(STOPPED_S)
+    time.sleep(STOPPED_S)  # the fault lasts so long
     os.kill(broker.process.pid, signal.SIGCONT)
 
 

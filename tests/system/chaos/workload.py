@@ -217,7 +217,7 @@ def _watermarks(reader: Consumer, where: TopicPartition) -> tuple[int, int]:
         except KafkaException as error:
             passing = error.args[0].code() in (KafkaError._DESTROY_BROKER, KafkaError.OFFSET_NOT_AVAILABLE)
             assert passing and time.monotonic() < deadline, f"the watermarks of {where} are unknown: {error}"
-        time.sleep(0.1)
+        time.sleep(0.1)  # between two requests to a broker, which cannot notify its clients
 
 
 def _first_gap(topic: str, partition: int, numbers: list[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
@@ -56,7 +57,6 @@ async def test_produced_records_are_consumed_unchanged(servers: str, topic: str,
 
 
 async def test_columns_in_and_out(servers: str, topic: str) -> None:
-    pa = pytest.importorskip("pyarrow")
     count = 20_000
     table = pa.table({"id": [f"k{i % 100}" for i in range(count)], "data": [b"%d" % i for i in range(count)]})
     async with AsyncProducer(bootstrap_servers=servers, compression_type="lz4") as producer:

@@ -97,4 +97,4 @@ class Nemesis:
 
     def _last(self, low: float, high: float) -> None:
         """Sleeps for a random time, for which the fault lasts."""
-        time.sleep(self.rng.uniform(low, high))
+        time.sleep(self.rng.uniform(low, high))  # no condition is waited for: the fault lasts so long

@@ -31,6 +31,7 @@ from barnabas.client.blocking import Admin
 from barnabas.core.child_processes import start_child
 from barnabas.testing.process import BrokerProcess
 from barnabas.testing.process_cluster import ClusterProcess
+from tests.progress import wait_until
 from tests.system.spark.faults import DRIVER_POINTS, TASK_POINTS
 
 ROOT = Path(__file__).parents[3]
@@ -39,6 +40,7 @@ PARTITIONS = 3
 ARMED_S = 45.0
 """How long a fault stays armed before another one takes its place: not every point is reached in every state."""
 END_S = 600.0
+"""After the last fault the query begins or ends a micro-batch within this time."""
 
 
 @dataclass
@@ -68,7 +70,7 @@ class Matrix:
                 self.fired[action, point] += 1
                 print(f"{sum(self.fired.values()):4} {action:7} {point}", file=sys.stderr, flush=True)
         (self.folder / "finish").touch()
-        self._until(lambda: self._driver is not None and self._driver.poll() == 0, END_S, "the query does not end")
+        wait_until(self._has_finished, "the query has written all rows", progress=self._micro_batches, patience_s=END_S)
 
     def _choose(self) -> tuple[str, str]:
         if self.plan == "speculation" and self.rng.random() < 0.5:
@@ -99,7 +101,7 @@ class Matrix:
                     return False
                 break  # it has just fired
             self._feed(2)
-            time.sleep(1.0)  # polling other processes, which have no other way to tell
+            time.sleep(1.0)  # two rows a second, so that the query always has a micro-batch to run
         self._keep_running()
         return True
 
@@ -127,12 +129,13 @@ class Matrix:
             if not broker.alive:
                 broker.start()
 
-    def _until(self, condition: object, seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():  # type: ignore[operator]
-            self._keep_running()
-            assert time.monotonic() < deadline, what
-            time.sleep(0.2)  # see above
+    def _has_finished(self) -> bool:
+        self._keep_running()
+        return self._driver is not None and self._driver.poll() == 0
+
+    def _micro_batches(self) -> list[str]:
+        """The files of the checkpoint: one more when a micro-batch begins, and one more when it is committed."""
+        return sorted(map(str, (self.folder / "checkpoint").glob("*/*")))
 
     def stop(self) -> None:
         if self._driver is not None and self._driver.poll() is None:

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,16 +15,10 @@ from pyspark.sql import SparkSession
 from barnabas.core.child_processes import start_child
 from barnabas.spark.connection import LogClient
 from barnabas.testing.process import BrokerProcess
+from tests.progress import wait_until
 from tests.system.spark.broker import Topics, values
 
 pytestmark = pytest.mark.slow
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)  # polling another process, which has no other way to tell
 
 
 def count(spark: SparkSession, path: Path) -> int:
@@ -35,6 +27,9 @@ def count(spark: SparkSession, path: Path) -> int:
 
 
 def test_a_query_outlives_its_broker(spark: SparkSession, tmp_path: Path) -> None:
+    def written() -> int:
+        return count(spark, tmp_path / "rows")
+
     with BrokerProcess(tmp_path / "broker") as broker:
         client = LogClient({"bootstrap.servers": broker.bootstrap_servers})
         topics = Topics(broker.bootstrap_servers, client)
@@ -53,11 +48,11 @@ def test_a_query_outlives_its_broker(spark: SparkSession, tmp_path: Path) -> Non
             .start()
         )
         try:
-            wait_until(lambda: count(spark, tmp_path / "rows") >= 200)
+            wait_until(lambda: written() >= 200, "200 rows are written", progress=written)
             broker.kill()
             broker.start()
             topics.produce("t", values(500, start=1000))
-            wait_until(lambda: count(spark, tmp_path / "rows") >= 1500 or not query.isActive)
+            wait_until(lambda: written() >= 1500 or not query.isActive, "all rows are written", progress=written)
             assert query.exception() is None
         finally:
             query.stop()
@@ -98,6 +93,10 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
     spark: SparkSession, topics: Topics, servers: str, topic: str, tmp_path: Path
 ) -> None:
     """The first one is killed while it is still on its first micro-batch, or before; it began at `latest`."""
+
+    def written() -> int:
+        return count(spark, tmp_path / "rows")
+
     topics.create(topic, 2)
     topics.produce(topic, values(50))
     script = tmp_path / "driver.py"
@@ -108,9 +107,9 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
         command = [sys.executable, str(script), servers, topic, str(tmp_path), "latest"]
         driver = start_child(command, start_new_session=True, stderr=subprocess.DEVNULL)
         try:
-            wait_until(offsets.exists)
-            if kill_at:
-                wait_until(lambda at=kill_at: count(spark, tmp_path / "rows") >= at)  # type: ignore[misc]
+            wait_until(offsets.exists, "the first micro-batch begins")
+            if kill_at:  # the first driver is killed at once
+                wait_until(lambda at=kill_at: written() >= at, "the row of the kill is written", progress=written)  # type: ignore[misc]
         finally:
             os.killpg(driver.pid, signal.SIGKILL)  # the driver and its JVM; Python workers end with it
             driver.wait()
@@ -118,7 +117,7 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
         produced += 300
     driver = start_child(command, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: count(spark, tmp_path / "rows") >= produced - 50)
+        wait_until(lambda: written() >= produced - 50, "all rows are written", progress=written)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()

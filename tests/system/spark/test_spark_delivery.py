@@ -21,7 +21,6 @@ SHORT = [
 
 @pytest.mark.timeout(900)
 def test_rows_are_delivered_once_through_faults(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
     with cluster(tmp_path, 1) as (servers, brokers):
         matrix = Matrix(tmp_path, servers, "shuffle", "local[2,4]", random.Random(1), brokers)
         try:
@@ -36,7 +35,6 @@ def test_rows_are_delivered_once_through_faults(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("count", "plan"), [(1, "shuffle"), (3, "shuffle"), (1, "narrow")])
 def test_rows_are_delivered_once_through_many_faults(tmp_path: Path, count: int, plan: str) -> None:
-    pytest.importorskip("pyspark")
     with cluster(tmp_path, count) as (servers, brokers):
         matrix = Matrix(tmp_path, servers, plan, "local[3,4]", random.Random(), brokers)
         try:

@@ -107,8 +107,8 @@ def wait_copied(progress: Progress, offset: int, app: Application, which: str) -
 
 
 def _sleep(seconds: float) -> None:
-    """Sleeps, so that a kill comes at a random moment of a transaction."""
-    time.sleep(seconds)
+    """Sleeps until the random moment of a kill in the middle of a transaction, or while a fault lasts."""
+    time.sleep(seconds)  # no condition is waited for: the moment is random
 
 
 class Progress:

@@ -52,7 +52,7 @@ def _strike(cluster: ClusterProcess, node_id: int, how: str) -> None:
         node.stop()
     else:
         node.pause()
-    _sleep(AWAY_S)
+    _sleep(AWAY_S)  # the fault lasts so long
     if how == "pause":
         node.resume()
     else:

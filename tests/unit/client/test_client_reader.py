@@ -138,7 +138,6 @@ async def test_what_cannot_be_retried_is_raised() -> None:
 
 
 async def test_arrow_gives_the_range_exactly() -> None:
-    pytest.importorskip("pyarrow")
     fake = FakeCluster()
     fake.add_topic("t")
     fill(fake.log("t"), 10)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.protocol.wire.apis import ApiKey
 from tests.unit.client.fake_cluster import SILENCE, FakeCluster
-
-pa = pytest.importorskip("pyarrow")
 
 ROWS = 200
 BATCHES_IN_FLIGHT = 5

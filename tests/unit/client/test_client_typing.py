@@ -7,20 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from mypy import api
 
 SAMPLE = Path(__file__).with_name("typing_sample.py")
 
 
 def test_mypy_strict_finds_nothing_in_a_users_file() -> None:
-    api = pytest.importorskip("mypy.api")
     out, problems, status = api.run(["--strict", "--config-file", "pyproject.toml", str(SAMPLE)])
     assert status == 0, out + problems
 
 
 def test_mypy_finds_what_is_wrong(tmp_path: Path) -> None:
     """The types are not all Any: these mistakes are seen."""
-    api = pytest.importorskip("mypy.api")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         "from barnabas import Consumer, Producer\n"
@@ -37,7 +35,6 @@ def test_mypy_finds_what_is_wrong(tmp_path: Path) -> None:
 
 def test_pyright_strict_finds_nothing_but_what_pyarrow_leaves_unknown(tmp_path: Path) -> None:
     """pyarrow has no types; in a strict checker's eyes its RecordBatch is unknown, and nothing else is."""
-    pytest.importorskip("basedpyright")  # pyright, with the JavaScript it runs on inside the wheel
     sample = tmp_path / "sample.py"
     sample.write_text(SAMPLE.read_text())
     source = Path(__file__).parents[3] / "src"
@@ -51,7 +48,7 @@ def test_pyright_strict_finds_nothing_but_what_pyarrow_leaves_unknown(tmp_path: 
     command = [
         sys.executable,
         "-m",
-        "basedpyright",
+        "basedpyright",  # pyright; its wheel contains the JavaScript runtime that pyright needs
         "-p",
         str(tmp_path),
         "--pythonpath",

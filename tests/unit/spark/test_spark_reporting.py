@@ -6,12 +6,14 @@ import traceback
 from collections.abc import Iterator, Mapping
 
 import pytest
+from pyspark.sql.types import StringType, StructType
 
 from barnabas.client.errors import BootstrapError
 from barnabas.spark import connection
 from barnabas.spark.connection import REACH_TIMEOUT_MS, LogClient, require_partitions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.reporting import readable_errors
+from barnabas.spark.sink import writer
 from barnabas.spark.source.positions import SourceSubscription
 
 
@@ -67,11 +69,6 @@ def test_a_cluster_that_never_answered_is_given_up_soon(monkeypatch: pytest.Monk
 
 
 def test_a_batch_write_to_a_cluster_that_never_answered_fails_before_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark")
-    from pyspark.sql.types import StringType, StructType
-
-    from barnabas.spark.sink import writer
-
     asked: list[Mapping[str, str]] = []
 
     class Unreachable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from barnabas.spark.errors import SinkError
@@ -63,7 +64,6 @@ def test_a_column_of_nulls_is_a_value() -> None:
 
 
 def test_rows_become_records_topic_by_topic() -> None:
-    pa = pytest.importorskip("pyarrow")
     table = pa.table({"value": ["1", "2", "3"], "topic": ["b", "a", "b"], "timestamp": [1, 2, 3]})
     layout = row_layout({"value": "string", "topic": "string", "timestamp": "bigint"}, NO_TOPIC)
     records = list(record_columns(table, layout))

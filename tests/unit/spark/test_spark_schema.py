@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import types
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.spark.schema import DDL, DEFAULT_COLUMNS, arrow_schema, spark_schema
 
@@ -13,8 +15,6 @@ def test_spark_schema_is_ddl() -> None:
 
 @pytest.mark.parametrize("columns", [tuple(DDL), DEFAULT_COLUMNS, ("headers", "offset")])
 def test_arrow_schema_equals_sparks(columns: tuple[str, ...]) -> None:
-    types = pytest.importorskip("pyspark.sql.types")
-    pandas_types = pytest.importorskip("pyspark.sql.pandas.types")
     header = types.StructType(
         [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
     )
@@ -29,4 +29,4 @@ def test_arrow_schema_equals_sparks(columns: tuple[str, ...]) -> None:
         "headers": types.ArrayType(header),
     }
     schema = types.StructType([types.StructField(name, spark_types[name]) for name in columns])
-    assert pandas_types.to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(columns), check_metadata=True)
+    assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(columns), check_metadata=True)

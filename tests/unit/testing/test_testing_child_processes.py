@@ -58,7 +58,7 @@ def wait_ended(pids: list[int]) -> list[int]:
     """The processes that still run after a long time."""
     deadline = time.monotonic() + STANDSTILL_S
     while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.02)  # a process that is not a child of this one cannot be waited for
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     return left

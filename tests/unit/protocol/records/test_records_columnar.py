@@ -8,20 +8,14 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from record_crafting import MALFORMED, SOME, batch, damaged, record
 
 from barnabas.core.hashing import partition_for_key
 from barnabas.protocol.records.batch import Record, TimestampType, check_crc, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
-from barnabas.protocol.records.compression import CompressionType
-from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
-from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
-
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("numba")
-
-from barnabas.protocol.records.columnar import (  # noqa: E402 - after the skips
+from barnabas.protocol.records.columnar import (
     COLUMNS,
     DecodeOptions,
     EncodeOptions,
@@ -32,7 +26,10 @@ from barnabas.protocol.records.columnar import (  # noqa: E402 - after the skips
     rows_by_partition,
     schema,
 )
-from barnabas.protocol.records.columnar.segments import Selection  # noqa: E402
+from barnabas.protocol.records.columnar.segments import Selection
+from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
 
 HEADERS = (("trace", b"abc"), ("näme✓", None), ("", b""))
 MIXED = [

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from barnabas.protocol.records.batch import TimestampType, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, rebuild_batch
+from barnabas.protocol.records.columnar.compaction import retain, scan_keys, siphash
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import CorruptBatchError
-
-np = pytest.importorskip("numpy")
-pytest.importorskip("numba")
-
-from barnabas.protocol.records.columnar.compaction import retain, scan_keys, siphash  # noqa: E402 - after the skips
 
 RECORDS = [
     SimpleRecord(
