@@ -7,6 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := env PYTHONWARNINGS=ignore $(BIN)/python
 PYTEST := $(BIN)/pytest
+# Three workers on two cores: the tests that start processes wait about as long as they compute.
+PARALLEL := -n 3 --dist loadfile
+
+# The tests start hundreds of Python processes. Without compiled modules each of them compiles its imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve test system sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
@@ -37,17 +42,17 @@ demo: $(VENV)/.ready-demo ## real data through a real broker and a real Spark st
 serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/barnabas serve --data-dir data --listener PLAINTEXT://127.0.0.1:9092
 
-test: $(VENV)/.ready-dev ## the tests of every package, real processes among them (under 6 minutes on two cores)
-	$(PYTEST) -n 2 --dist loadfile -m 'not slow and not system'
+test: $(VENV)/.ready-dev ## the tests of every package, real processes among them
+	$(PYTEST) $(PARALLEL) -m 'not slow and not system'
 
 system: $(VENV)/.ready-dev ## longer tests: clusters of processes under faults, more of Spark, more simulator seeds
-	$(PYTEST) -n 2 --dist loadfile -m 'system and not slow'
+	$(PYTEST) $(PARALLEL) -m 'system and not slow'
 
 sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node
 	$(BIN)/python -m barnabas.testing.sim --scenario $(or $(SCENARIO),cluster) \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(ARGS)
 
-soak: $(VENV)/.ready-dev ## the long runs: random kills, big copies, many seeds (half an hour)
+soak: $(VENV)/.ready-dev ## the long runs: random kills, big copies, many seeds
 	$(PYTEST) -m slow --timeout 1800
 
 kill-matrix: $(VENV)/.ready-dev ## Spark's exactly-once sink under random kills: ARGS='--faults 100 --brokers 3 --plan shuffle'
@@ -56,7 +61,7 @@ kill-matrix: $(VENV)/.ready-dev ## Spark's exactly-once sink under random kills:
 soak-broker: $(VENV)/.ready-demo ## half an hour of mixed load on one broker, whose memory and tables must not grow: MINUTES=30
 	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),30) --plot docs/soak.svg
 
-check: lint types layers ## format, lint, types, layers and the fast tests (a minute or two)
+check: lint types layers ## format, lint, types, layers and the fast tests
 	$(PYTEST) tests/unit tests/golden -m 'not spark and not slow' -n 2 --dist loadfile
 
 lint: $(VENV)/.ready-dev

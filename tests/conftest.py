@@ -1,12 +1,15 @@
-"""What all tests share: the `--rewrite` flag of the golden tests, Hypothesis's settings, and the handling of SIGINT."""
+"""What all tests share: the `--rewrite` flag of the golden tests, the order of files, Hypothesis's settings, SIGINT."""
 
 from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.scheduling import LongFilesFirst, rank
 
 # A loaded machine is slow, not wrong. CI looks at the same examples each time; at home and in `make soak` they are new.
 settings.register_profile(
@@ -23,3 +26,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="golden tests: write what happens now as what is expected")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # in a worker of `pytest -n`
+        items.sort(key=lambda item: rank(item.path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFilesFirst | None:
+    return LongFilesFirst(config, log) if config.getoption("dist") == "loadfile" else None

@@ -9,8 +9,6 @@ from barnabas.testing.sim.cluster.storm import storm
 from tests.sim.planted_cluster import PLANTED, Planted
 
 QUICK = (
-    "min.insync.replicas ignored",
-    "any replica is elected",
     "a former coordinator answers",
     "vote not synced",
     "a lost connection fences a broker",

@@ -14,7 +14,7 @@ from barnabas.testing.sim.world import World
 _SCRIPT = "from barnabas.testing.sim.torture import torture; print(torture({seed}, seconds=4).digest)"
 
 
-@pytest.mark.parametrize("seed", [1, 2, 9])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.system) for seed in (2, 9))])
 def test_same_seed_has_equal_trace_in_one_process(seed: int) -> None:
     first, second = World(seed), World(seed)
     torture(seed, seconds=4, world=first)
@@ -27,7 +27,7 @@ def test_different_seeds_have_different_traces() -> None:
     assert torture(3, seconds=2).digest != torture(4, seconds=2).digest
 
 
-@pytest.mark.parametrize("seed", [1, 7])
+@pytest.mark.parametrize("seed", [7, pytest.param(1, marks=pytest.mark.system)])
 def test_same_seed_has_equal_trace_in_two_processes(seed: int) -> None:
     digests = {
         subprocess.run(

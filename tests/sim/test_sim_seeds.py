@@ -14,13 +14,12 @@ def _check(first: int, count: int) -> None:
         assert torture(seed).acknowledged > 0, f"seed {seed}: no record was acknowledged, so the run shows nothing"
 
 
-@pytest.mark.parametrize("first", range(0, 14, _AT_A_TIME))
-def test_seeds_are_clean(first: int) -> None:
-    _check(first, _AT_A_TIME)
+def test_seeds_are_clean() -> None:
+    _check(0, _AT_A_TIME)
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("first", range(14, 56, _AT_A_TIME))
+@pytest.mark.parametrize("first", range(_AT_A_TIME, 56, _AT_A_TIME))
 def test_more_seeds_are_clean(first: int) -> None:
     _check(first, _AT_A_TIME)
 

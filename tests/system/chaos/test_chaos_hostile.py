@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -182,17 +182,17 @@ def test_describe_configs_response_size_is_limited(broker: BrokerProcess, kind: 
 
 
 @pytest.mark.parametrize(
-    ("request_", "version"),
+    ("build", "version"),
     [
-        (MetadataRequest(topics=[MetadataRequestTopic(name=f"n{i}") for i in range(250_000)]), 9),
+        (lambda: MetadataRequest(topics=[MetadataRequestTopic(name=f"n{i}") for i in range(250_000)]), 9),
         (
-            ListOffsetsRequest(
+            lambda: ListOffsetsRequest(
                 topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0)] * 250_000)]
             ),
             5,
         ),
         (
-            CreateTopicsRequest(
+            lambda: CreateTopicsRequest(
                 topics=[CreatableTopic(name="t", configs=[CreatableTopicConfig(name="c", value="v" * 100)] * 50_000)]
             ),
             7,
@@ -200,10 +200,13 @@ def test_describe_configs_response_size_is_limited(broker: BrokerProcess, kind: 
     ],
     ids=["metadata", "list-offsets", "create-topics"],
 )
-def test_request_with_an_oversized_list_is_rejected(broker: BrokerProcess, request_: Request, version: int) -> None:
+def test_request_with_an_oversized_list_is_rejected(
+    broker: BrokerProcess, build: Callable[[], Request], version: int
+) -> None:
+    request = build()
     before = forget_peak(broker)
     with WireClient(broker.bootstrap_servers, timeout_s=60.0) as client:
-        client.send(request_, version)
+        client.send(request, version)
         assert client.closed_by_peer()
     assert peak_bytes(broker) - before < 64 * MB
 

@@ -15,7 +15,10 @@ from tests.progress import STANDSTILL_S
 RECORDS = 500
 
 
-@pytest.mark.parametrize(("brokers", "controllers"), [(3, 0), (5, 0), (3, 3)])
+@pytest.mark.parametrize(
+    ("brokers", "controllers"),
+    [(3, 0), *(pytest.param(*nodes, marks=pytest.mark.system) for nodes in ((5, 0), (3, 3)))],
+)
 def test_no_node_waits_for_controllers_that_are_gone(tmp_path: Path, brokers: int, controllers: int) -> None:
     """The last brokers cannot hand their leaderships over. They do not wait for the limit of a controlled shutdown, and
     no acknowledged record is lost."""

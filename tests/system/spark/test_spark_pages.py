@@ -36,6 +36,7 @@ def registry(servers: str, topic: str) -> Iterator[RunningRegistry]:
         yield running
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("page", PAGES)
 def test_code_blocks_of_the_page_run_and_print_the_shown_output(
     page: str,

@@ -82,6 +82,7 @@ def test_refusals(spark: SparkSession, servers: str, select: list[str], more: Op
         save(spark.range(1).selectExpr(*select), servers, **more)
 
 
+@pytest.mark.system
 def test_a_partition_that_does_not_exist(spark: SparkSession, topics: Topics, servers: str, topic: str) -> None:
     topics.create(topic)
     frame = spark.range(1).selectExpr("'v' AS value", "7 AS partition")

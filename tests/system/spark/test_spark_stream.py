@@ -68,6 +68,7 @@ def test_bytes_per_micro_batch(
     assert 3 <= len(sizes(progress)) <= 8
 
 
+@pytest.mark.system
 def test_the_first_position_survives_a_crash_in_the_first_micro_batch(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:
@@ -111,6 +112,7 @@ def test_new_partitions_are_read_from_their_beginning(
     assert rows(spark, tmp_path) == list(range(5))
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("transactions")
 def test_markers_and_aborted_records_are_no_loss(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path

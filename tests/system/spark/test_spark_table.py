@@ -57,6 +57,7 @@ def test_table_of_committed_records(spark: SparkSession, topics: Topics, options
     assert contents(table(spark, options)) == {b"a": b"wrong", b"c": b"3", b"d": b"wrong"}
 
 
+@pytest.mark.system
 def test_changes_keep_a_copy_equal(
     spark: SparkSession, topics: Topics, options: Options, topic: str, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_json_schema_and_protobuf_of_foreign_serializers(
     assert [tuple(row) for row in proto.select("value.*").collect()] == [(5, "p", ["a", "b"])]
 
 
+@pytest.mark.system
 def test_what_spark_writes_is_read_by_foreign_deserializers(
     spark: SparkSession, topics: Topics, servers: str, foreign: SchemaRegistryClient, typed: Options, topic: str
 ) -> None:
@@ -196,6 +197,7 @@ def test_bad_records_stop_the_query_or_become_dead_letters(
         load(spark, {**tolerant, "errors.deadletterqueue.topic.name": topic}).count()
 
 
+@pytest.mark.system
 def test_a_stream_picks_up_a_new_schema_when_it_is_started_again(
     spark: SparkSession,
     topics: Topics,

@@ -24,6 +24,7 @@ def test_transactional_copy_is_exactly_once_under_kills(tmp_path: Path) -> None:
     assert told["broker"] + told["application"] == 4
 
 
+@pytest.mark.system
 def test_a_stream_is_exactly_once_under_kills(tmp_path: Path) -> None:
     """`barnabas.stream`, read by a read_committed consumer of librdkafka."""
     told = prove(tmp_path, stream_copier, records=4_000, seed=2, kills=4)
