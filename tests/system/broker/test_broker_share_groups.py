@@ -146,7 +146,7 @@ def test_share_session_acquires_and_acknowledges_records(
     assert member.taken(most=3) == [(0, 4, 1)]  # the batch that reaches MaxRecords is acquired whole
     assert member.taken(most=3, strict=True) == [(5, 7, 1)]  # unless the request is in record-limit mode
     assert member.acknowledge((0, 2, 1), (3, 4, 2)).responses[0].partitions[0].error_code == 0
-    assert member.taken() == [(3, 4, 2), (8, 9, 1)]
+    assert member.taken(wait_ms=10_000) == [(3, 4, 2), (8, 9, 1)]
     refused = member.acknowledge((0, 9, 1), (20, 20, 1)).responses[0].partitions[0]
     assert refused.error_code == ErrorCode.INVALID_REQUEST  # all or nothing
     member.epoch = 99
