@@ -235,10 +235,10 @@ def test_a_misspelt_client_setting_is_rejected_with_the_nearest_name() -> None:
 
 def test_options_of_spark_and_of_other_clients_are_accepted() -> None:
     of_spark = {"path": "p", "checkpointLocation": "c", "queryName": "q", "serialization.format": "1"}
-    parse(QueryMode.STREAM, **of_spark)
-    parse(QueryMode.BATCH, **of_spark)
-    parse_sink_options({**SERVERS, **of_spark})
-    parse(QueryMode.BATCH, **{"kafka.metric.reporters": "x.Y"})
+    assert parse(QueryMode.STREAM, **of_spark) == parse(QueryMode.STREAM)
+    assert parse(QueryMode.BATCH, **of_spark) == parse(QueryMode.BATCH)
+    assert parse_sink_options({**SERVERS, **of_spark}) == parse_sink_options(SERVERS)
+    assert "metric.reporters" in parse(QueryMode.BATCH, **{"kafka.metric.reporters": "x.Y"}).client
 
 
 def test_an_option_of_another_kind_of_query_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,6 +15,8 @@ DEFAULTS = BROKER_CONFIGS.parse_all(
 
 def test_defaults_hold_the_relations() -> None:
     check_relations(DEFAULTS)
+    broken = [r for r in RELATIONS if DEFAULTS[r.lesser] > DEFAULTS[r.greater]]  # type: ignore[operator]
+    assert broken == []
 
 
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: f"{relation.lesser} {relation.greater}")
