@@ -49,7 +49,6 @@ print(json.dumps({"batch": read("batch"), "stream": read("stream"), "session": t
 @pytest.fixture
 def connect_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A Spark Connect server with the environment of this process."""
-    pytest.importorskip("grpc", reason="needs pyspark[pipelines]")
     import pyspark
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

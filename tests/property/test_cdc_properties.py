@@ -6,13 +6,9 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import pytest
+import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-pytest.importorskip("deltalake")
-pytest.importorskip("pyspark")
-import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import barnabas.spark.pipelines.cdc.delta as delta

@@ -216,7 +216,6 @@ def counts():
 
 @pytest.mark.system
 def test_the_files_of_the_page_are_a_pipeline(spark: SparkSession, write: Write) -> None:
-    pytest.importorskip("deltalake")
     page = (DOCS / "PIPELINES.md").read_text(encoding="utf-8")
     files = {name: text for _, name, text in re.findall(r"```(\w+)\n(?:#|--) (\S+)\n(.*?)```", page, re.DOTALL)}
     project = write({Path(name).name: text for name, text in files.items() if name.startswith("transformations/")})

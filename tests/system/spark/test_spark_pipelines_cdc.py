@@ -14,7 +14,6 @@ from barnabas.spark.pipelines.runner import LoadedPipeline
 from tests.system.spark.broker import Topics
 from tests.system.spark.pipeline_projects import Write, json_record, run_once, topic_stream
 
-pytest.importorskip("deltalake")
 pytestmark = pytest.mark.system
 
 COLUMNS = "id int, name string, at timestamp, n long, op string"

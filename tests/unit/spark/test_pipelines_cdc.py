@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark")
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from barnabas.spark.pipelines.cdc.arguments import ChangeFlow, change_rules
@@ -135,7 +133,6 @@ COLUMNS = [StructField("id", IntegerType()), StructField("name", StringType()), 
 
 @pytest.fixture
 def customers(tmp_path: Path) -> DeltaChangeTable:
-    pytest.importorskip("deltalake")
     table = DeltaChangeTable(str(tmp_path / "customers"), ("id",), (S,))
     table.create(StructType(COLUMNS))
     return table
