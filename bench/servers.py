@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -141,6 +142,17 @@ def resident_bytes(pid: int) -> int:
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that this one has started, and those that they have started."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            parents.setdefault(parent, []).append(int(folder.name))
+    found = parents.get(pid, [])
+    return [*found, *(below for child in found for below in descendants(child))]
 
 
 def free_port() -> int:

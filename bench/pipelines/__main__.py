@@ -2,8 +2,8 @@
 Kafka Streams, on one broker of ours and with the same data.
 
 Spark's connector writes at least once; it comes from Maven Central, as Kafka Streams does, and without Maven their rows
-are missing. `--only read,write` chooses measurements; `--write docs/PERFORMANCE.md` puts the tables between the
-`pipelines` markers of that file.
+are missing. `--only read,write` chooses measurements; `--write docs/PERFORMANCE.md` puts each table, as soon as it is
+there, between the `pipelines` markers of that file. Everything takes about ten minutes on two idle cores.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,19 +20,19 @@ from rich.console import Console
 from tests.interop.spark_connector import connector_jars, start_session
 
 from barnabas.testing.process import BrokerProcess
-from bench.pipelines import batch, streaming
+from bench.pipelines import batch, parts, streaming
 from bench.pipelines.latency import LatencyLoad, latency_sheet
 from bench.report import Sheet, write
 from bench.spark_typed import measure_typed
 
-NAMES = ("read", "write", "table", "transform", "words", "batch-times", "typed", "latency")
+NAMES = ("read", "write", "table", "transform", "words", "batch-times", "parts", "typed", "latency")
 HEADING = ("", "records/s", "MB/s", "broker CPU", "ratio")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pipelines", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (%(default)s)")
-    parser.add_argument("--megabytes", type=int, default=200, help="the size of each topic (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured (%(default)s)")
+    parser.add_argument("--megabytes", type=int, default=100, help="the size of each topic (%(default)s)")
     parser.add_argument("--only", default=",".join(NAMES), help="measurements, with commas between them (all)")
     parser.add_argument("--write", type=Path, help="put the tables between the markers of this Markdown file")
     chosen = parser.parse_args()
@@ -38,38 +40,43 @@ def main() -> None:
     if unknown := set(names) - set(NAMES):
         parser.error(f"there is no measurement {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     console = Console()
-    sheets = measure(names, chosen.rounds, chosen.megabytes, console)
-    if chosen.write:
-        write(chosen.write, sheets, "pipelines")
-        console.print(f"written to {chosen.write}")
-
-
-def measure(names: list[str], rounds: int, megabytes: int, console: Console) -> list[Sheet]:
-    """Run the measurements, and print each table as soon as it is there."""
     sheets: list[Sheet] = []
+    began = time.monotonic()
+
+    def finish(sheet: Sheet) -> None:
+        sheets.append(sheet)
+        console.print(sheet.render())
+        console.print(f"after {time.monotonic() - began:,.0f} s")
+        if chosen.write:
+            write(chosen.write, sheets, "pipelines")
+
+    measure(names, chosen.rounds, chosen.megabytes, console, finish)
+
+
+def measure(names: list[str], rounds: int, megabytes: int, console: Console, finish: Callable[[Sheet], None]) -> None:
+    """Run the measurements, and call `finish` with each table."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-pipelines-")))
+        notes = parts.notes_folder(folder)
         settings = ("group.initial.rebalance.delay.ms=0", "transaction.two.phase.commit.enable=true")
         broker = stack.enter_context(BrokerProcess(folder / "broker", settings=settings))
         if "latency" in names:
-            sheets.append(latency_sheet(broker.bootstrap_servers, rounds, LatencyLoad()))
-            console.print(sheets[-1].render())
+            finish(latency_sheet(broker.bootstrap_servers, rounds, LatencyLoad()))
         if "typed" in names:  # before the other session: the class path of the JVM is that of its first session
-            sheets.append(measure_typed(rounds, megabytes * 5_000))
-            console.print(sheets[-1].render())
+            finish(measure_typed(rounds, megabytes * 5_000))
         if set(names) - {"latency", "typed"}:
             jars = connector_jars()
             assert broker.process is not None
             spark = start_session(jars)
             stack.callback(spark.stop)
             bench = batch.Bench(spark, broker.bootstrap_servers, bool(jars), broker.process.pid)
-            if set(names) - {"latency", "typed", "batch-times"}:
-                sheets.append(throughput_sheet(bench, names, rounds, megabytes, console))
-                console.print(sheets[-1].render())
+            if set(names) - {"latency", "typed", "batch-times", "parts"}:
+                finish(throughput_sheet(bench, names, rounds, megabytes, console))
+            small = streaming.small_topic(bench) if {"batch-times", "parts"} & set(names) else ""
             if "batch-times" in names:
-                sheets.append(streaming.batch_times(bench, rounds))
-                console.print(sheets[-1].render())
-    return sheets
+                finish(streaming.batch_times(bench, small, rounds))
+            if "parts" in names:
+                finish(parts.parts_sheet(bench, small, streaming.SMALL_BATCH, 1, notes))
 
 
 def throughput_sheet(bench: batch.Bench, names: list[str], rounds: int, megabytes: int, console: Console) -> Sheet:
@@ -79,7 +86,7 @@ def throughput_sheet(bench: batch.Bench, names: list[str], rounds: int, megabyte
         "write": lambda: batch.writes(bench, megabytes),
         "table": lambda: batch.tables(bench, megabytes * 10_000, megabytes * 500),
         "transform": lambda: streaming.transforms(bench, loads[100]),
-        "words": lambda: streaming.word_counts(bench, megabytes * 5_000),
+        "words": lambda: streaming.word_counts(bench, megabytes * 2_500),
     }
     cells: list[tuple[str, ...]] = []
     for name in (name for name in NAMES if name in names and name in plans):

@@ -26,7 +26,7 @@ class LatencyLoad:
     """Records of one partition at a fixed rate."""
 
     rate: int = 200
-    records: int = 4_500
+    records: int = 3_000
 
 
 def create(servers: str, *topics: str, partitions: int = 1) -> None:

@@ -30,6 +30,8 @@ COUNTED: Final = (BATCHES - WARM_UP) / BATCHES
 WORDS_PER_LINE: Final = 10
 KAFKA_STREAMS: Final = "Kafka Streams, exactly_once_v2"
 SMALL_BATCHES: Final = 30
+SMALL_BATCH: Final = 100
+"""The records of a small micro-batch."""
 SETTLED_S: Final = 3.0
 """A Kafka Streams program has finished when its offsets have not changed for so long."""
 STANDSTILL_S: Final = 120.0
@@ -75,22 +77,29 @@ def _copy(bench: Bench, topic: str, source: str, options: Mapping[str, str], per
     return durations_ms(writer.option("topic", target).options(**options))
 
 
-def batch_times(bench: Bench, rounds: int) -> Sheet:
-    """The time of a micro-batch of a hundred records, and what exactly-once delivery adds to it."""
+def small_topic(bench: Bench) -> str:
+    """A topic of records for SMALL_BATCHES micro-batches."""
     topic = bench.topic("small")
-    made = bench.spark.range(0, 100 * SMALL_BATCHES, 1, PARTITIONS).selectExpr("cast(id as string) as value")
+    made = bench.spark.range(0, SMALL_BATCH * SMALL_BATCHES, 1, PARTITIONS).selectExpr(
+        "cast(id as string) as key", "cast(id as string) as value"
+    )
     writer = made.write.format("barnabas").mode("append").option("kafka.bootstrap.servers", bench.servers)
     writer.option("topic", topic).save()
+    return topic
+
+
+def batch_times(bench: Bench, topic: str, rounds: int) -> Sheet:
+    """The time of a micro-batch of a hundred records, and what exactly-once delivery adds to it."""
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, (source, options) in sinks(bench).items():
-            durations = _copy(bench, topic, source, options, 100)
+            durations = _copy(bench, topic, source, options, SMALL_BATCH)
             found.setdefault(name, []).append(statistics.median(durations[len(durations) // 3 :]))
     rows: list[tuple[str, ...]] = []
     for name, medians in found.items():
         added = statistics.median(a - b for a, b in zip(medians, found[AT_LEAST_ONCE], strict=True))
         rows.append((name, f"{statistics.median(medians):.0f} ms", f"{added:+.0f} ms" if name == EXACTLY_ONCE else ""))
-    title = f"A micro-batch of 100 records, topic to topic, median of {rounds} rounds"
+    title = f"A micro-batch of {SMALL_BATCH} records, topic to topic, median of {rounds} rounds"
     return Sheet(title, ("", "time", "added to at-least-once"), rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,12 +39,12 @@ def connector_jars() -> list[Path]:
     return []
 
 
-def start_session(jars: list[Path]) -> SparkSession:
-    """`local[2]`, with these jars on the class path."""
+def start_session(jars: list[Path], settings: Mapping[str, str] | None = None) -> SparkSession:
+    """`local[2]`, with these jars on the class path, and with `settings` of Spark."""
     prepare_environment()
     from pyspark.sql import SparkSession
 
-    spark: SparkSession = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(str(jar) for jar in jars))
         .config("spark.driver.memory", "2g")
@@ -51,7 +52,9 @@ def start_session(jars: list[Path]) -> SparkSession:
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", 2)
-        .getOrCreate()
     )
+    for name, value in (settings or {}).items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
