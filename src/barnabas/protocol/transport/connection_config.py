@@ -9,6 +9,7 @@ from msgspec import Struct
 from barnabas.core.backoff import Backoff
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
+from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 
 RECONNECT_BACKOFF: Final = Backoff(50, 1_000)
 
@@ -56,10 +57,8 @@ class ConnectionConfig(Struct, frozen=True):
     """SO_SNDBUF; -1 leaves the size to the operating system."""
     receive_buffer_bytes: int = -1
     """SO_RCVBUF; -1 leaves the size to the operating system."""
-    receive_block_bytes: int = 64 * 1024
-    """Memory that each connection receives small responses into."""
-    reused_buffer_bytes_max: int = 32 * 1024 * 1024
-    """Memory that each connection may keep for its next large responses; 0 keeps none."""
+    memory: ReceiveMemory | None = None
+    """The memory that the connections share; None if each has memory of its own."""
     api_versions_version_max: int = 32_767
     """The version of ApiVersions to begin with, if it is below the newest."""
 

@@ -12,12 +12,13 @@ from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
 from barnabas.protocol.transport.connection_pool import ConnectionPool
 from barnabas.protocol.wire.apis import API_KEYS
+from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 from barnabas.protocol.wire.schema import Request, Response
 
 IN_FLIGHT_MAX: Final = 1_000
 """The limit for unanswered requests of one connection; more are rejected."""
-_RECEIVE_BLOCK_BYTES: Final = 8 * 1024
-"""A node has many connections to the same few nodes, and most responses are small."""
+_REUSED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Memory that a node keeps for the next large responses, which are those to the Fetch requests of its replicas."""
 
 
 class UnansweredError(KafkaError):
@@ -63,8 +64,7 @@ class NodeClient:
             socket_connection_setup_timeout_max_ms=10_000,
             request_timeout_ms=10_000,
             in_flight_requests_max=IN_FLIGHT_MAX,
-            receive_block_bytes=_RECEIVE_BLOCK_BYTES,
-            reused_buffer_bytes_max=0,
+            memory=ReceiveMemory(reused_bytes_max=_REUSED_BYTES_MAX),
             api_versions_version_max=3,  # a controller that does not know its cluster yet serves no newer one
         )
         self._rng = rng

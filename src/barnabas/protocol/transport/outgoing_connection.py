@@ -45,8 +45,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self._errors = errors
         self._in_flight_max = config.in_flight_requests_max
         self._wire = ClientConnection(config.client_id)
-        memory = ReceiveMemory(block_bytes=config.receive_block_bytes, reused_bytes_max=config.reused_buffer_bytes_max)
-        self._frames = FrameBuffer(RESPONSE_BYTES_MAX, memory)
+        self._frames = FrameBuffer(RESPONSE_BYTES_MAX, config.memory or ReceiveMemory())
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, tuple[OnResponse, asyncio.TimerHandle | None, str]] = {}
         self._failure: str | None = None
@@ -87,6 +86,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         return False  # close: the peer will send no more responses
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._frames.drop()
         if isinstance(exc, ssl.SSLError):
             from barnabas.protocol.transport import tls
 

@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Metrics
+from barnabas.protocol.transport.connection_config import Destination
 from barnabas.protocol.transport.eager import start
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
@@ -181,5 +182,21 @@ def test_the_loss_of_a_connection_is_notified_by_purpose() -> None:
             )  # fmt: skip
         await both.wait()
         assert lost == ["heartbeat"]
+
+    talk(conversation)
+
+
+def test_the_connections_of_a_node_share_the_memory_that_they_receive_into() -> None:
+    """A node has many connections, and a large response would otherwise take new memory each time."""
+
+    async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
+        memories = []
+        for purpose in ("one", "two"):
+            await answer(client, to, 1, purpose=purpose)
+            assert client._pool is not None
+            connection = client._pool.current(Destination(to.host, to.port, purpose))
+            assert connection is not None
+            memories.append(connection._frames._memory)
+        assert memories == [client._config.memory, client._config.memory]
 
     talk(conversation)
