@@ -13,6 +13,8 @@ from typing import Any, Final
 from xdist.scheduler import LoadFileScheduling
 
 SPARK: Final = "tests/system/spark"
+OWN_DRIVERS: Final = (f"{SPARK}/test_spark_delivery.py", f"{SPARK}/test_spark_cluster.py")
+"""Files whose tests start Spark in processes of their own, and do not use the session of the worker."""
 LONG_FIRST: Final = (SPARK, "tests/system", "tests/sim", "tests/property")
 """Folders whose tests come first, in this order. All other tests follow."""
 
@@ -33,4 +35,5 @@ class LongFilesFirst(LoadFileScheduling):
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(f"{SPARK}/") else str(super()._split_scope(nodeid))
+        file = str(super()._split_scope(nodeid))
+        return SPARK if file.startswith(f"{SPARK}/") and file not in OWN_DRIVERS else file

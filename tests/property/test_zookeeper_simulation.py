@@ -52,7 +52,17 @@ def test_a_seed_replays_exactly() -> None:
     assert (first.steps, first.truth, first.outcomes) == (second.steps, second.truth, second.outcomes)
 
 
-@pytest.mark.parametrize(("bug", "plan"), BUGS, ids=[bug.__name__ for bug, _ in BUGS])
+_SLOW_TO_SHOW = ("election_after_resigning", "a_snapshot_settles_as_refused", "its_own_leftover_stays")
+"""The bugs that only `make system` plants, because they need many seeds."""
+
+
+@pytest.mark.parametrize(
+    ("bug", "plan"),
+    [
+        pytest.param(bug, plan, id=bug.__name__, marks=pytest.mark.system if bug.__name__ in _SLOW_TO_SHOW else [])
+        for bug, plan in BUGS
+    ],
+)
 def test_a_planted_bug_is_seen(bug: Callable[[], AbstractContextManager[Any]], plan: Plan) -> None:
     for seed in range(_BUG_SEEDS):
         try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from tests.scheduling import SPARK, LongFilesFirst, rank
+from tests.scheduling import OWN_DRIVERS, SPARK, LongFilesFirst, rank
 
 
 def test_files_that_take_long_come_first() -> None:
@@ -20,8 +20,14 @@ def test_files_that_take_long_come_first() -> None:
     assert ranks == [4, 4, 3, 2, 1, 0]
 
 
+def test_files_with_drivers_of_their_own_exist() -> None:
+    root = Path(__file__).parents[3]
+    assert [file for file in OWN_DRIVERS if not (root / file).exists()] == []
+
+
 def test_all_files_with_a_spark_session_go_to_one_worker() -> None:
     scheduling = LongFilesFirst.__new__(LongFilesFirst)
     assert scheduling._split_scope("tests/system/spark/test_f.py::test_x[1]") == SPARK
     assert scheduling._split_scope("tests/system/spark/test_g.py::test_x") == SPARK
+    assert scheduling._split_scope(f"{OWN_DRIVERS[0]}::test_x") == OWN_DRIVERS[0]
     assert scheduling._split_scope("tests/system/cluster/test_e.py::test_x") == "tests/system/cluster/test_e.py"
