@@ -74,12 +74,9 @@ class Member:
     def taken(self, **options: Any) -> list[tuple[int, int, int]]:
         response = self.fetch(**options)
         assert response.error_code == 0, response.error_message
-        return [
-            (a.first_offset, a.last_offset, a.delivery_count)
-            for topic in response.responses
-            for p in topic.partitions
-            for a in p.acquired_records
-        ]
+        partitions = [p for topic in response.responses for p in topic.partitions]
+        assert [(p.error_code, p.error_message) for p in partitions if p.error_code] == []
+        return [(a.first_offset, a.last_offset, a.delivery_count) for p in partitions for a in p.acquired_records]
 
     def acknowledge(self, *acks: tuple[int, int, int], epoch: int | None = None) -> Any:
         batches = [
