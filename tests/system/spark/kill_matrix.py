@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[3]
 ROWS_PER_FAULT = 40
 PARTITIONS = 3
 ARMED_S = 45.0
-"""How long a fault stays armed before another one takes its place: not every point is reached in every state."""
+"""How long a random fault stays armed before another one takes its place: not every point is reached in every state."""
 END_S = 600.0
 """After the last fault the query begins or ends a micro-batch within this time."""
 
@@ -66,7 +66,7 @@ class Matrix:
         while sum(self.fired.values()) < faults:
             self._feed(ROWS_PER_FAULT)
             point, action = self._choose() if given is None else next(given)
-            if self._play(point, action):
+            if self._play(point, action, ARMED_S if given is None else END_S):
                 self.fired[action, point] += 1
                 print(f"{sum(self.fired.values()):4} {action:7} {point}", file=sys.stderr, flush=True)
         (self.folder / "finish").touch()
@@ -83,7 +83,7 @@ class Matrix:
             return point, "broker"
         return point, self.rng.choice(("raise", "exit"))
 
-    def _play(self, point: str, action: str) -> bool:
+    def _play(self, point: str, action: str, patience_s: float) -> bool:
         """Arm a fault and wait until it has fired. False if its point was not reached."""
         self._restart_brokers()
         (self.folder / "broker.pid").write_text(" ".join(str(b.process.pid) for b in self.brokers if b.process))
@@ -92,7 +92,7 @@ class Matrix:
         new = self.folder / "arming"
         new.write_text(json.dumps({"point": point, "action": action}))
         new.rename(armed)
-        deadline = time.monotonic() + ARMED_S
+        deadline = time.monotonic() + patience_s
         while len(list(self.folder.glob("fired-*"))) == before:
             self._keep_running()
             if time.monotonic() > deadline:
