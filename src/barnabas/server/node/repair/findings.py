@@ -162,7 +162,7 @@ def _check_segments(
         end = scan.end
         if scan.valid < segment.size:
             later = [one for one in segments[number + 1 :] if one.size]
-            damage = examine(segment, scan.valid, scan.end, later, reason=scan.reason)
+            damage = examine(segment, scan.valid, scan.end, later, reason=scan.reason, leader_epoch=scan.leader_epoch)
             state = ROT if damage.is_rot(recovery_point) else TORN
             yield Finding(damage.path, state, f"{damage.reason}. {damage.describe_behind()}", damage)
         yield from _check_indexes(fs, segment, scan)
@@ -178,6 +178,8 @@ class _Scan:
     def __init__(self, segment: Segment, epochs: LeaderEpochs, *, contiguous: bool) -> None:
         self.end = segment.base_offset
         self.valid = 0
+        self.leader_epoch = -1
+        """The leader epoch of the last whole batch."""
         self.reason = ""
         self.last_offsets: dict[int, int] = {}
         """The last offset of the batch at a position."""
@@ -196,6 +198,7 @@ class _Scan:
             self.last_offsets[position] = header.last_offset
             self.largest_timestamps[header.last_offset] = largest
             self.valid, self.end = position + header.size, header.next_offset
+            self.leader_epoch = header.partition_leader_epoch
 
 
 def _check_indexes(fs: FileSystem, segment: Segment, scan: _Scan) -> Iterator[Finding]:
