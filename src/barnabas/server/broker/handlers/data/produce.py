@@ -27,7 +27,7 @@ the transaction coordinator, and keeps a producer's requests in order meanwhile.
 Versions 0 to 2 are advertised, because librdkafka needs them (KAFKA-18659), but rejected.
 
 The budget of a request, from received bytes to written response, is counted by `bench/produce_path.py` and described in
-docs/PERFORMANCE.md: this module takes 8 of the 119 Python calls for one batch.
+docs/PERFORMANCE.md: this module takes 8 of the 121 Python calls for one batch.
 """
 
 from __future__ import annotations
