@@ -76,9 +76,11 @@ def _deal_alike(held: dict[str, list[Partition]], free: list[Partition]) -> None
 
 
 def _deal(held: dict[str, list[Partition]], free: list[Partition], wanted_by: dict[TopicId, list[str]]) -> None:
+    load = {member_id: len(partitions) for member_id, partitions in held.items()}
     for partition in free:
-        poorest = min(wanted_by[partition[0]], key=lambda m: (len(held[m]), m))
+        poorest = min(wanted_by[partition[0]], key=load.__getitem__)  # the first of several: they are in order
         held[poorest].append(partition)
+        load[poorest] += 1
 
 
 def _level(held: dict[str, list[Partition]], wanted_by: dict[TopicId, list[str]]) -> None:
