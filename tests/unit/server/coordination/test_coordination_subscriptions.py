@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from barnabas.core import work
 from barnabas.core.ids import sorted_ids
+from barnabas.protocol.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.server.coordination.group.config import NoGroupConfigs
+from barnabas.server.coordination.group.consumer import target
 from barnabas.server.coordination.group.consumer.member import topic_names_of
+from barnabas.server.coordination.group.shard import GroupShard
 from barnabas.server.coordination.group.subscriptions import SMALL, sort_subscription
+from barnabas.server.coordination.operation import WriteOperation
+from barnabas.server.coordination.ports import CatalogTopic
+from barnabas.server.coordination.timeline import Timeline
+from tests.configs import group_coordinator_config
 from tests.steps import longest_step
+from tests.unit.server.coordination.kit import Catalog, Context
 
 
 @pytest.mark.parametrize("names", [[], ["a"], ["a", "b"], ["b", "a"], ["a", "a"], ["b", "a", "b"], ["a", "b", "b"]])
@@ -39,3 +49,41 @@ def test_topic_ids_are_sorted_as_uuids_are() -> None:
     rng = random.Random(1)
     ids = [UUID(int=rng.getrandbits(128)) for _ in range(100)]
     assert sorted_ids(ids) == sorted(ids)
+
+
+def test_the_data_of_a_topic_are_built_once_for_all_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    facts = target._facts
+
+    def counted(view: CatalogTopic) -> bytes:
+        built.append(view.name)
+        return facts(view)
+
+    monkeypatch.setattr(target, "_facts", counted)
+    catalog = Catalog(a=1, b=2)
+    hashes = {target.metadata_hash(catalog, frozenset({"a", "b", "c"})) for _ in range(10)}
+    assert len(hashes) == 1
+    assert built == ["a", "b"]
+    assert target.metadata_hash(Catalog(a=1, b=3), frozenset({"a", "b"})) not in hashes
+    assert target.metadata_hash(catalog, frozenset({"c"})) == 0
+
+
+def test_a_heartbeat_looks_at_no_partition_of_a_topic_whose_share_partitions_are_initialized() -> None:
+    class CountedTimes(dict[Any, int]):
+        lookups = 0
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            CountedTimes.lookups += 1
+            return super().get(key, default)
+
+    catalog = Catalog(t=1_000)
+    shard = GroupShard(group_coordinator_config(), NoGroupConfigs(), catalog, Timeline())
+    request = ShareGroupHeartbeatRequest(group_id="s", member_id="m", subscribed_topic_names=["t"])
+    op = WriteOperation(0, random.Random(1))
+    _, needed = shard.share_groups.heartbeat(op, Context(1), request)
+    shard.share_groups.finish_initialization(op, "s", needed, {})
+    group = shard.table.find_share("s")
+    group.requested_at_ms = CountedTimes()
+    _, needed = shard.share_groups.heartbeat(op, Context(1), request)
+    assert not needed
+    assert CountedTimes.lookups == 0

@@ -151,12 +151,9 @@ class ConsumerGroup:
         return max((resolved.timestamp_ms for resolved in self.regexes.values()), default=None)
 
     def subscribed_topics(self) -> frozenset[str]:
-        topics: set[str] = set()
-        for member in self.members.values():
-            topics.update(member.topic_names)
-        for resolved in self.regexes.values():
-            topics.update(resolved.topics)
-        return frozenset(topics)
+        subscriptions = {member.topic_names for member in self.members.values()}
+        subscriptions.update(resolved.topics for resolved in self.regexes.values())
+        return frozenset().union(*subscriptions)
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in member.topic_names for member in self.members.values()) or any(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from weakref import WeakKeyDictionary
 
 from barnabas.protocol.assign.server import GroupSpec, MemberSpec, ServerAssignor
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.consumer.member import Partitions
 from barnabas.server.coordination.ports import CatalogTopic, TopicCatalog
+
+_known_facts: WeakKeyDictionary[TopicCatalog, dict[str, bytes]] = WeakKeyDictionary()
+"""The hashed data of topics, by catalog. A catalog never changes; each image has a new one. When a thousand members
+join a group at once, the topics of the group are hashed a thousand times."""
 
 
 def metadata_hash(catalog: TopicCatalog, topics: frozenset[str]) -> int:
@@ -21,10 +26,14 @@ def metadata_hash(catalog: TopicCatalog, topics: frozenset[str]) -> int:
     if not existing:
         return 0
     digest = blake2b(digest_size=8)
+    known = _known_facts.setdefault(catalog, {})
     for name in existing:
-        view = catalog.by_name(name)
-        assert view is not None
-        digest.update(_facts(view))
+        facts = known.get(name)
+        if facts is None:
+            view = catalog.by_name(name)
+            assert view is not None
+            facts = known[name] = _facts(view)
+        digest.update(facts)
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 

@@ -164,7 +164,7 @@ class ShareGroup:
         return self.target.get(member_id) or NO_PARTITIONS
 
     def subscribed_topics(self) -> frozenset[str]:
-        return frozenset(name for member in self.members.values() for name in member.topic_names)
+        return frozenset().union(*{member.topic_names for member in self.members.values()})
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in member.topic_names for member in self.members.values())

@@ -236,6 +236,8 @@ class ShareGroupManager:
                 continue
             ready = states.initialized.get(view.topic_id)
             done = ready.partitions if ready else frozenset()
+            if len(done) == view.partitions:
+                continue  # also for the heartbeats of a group with thousands of share partitions
             missing = frozenset(
                 p
                 for p in range(view.partitions)
