@@ -19,6 +19,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,8 +33,9 @@ from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.testing.process import BrokerProcess
+from bench.attacks.before import BEFORE_CPU_MS, BEFORE_MS
 from bench.attacks.registry import ATTACKS, Attack
-from bench.report import Sheet
+from bench.report import Sheet, write
 
 MODULES = ("records", "lists", "largest", "shapes", "groups")
 """The modules of `bench/attacks`, in the order of the table."""
@@ -133,7 +135,7 @@ class _MeasuredBroker(BrokerProcess):
 
 def _attack(name: str, address: str, pipe: Connection) -> None:
     """In a process of its own: prepare the attack, wait for the word to begin, attack, report."""
-    _load()
+    load_attacks()
     steps = ATTACKS[name].run(address)
     try:
         next(steps)
@@ -190,18 +192,20 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
         )
 
 
-def _load() -> None:
+def load_attacks() -> None:
+    """Register all attacks."""
     for module in MODULES:
         import_module(f"bench.attacks.{module}")
 
 
 def main() -> None:
     assert __doc__ is not None
-    _load()
+    load_attacks()
     parser = argparse.ArgumentParser(prog="python -m bench.bystander", description=__doc__.split("\n")[0])
     parser.add_argument("attacks", nargs="*", metavar="ATTACK", help="all of them by default: " + ", ".join(ATTACKS))
     parser.add_argument("--list", action="store_true", help="list the attacks and what they send")
     parser.add_argument("--dir", default=None, help="where the brokers' data go")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put a table between the markers of this file")
     options = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 160)
     if unknown := set(options.attacks) - set(ATTACKS):
@@ -229,6 +233,22 @@ def main() -> None:
     )
     title = f"A record every 10 ms on its own connection (a stall above {STALL_MS_MAX} ms is too long)"
     console.print(Sheet(title, heading, rows).render())
+    if options.write is not None:
+        write(options.write, [published(rows)], "bystander")
+
+
+def published(rows: Sequence[tuple[str, ...]]) -> Sheet:
+    """The compact table of docs/PERFORMANCE.md, from the rows of the large one."""
+    short: list[tuple[str, ...]] = []
+    for name, _, during, _, _, turn, _, memory, _ in rows:
+        before = ""
+        if name in BEFORE_MS:
+            before = f"{BEFORE_MS[name]:,} ms"
+        elif name in BEFORE_CPU_MS:
+            before = f"{BEFORE_CPU_MS[name]:,} ms (CPU)"
+        short.append((ATTACKS[name].what, before, during, turn, memory.rpartition(" to ")[2]))
+    title = f"A record every 10 ms beside one attack each: the bystander's worst latency (at most {STALL_MS_MAX} ms)"
+    return Sheet(title, ("one client sends", "before", "after", "longest turn, CPU", "broker's memory"), short)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,16 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from bench.attacks.before import BEFORE_CPU_MS, BEFORE_MS
 from bench.attacks.largest import LARGEST, NOT_ATTACKED, element_count, entries_of, wire_bytes
 from bench.attacks.registry import ATTACKS
 from bench.attacks.shapes import SHAPES
+from bench.bystander import load_attacks, published
 
 from barnabas.protocol.wire.compile_decoder import REQUEST_ELEMENTS_MAX
 from barnabas.server.broker.apis import BROKER_APIS, ROUTES
+
+load_attacks()
 
 
 def test_every_api_is_attacked_or_says_why_not() -> None:
@@ -36,3 +40,20 @@ def test_the_largest_request_is_one_that_brokers_decode(name: str) -> None:
     assert type(request).__schema__.key == api
     assert wire_bytes(request, row.version) <= row.bytes_max
     assert element_count(request) <= REQUEST_ELEMENTS_MAX
+
+
+def test_the_published_table_has_what_each_attack_sends_before_and_after() -> None:
+    row = (
+        "regex",
+        "9 ms",
+        "41 ms",
+        "19 ms",
+        "3 ms ConsumerGroupHeartbeat",
+        "12 ms",
+        "0.0 s",
+        "50 to 53 MB",
+        "answered",
+    )
+    sheet = published([row])
+    assert sheet.rows == [(ATTACKS["regex"].what, "6,600 ms", "41 ms", "12 ms", "53 MB")]
+    assert BEFORE_MS.keys() | BEFORE_CPU_MS.keys() <= ATTACKS.keys()
