@@ -68,22 +68,60 @@ def test_the_data_of_a_topic_are_built_once_for_all_hashes(monkeypatch: pytest.M
     assert target.metadata_hash(catalog, frozenset({"c"})) == 0
 
 
+SHARE_PARTITIONS = 1_000
+
+
+class CountedTimes(dict[Any, int]):
+    """Counts the share partitions that are visited."""
+
+    lookups = 0
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        CountedTimes.lookups += 1
+        return super().get(key, default)
+
+
+def _share_group() -> tuple[GroupShard, WriteOperation]:
+    shard = GroupShard(group_coordinator_config(), NoGroupConfigs(), Catalog(t=SHARE_PARTITIONS), Timeline())
+    return shard, WriteOperation(0, random.Random(1))
+
+
+def _share_heartbeat(member_id: str) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(group_id="s", member_id=member_id, subscribed_topic_names=["t"])
+
+
 def test_a_heartbeat_looks_at_no_partition_of_a_topic_whose_share_partitions_are_initialized() -> None:
-    class CountedTimes(dict[Any, int]):
-        lookups = 0
-
-        def get(self, key: Any, default: Any = None) -> Any:
-            CountedTimes.lookups += 1
-            return super().get(key, default)
-
-    catalog = Catalog(t=1_000)
-    shard = GroupShard(group_coordinator_config(), NoGroupConfigs(), catalog, Timeline())
-    request = ShareGroupHeartbeatRequest(group_id="s", member_id="m", subscribed_topic_names=["t"])
-    op = WriteOperation(0, random.Random(1))
-    _, needed = shard.share_groups.heartbeat(op, Context(1), request)
+    shard, op = _share_group()
+    _, needed = shard.share_groups.heartbeat(op, Context(1), _share_heartbeat("m"))
     shard.share_groups.finish_initialization(op, "s", needed, {})
     group = shard.table.find_share("s")
     group.requested_at_ms = CountedTimes()
-    _, needed = shard.share_groups.heartbeat(op, Context(1), request)
+    CountedTimes.lookups = 0
+    _, needed = shard.share_groups.heartbeat(op, Context(1), _share_heartbeat("m"))
     assert not needed
     assert CountedTimes.lookups == 0
+
+
+def test_members_that_join_while_share_partitions_are_initialized_visit_them_once() -> None:
+    shard, op = _share_group()
+    _, needed = shard.share_groups.heartbeat(op, Context(1), _share_heartbeat("m"))
+    assert needed
+    group = shard.table.find_share("s")
+    group.requested_at_ms = CountedTimes(group.requested_at_ms)
+    CountedTimes.lookups = 0
+    for number in range(20):
+        _, more = shard.share_groups.heartbeat(op, Context(1), _share_heartbeat(f"m{number}"))
+        assert not more
+    assert CountedTimes.lookups == SHARE_PARTITIONS
+    later = WriteOperation(shard.config.group_share_initialize_retry_interval_ms, random.Random(1))
+    _, again = shard.share_groups.heartbeat(later, Context(1), _share_heartbeat("m"))
+    assert again == needed, "requests without a result are repeated"
+
+
+def test_a_failed_initialization_is_requested_by_the_next_heartbeat() -> None:
+    shard, op = _share_group()
+    _, needed = shard.share_groups.heartbeat(op, Context(1), _share_heartbeat("m"))
+    shard.share_groups.heartbeat(op, Context(1), _share_heartbeat("n"))
+    shard.share_groups.finish_initialization(op, "s", {}, needed)
+    _, again = shard.share_groups.heartbeat(op, Context(1), _share_heartbeat("m"))
+    assert again == needed

@@ -12,7 +12,7 @@ A share group also stores which share partitions have state at the share coordin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final
 
@@ -31,6 +31,7 @@ from barnabas.server.coordination.group.consumer.member import (
 from barnabas.server.coordination.group.share import records as rec
 from barnabas.server.coordination.group.share.ports import StateTopic, StateTopics
 from barnabas.server.coordination.operation import CoordinatorRecord
+from barnabas.server.coordination.ports import TopicCatalog
 from barnabas.server.coordination.timeline import Timeline, TimelineCell, TimelineMap
 
 MEMBER_STABLE: Final = 0
@@ -125,6 +126,25 @@ def _without(topics: StateTopics, gone: StateTopics) -> dict[TopicId, StateTopic
     return left
 
 
+class RequestedAll(Struct, frozen=True, eq=False):
+    """A state of the group in which each subscribed share partition is initialized or has been requested. While many
+    members join a large group, each heartbeat would visit all share partitions again."""
+
+    catalog: TopicCatalog | None
+    states: StateTable | None
+    subscribed: Collection[str]
+    until_ms: int
+    """The time at which the first request may have to be repeated."""
+
+    def covers(self, catalog: TopicCatalog, states: StateTable, subscribed: Collection[str], now_ms: int) -> bool:
+        """Whether this is the state of the group at this time."""
+        same = self.catalog is catalog and self.states is states
+        return same and now_ms < self.until_ms and self.subscribed == subscribed
+
+
+NOT_ALL_REQUESTED: Final = RequestedAll(None, None, frozenset(), 0)
+
+
 class ShareGroup:
     """A share group. Only the `apply` methods change the replicated state."""
 
@@ -141,6 +161,8 @@ class ShareGroup:
         """The version of the topic metadata for which the subscriptions were last resolved. Not in the log."""
         self.requested_at_ms: dict[tuple[TopicId, int], int] = {}
         """The time of the last request to initialize each share partition. Not in the log."""
+        self.requested_all = NOT_ALL_REQUESTED
+        """The last heartbeat after which no share partition had to be requested. Not in the log."""
 
     # -- queries -------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,12 @@ from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordin
 from barnabas.server.coordination.group.consumer.member import topic_names_of
 from barnabas.server.coordination.group.consumer.target import metadata_hash
 from barnabas.server.coordination.group.groups import GroupTable
-from barnabas.server.coordination.group.share.group import ShareGroup, ShareGroupMember
+from barnabas.server.coordination.group.share.group import (
+    NOT_ALL_REQUESTED,
+    RequestedAll,
+    ShareGroup,
+    ShareGroupMember,
+)
 from barnabas.server.coordination.group.share.ports import StateTopic, StateTopics
 from barnabas.server.coordination.operation import CoordinatorRecord, WriteOperation
 from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
@@ -230,7 +235,10 @@ class ShareGroupManager:
         retry_ms = self.config.group_share_initialize_retry_interval_ms
         states = group.states.value
         needed: dict[TopicId, StateTopic] = {}
-        for name in sorted(self.catalog.existing(group.subscribed_topics())):
+        subscribed = self.catalog.existing(group.subscribed_topics())
+        if group.requested_all.covers(self.catalog, states, subscribed, op.now_ms):
+            return needed
+        for name in sorted(subscribed):
             view = self.catalog.by_name(name)
             if view is None:
                 continue
@@ -246,6 +254,9 @@ class ShareGroupManager:
             if missing:
                 needed[view.topic_id] = StateTopic(name, missing)
                 group.requested_at_ms.update(((view.topic_id, p), op.now_ms) for p in missing)
+        if not needed:
+            oldest = min(group.requested_at_ms.values(), default=op.now_ms)
+            group.requested_all = RequestedAll(self.catalog, states, subscribed, oldest + retry_ms)
         begun = states.mark_initializing(needed) if needed else states
         if begun != states:
             self.apply_and_write(op, group.states_record(begun))
@@ -260,6 +271,7 @@ class ShareGroupManager:
         for topic_id, topic in (*made.items(), *failed.items()):
             for p in topic.partitions:
                 group.requested_at_ms.pop((topic_id, p), None)
+        group.requested_all = NOT_ALL_REQUESTED
         before = group.states.value
         after = before.mark_initialized(made).remove_initializing(failed)
         if after == before:
