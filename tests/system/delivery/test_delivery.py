@@ -21,6 +21,7 @@ from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.errors import DeliveryError, SinkError
 from barnabas.spark.options import QueryMode
 from barnabas.spark.sink import tasks
+from barnabas.spark.sink import writer as sink_writer
 from barnabas.spark.sink.options import parse_sink_options
 from barnabas.spark.sink.rows import row_layout
 from barnabas.spark.sink.tasks import Attempt, TransactionalWriter, Written
@@ -320,7 +321,10 @@ def test_decided_transactions_that_the_broker_aborted(query: Query, gone: int) -
     assert query.visible() == [*A[1::2], *B]
 
 
-def test_a_batch_write_is_committed_as_a_whole(query: Query) -> None:
+def test_a_batch_write_is_committed_as_a_whole(
+    query: Query, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_writer, "_warned", False)
     options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, QueryMode.BATCH)
     layout = row_layout({"key": "string", "value": "string"}, options)
 
@@ -336,6 +340,7 @@ def test_a_batch_write_is_committed_as_a_whole(query: Query) -> None:
     done.commit([done.write(rows(B))])
     assert query.visible() == B
     assert not messages[0].two_phase  # the transactions of a job that nobody starts again must time out
+    assert "two-phase" not in caplog.text  # that is by choice, whatever the brokers offer
 
 
 def test_a_batch_write_that_died_in_its_commit_is_finished_by_the_next_one(query: Query) -> None:

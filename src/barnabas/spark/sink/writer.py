@@ -156,6 +156,8 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
             return
         batch = _micro_batch(batchId, messages)
         if batch.transactions:
+            if any(m is not None and m.transaction is not None and not m.two_phase for m in messages):
+                _warn_of_time_outs()
             name = SinkName(exactly_once.id_prefix, _query_id(messages))
             _client(self._options).commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
 
@@ -197,8 +199,6 @@ def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatc
     written = [message for message in messages if message is not None and message.transaction is not None]
     generations = {message.attempt.generation for message in written}
     assert len(generations) <= 1, "all tasks of a micro-batch are planned together"
-    if any(not message.two_phase for message in written):
-        _warn_of_time_outs()
     transactions = tuple(message.transaction for message in written if message.transaction is not None)
     return MicroBatch(batch_id, generations.pop() if generations else 0, transactions)
 
