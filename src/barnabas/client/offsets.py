@@ -79,15 +79,15 @@ async def list_offsets(
 
 async def offsets_at(
     cluster: Cluster,
-    partitions: Iterable[TopicPartition],
-    timestamp: int,
+    timestamps: Mapping[TopicPartition, int],
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     deadline: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """Like `list_offsets`, with one timestamp for all partitions; raises the first error. The offset is -1 if no record
-    is at or after the timestamp."""
-    found = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), isolation=isolation, deadline=deadline)
+    """Like `list_offsets`, but raises the KafkaError of a partition. The offset is -1 if no record of the partition is
+    at or after the timestamp.
+    """
+    found = await list_offsets(cluster, timestamps, isolation=isolation, deadline=deadline)
     offsets: dict[TopicPartition, int] = {}
     for partition, answer in found.items():
         if isinstance(answer, KafkaError):

@@ -16,7 +16,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.record_stream import RecordStream
 from barnabas.client.errors import TransactionAbortedError
 from barnabas.client.fetching import ConsumerFetchConfig
-from barnabas.client.offsets import list_offsets
+from barnabas.client.offsets import offsets_at
 from barnabas.client.options import ClusterConfig
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.producer.producer import AsyncProducer
@@ -119,11 +119,8 @@ class KafkaSchemaLog:
 
     async def _offset(self, which: int) -> int:
         """The log start offset (EARLIEST) or the last stable offset (LATEST)."""
-        found = await list_offsets(self._cluster, {self._partition: which}, isolation=IsolationLevel.READ_COMMITTED)
-        answer = found[self._partition]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer.offset
+        found = await offsets_at(self._cluster, {self._partition: which}, isolation=IsolationLevel.READ_COMMITTED)
+        return found[self._partition]
 
     # -- writing
 

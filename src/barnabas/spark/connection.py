@@ -22,7 +22,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CLUSTER_CONFIGS, CONSUMER_CONFIGS, resolve_config
 from barnabas.client.fetch_sizes import ASSUMED_BYTES_PER_OFFSET, FetchSizes
 from barnabas.client.fetching import ConsumerFetchConfig
-from barnabas.client.offsets import commit_group_offsets, list_offsets
+from barnabas.client.offsets import commit_group_offsets, list_offsets, offsets_at
 from barnabas.client.options import ClusterConfig
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLevel, OffsetAndMetadata
@@ -48,8 +48,8 @@ SAMPLE_OFFSETS = 1_000
 """The number of offsets of a sample."""
 
 REACH_TIMEOUT_MS = 5_000
-"""How long the driver tries to reach a cluster with which this process has not spoken yet. A client that has spoken
-with its cluster retries for `default.api.timeout.ms` (a minute), because a broker that was there comes back.
+"""How long the driver tries to connect to a cluster that has not answered this process yet. A client whose cluster has
+answered before retries for `default.api.timeout.ms` (a minute), because its broker may only be restarting.
 """
 
 CLIENTS_MAX = 16
@@ -72,7 +72,7 @@ class BlockingClient:
         future = self.submit(work)
         try:
             return future.result()
-        except BaseException:
+        except BaseException:  # KeyboardInterrupt, too: the work must not go on; does nothing if it has ended
             future.cancel()
             raise
 
@@ -113,12 +113,8 @@ class LogClient(BlockingClient):
     # -- planning ----------------------------------------------------------------------------------------------------
 
     def reach(self) -> None:
-        """Raise BootstrapError if the cluster does not answer within REACH_TIMEOUT_MS, and has not answered before."""
-        self.run(self._reach())
-
-    async def _reach(self) -> None:
-        if not self.cluster.metadata.brokers:
-            await self.cluster.refresh(deadline=self.cluster.deadline(REACH_TIMEOUT_MS), quiet=True)
+        """See `reach_cluster`."""
+        self.run(reach_cluster(self.cluster))
 
     def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         """The partitions of the subscription, from fresh metadata. Topics that do not exist have no partitions."""
@@ -144,16 +140,7 @@ class LogClient(BlockingClient):
         offsets. An offset of -1 means that all records of the partition are older than the timestamp. Raises KafkaError
         if the request fails for a partition.
         """
-        return self.run(self._list_offsets(queries))
-
-    async def _list_offsets(self, queries: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        answers = await list_offsets(self.cluster, queries, isolation=self.isolation)
-        offsets: dict[TopicPartition, int] = {}
-        for tp, answer in answers.items():
-            if isinstance(answer, KafkaError):
-                raise answer
-            offsets[tp] = answer.offset
-        return offsets
+        return self.run(offsets_at(self.cluster, queries, isolation=self.isolation))
 
     def log_view(self, partitions: Iterable[TopicPartition]) -> LogOffsets:
         """The earliest and the latest offset of each partition; the latest depends on the isolation level."""
@@ -161,8 +148,8 @@ class LogClient(BlockingClient):
 
     async def _log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
         earliest, latest = await asyncio.gather(
-            self._list_offsets(dict.fromkeys(partitions, EARLIEST)),
-            self._list_offsets(dict.fromkeys(partitions, LATEST)),
+            offsets_at(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self.isolation),
+            offsets_at(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self.isolation),
         )
         return LogOffsets(earliest, latest)
 
@@ -307,6 +294,12 @@ def discard(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str])
         client = _clients.pop((kind, *sorted(settings.items())), None)
     if client is not None:
         client.close()
+
+
+async def reach_cluster(cluster: Cluster) -> None:
+    """Raise BootstrapError if the cluster does not answer within REACH_TIMEOUT_MS, and has not answered before."""
+    if not cluster.metadata.brokers:
+        await cluster.refresh(deadline=cluster.deadline(REACH_TIMEOUT_MS), quiet=True)
 
 
 def require_cluster(settings: Mapping[str, str]) -> None:

@@ -115,8 +115,8 @@ class PositionCalls(ABC):
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offsets."""
-        return await offsets_at(self.cluster, partitions, EARLIEST, isolation=self._isolation)
+        return await offsets_at(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self._isolation)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The end offsets of the log; with read_committed the last stable offsets."""
-        return await offsets_at(self.cluster, partitions, LATEST, isolation=self._isolation)
+        return await offsets_at(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self._isolation)

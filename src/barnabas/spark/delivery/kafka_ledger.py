@@ -18,7 +18,7 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.record_stream import RecordStream
 from barnabas.client.fetching import ConsumerFetchConfig
-from barnabas.client.offsets import list_offsets
+from barnabas.client.offsets import offsets_at
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST, IsolationLevel, NewTopic
@@ -109,7 +109,7 @@ class KafkaLedger:
             writer.begin_transaction()
             await writer.send_and_wait(self._topic, None if state is None else value, key=key, partition=partition)
             await writer.commit_transaction()
-        except BaseException as error:
+        except BaseException as error:  # cancellation, too: the writer's transaction may be open
             await self._release(name.query_id)
             if isinstance(error, KafkaError) and error.code in _FENCED:
                 raise LedgerFencedError(str(error)) from error
@@ -158,13 +158,7 @@ class KafkaLedger:
             self._states[partition, state.query_id] = state
 
     async def _offsets(self, queries: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        answers = await list_offsets(self._cluster, queries, deadline=self._cluster.deadline(READ_TIMEOUT_MS))
-        offsets: dict[TopicPartition, int] = {}
-        for tp, answer in answers.items():
-            if isinstance(answer, KafkaError):
-                raise answer
-            offsets[tp] = answer.offset
-        return offsets
+        return await offsets_at(self._cluster, queries, deadline=self._cluster.deadline(READ_TIMEOUT_MS))
 
     async def _partitions(self) -> list[TopicPartition]:
         """The partitions of the topic, which is created if it does not exist."""
