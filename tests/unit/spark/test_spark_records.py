@@ -271,6 +271,14 @@ def test_plain_json_by_the_type_of_the_column(extra: list[pa.Field]) -> None:
     assert sorted(failures) == [2, 3]
 
 
+def test_json_of_another_shape_says_what_it_is_not() -> None:
+    dates = pa.struct([pa.field("by_name", pa.map_(pa.string(), pa.date32())), pa.field("all", pa.list_(pa.date32()))])
+    part = decoder(formats(valueFormat="json", valueSchema="all ARRAY<DATE>"), None, dates)
+    rows = [b"[1]", b'{"by_name": 5}', b'{"all": "2026-01-01"}', b'{"all": ["2026-01-01"]}']
+    _, failures = part.decode(pa.array(rows, pa.binary()), "t")
+    assert failures == {0: "[1] is not an object", 1: "5 is not an object", 2: '"2026-01-01" is not an array'}
+
+
 def test_avro_of_several_versions_has_the_type_of_the_latest(registry: FakeRegistry) -> None:
     found = formats(valueFormat="avro", schema_registry_url=URL)
     old = AvroSerializer(registry, ORDER_1)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 
 from barnabas.spark.pipelines.cdc.merging import is_hidden
-from barnabas.spark.pipelines.errors import GraphError, PipelineError
+from barnabas.spark.pipelines.errors import GraphError
 from barnabas.spark.pipelines.graph import FlowNode, OutputKind, OutputNode, PipelineGraph, Resolution, ResolvedFlow
 from barnabas.spark.pipelines.interception import intercepted, working_directory
 from barnabas.spark.pipelines.spec import PipelineSpec
@@ -126,14 +126,10 @@ class Evaluator:
         try:
             with self._intercepting(flow), self.configured(flow.spark_conf):
                 frame = flow.query()
-        except PipelineError:
+        except BaseException as error:  # the query is the user's code, which may raise anything
             self._resolution.abandon()
-            raise
-        except (AnalysisException, ParseException) as error:
-            self._resolution.abandon()
-            raise GraphError(f"{flow.place}: {flow.name}: {self._explained(error)}") from error
-        except BaseException:
-            self._resolution.abandon()
+            if isinstance(error, (AnalysisException, ParseException)):
+                raise GraphError(f"{flow.place}: {flow.name}: {self._explained(error)}") from error
             raise
         if not hasattr(frame, "isStreaming"):
             self._resolution.abandon()

@@ -161,7 +161,7 @@ def _import_file(file: Path, directory: Path, spark: Any) -> None:
         module_spec.loader.exec_module(module)
     except PipelineError:
         raise
-    except Exception as error:  # a user's file may raise anything; the message names the file
+    except Exception as error:  # the user's code in the file may raise anything; the message names the file
         line = _line_in(error, file)
         where = f"{file.relative_to(directory)}" + (f", line {line}" if line else "")
         raise DefinitionError(f"{where}: {type(error).__name__}: {error}") from error

@@ -10,6 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from barnabas.spark.pipelines.errors import FlowFailedError, PipelineError, PlanChangedError
 from barnabas.spark.pipelines.evaluation import Evaluator
 from barnabas.spark.pipelines.failures import Failure, classify
@@ -177,8 +180,8 @@ class PipelineRunner:
                 self._computations[name] = self._worker.submit(self._compute, flow, frame)
         except PipelineError as error:
             self._failed(name, Failure(str(error), is_final=True))
-        except Exception as error:  # noqa: BLE001  # Spark's and the user's exceptions; the failure is classified by its text
-            self._failed(name, classify(_text(error)))
+        except Exception as error:  # noqa: BLE001  # the flow's query is the user's code, and may raise anything
+            self._failed(name, classify(_text(error)))  # the other flows go on
 
     def _start_stream(self, flow: ResolvedFlow, frame: Any) -> Any:
         target = flow.target
@@ -276,7 +279,9 @@ class PipelineRunner:
             self._read_progress(name, query)
             try:
                 query.stop()
-            except Exception as error:  # noqa: BLE001  # the session is stopped next, which ends the query in any case
+            except (PySparkException, Py4JError, OSError) as error:
+                # The JVM has ended, or the query did not stop within spark.sql.streaming.stopTimeout. The session is
+                # stopped next, which ends the query in any case.
                 self._event(name, "state", f"the query did not stop in order: {classify(_text(error)).summary}")
         self._queries.clear()
 

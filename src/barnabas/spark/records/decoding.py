@@ -30,6 +30,9 @@ from barnabas.spark.records.types import conform
 Failures = Mapping[int, str]
 """Row -> why it cannot be read."""
 
+VALUE_SHOWN_MAX = 80
+"""The largest number of characters of a wrong value in a message."""
+
 
 class PartDecoder:
     """Decodes the keys or the values of one query to the Arrow type `target`, one batch after the other."""
@@ -77,13 +80,13 @@ class PartDecoder:
     def _conform(self, values: Any, failures: dict[int, str]) -> tuple[Any, Failures]:
         try:
             return conform(values, self._target), failures
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # of a cast: some row does not fit the query's type
             pass
         good = []
         for row in range(len(values)):
             try:
                 good.append(conform(values.slice(row, 1), self._target))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:  # this row is one of them
                 failures.setdefault(row, str(error))
                 good.append(pa.nulls(1, self._target))
         return pa.concat_arrays(good), failures
@@ -160,21 +163,25 @@ def _json_rows(framed: Any, kind: Any) -> tuple[Any, Failures]:
         try:
             document = None if value is None else shape(json.loads(value[5:]), kind)
             parts.append(pa.array([document], kind))
-        except (ValueError, TypeError, ArithmeticError, AttributeError, pa.ArrowException) as error:
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:  # json, `shape`, pa.array
             failures[row] = str(error)
             parts.append(pa.nulls(1, kind))
     return (pa.concat_arrays(parts) if parts else pa.nulls(0, kind)), failures
 
 
 def shape(value: Any, kind: Any) -> Any:
-    """A value of a JSON document as pyarrow expects it for the type. Raises ValueError, TypeError, ArithmeticError or
-    AttributeError if the value does not fit.
+    """A value of a JSON document as pyarrow expects it for the type. Raises ValueError, TypeError or ArithmeticError if
+    the value does not fit.
     """
     if value is None:
         return None
+    if (pa.types.is_struct(kind) or pa.types.is_map(kind)) and not isinstance(value, dict):
+        raise ValueError(f"{json.dumps(value)[:VALUE_SHOWN_MAX]} is not an object")
     if pa.types.is_struct(kind):
         return {field.name: shape(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind):
+        if not isinstance(value, list):
+            raise ValueError(f"{json.dumps(value)[:VALUE_SHOWN_MAX]} is not an array")
         return [shape(one, kind.value_type) for one in value]
     if pa.types.is_map(kind):
         return [(key, shape(one, kind.item_type)) for key, one in value.items()]

@@ -55,7 +55,7 @@ def encode_records(table: pa.Table, formats: RecordFormats, topic: str) -> pa.Ta
         encode = _encoder(part, formats, topic, column.type)
         try:
             encoded = encode(column)
-        except (SerializationError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except (SerializationError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:  # of encoders and of casts
             raise SinkError(f"a {part.part} for {topic} cannot be written as {part.format.value}: {error}") from error
         table = table.set_column(index, part.part, encoded)
     return table
@@ -165,7 +165,7 @@ def _messages(column: Any, message: Any, start: bytes) -> Any:
     for row, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
         try:
             found.append(None if value is None else start + message(**_without_nulls(value)).SerializeToString())
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:  # of the message's constructor: a field of another type, or no field
             raise SerializationError(f"row {row} is not a {message.DESCRIPTOR.full_name}: {error}") from error
     return pa.array(found, pa.binary())
 

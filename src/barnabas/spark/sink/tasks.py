@@ -177,7 +177,7 @@ class TransactionalWriter(BlockingClient):
         producer = AsyncProducer(settings, cluster=self._cluster)
         try:
             await producer.init_transactions()
-        except BaseException:
+        except BaseException:  # cancellation, too: the producer's task must end
             await producer.shut(timeout_ms=0)
             raise
         producer.begin_transaction()
@@ -223,7 +223,7 @@ def write_in_transaction(
             rows += table.num_rows
         _wait(sent)
         transaction = None if producer is None else writer.run(producer.hand_over_transaction())
-    except BaseException as error:
+    except BaseException as error:  # `iterator` raises what the user's plan raises; Spark interrupts killed tasks
         if producer is not None:
             writer.run(_abort(producer))
         if isinstance(error, BarnabasError):
