@@ -1,11 +1,13 @@
-"""What these tests do to a broker, by foreign and by our own hands."""
+"""What these tests do to a broker, with librdkafka and with our own client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
+from confluent_kafka import KafkaError as ForeignError
+from confluent_kafka import TopicPartition as ForeignPartition
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.offsets import fetch_group_offsets
@@ -28,7 +30,7 @@ class Record:
 
 
 class Topics:
-    """A cluster's topics. Records are produced by librdkafka, so that nobody agrees only with themselves."""
+    """A cluster's topics. Records are produced by librdkafka, so that no test compares our code only with itself."""
 
     def __init__(self, servers: str, client: LogClient) -> None:
         self._servers = servers
@@ -105,3 +107,32 @@ class Topics:
 def values(count: int, *, start: int = 0, partition: int = 0) -> list[Record]:
     """Records whose values are the decimal numbers from `start`."""
     return [Record(str(i).encode(), partition=partition, timestamp=1000 + i) for i in range(start, start + count)]
+
+
+def committed(servers: str, topic: str, partitions: int = 1) -> list[bytes | None]:
+    """The values that librdkafka reads with read_committed, up to the last stable offsets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "x",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[bytes | None] = []
+    ended: set[int] = set()
+    try:
+        consumer.assign([ForeignPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+        while len(ended) < partitions:
+            message = consumer.poll(30)
+            assert message is not None, "the consumer stalls"
+            error = message.error()
+            if error is None:
+                found.append(message.value())
+            elif error.code() == ForeignError._PARTITION_EOF:
+                ended.add(message.partition())
+            else:
+                raise KafkaException(error)
+    finally:
+        consumer.close()
+    return found

@@ -2,71 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.client.partition_reader import OffsetRange
-from barnabas.client.values import FetchedBatches
-from barnabas.spark.connection import LogClient
-from barnabas.spark.options import QueryMode
-from barnabas.spark.schema import DDL, TABLE_DDL
-from barnabas.spark.source.options import parse_source_options
-from barnabas.spark.source.reader import BatchReader
-from tests.system.spark.broker import Record, Topics
+from tests.system.spark.broker import Topics
+from tests.system.spark.segment_reads import COMMITTED, check_both_ways, fill, read, record_fetches
 
 Options = dict[str, str]
-TABLE_COLUMNS = tuple(TABLE_DDL)
-COMMITTED = {"kafka.isolation.level": "read_committed"}
-
-
-def fill(topics: Topics, topic: str) -> None:
-    """Several segments of a megabyte: all codecs, nulls, headers, committed and aborted transactions."""
-    topics.create(topic, 2, segment_bytes="1048576")
-    value = bytes(range(256)) * 40
-
-    def records(start: int, count: int) -> list[Record]:
-        return [
-            Record(
-                None if i % 11 == 0 else b"%d:" % i + value[: 1000 + i % 9000],
-                b"k%d" % (i % 200),
-                i % 2,
-                1_700_000_000_000 + i,
-                (("h", b"%d" % i), ("n", None)) if i % 3 == 0 else (),
-            )
-            for i in range(start, start + count)
-        ]
-
-    for number, codec in enumerate(["none", "lz4", "zstd", "gzip", "snappy"]):
-        topics.produce(topic, records(number * 1000, 500), compression_type=codec)
-        topics.transaction(topic, records(number * 1000 + 500, 200), commit=number % 2 == 0)
-    topics.produce(topic, records(9000, 800))
 
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[OffsetRange]:
     """The ranges that readers in this process fetch from the broker."""
-    ranges: list[OffsetRange] = []
-    fetch = LogClient.fetch
-
-    def recording(self: LogClient, wanted: OffsetRange, *, stall_timeout_ms: float) -> Iterator[FetchedBatches]:
-        ranges.append(wanted)
-        return fetch(self, wanted, stall_timeout_ms=stall_timeout_ms)
-
-    monkeypatch.setattr(LogClient, "fetch", recording)
-    return ranges
-
-
-def read(options: Options, **more: str) -> pa.Table:
-    """The rows of a batch read, by the reader that Spark runs."""
-    given = {**options, **more}
-    columns = TABLE_COLUMNS if more.get("readAs") == "table" else tuple(DDL)
-    reader = BatchReader(parse_source_options(given, QueryMode.BATCH), columns)
-    parts = [part for task in reader.partitions() for part in reader.read(task)]
-    return pa.Table.from_batches(parts)
+    return record_fetches(monkeypatch)
 
 
 @pytest.mark.usefixtures("transactions")
@@ -74,19 +25,7 @@ def test_segments_and_broker_give_the_same_tables(
     spark: SparkSession, topics: Topics, options: Options, topic: str, fetched: list[OffsetRange]
 ) -> None:
     fill(topics, topic)
-    for isolation in ({"kafka.isolation.level": "read_uncommitted"}, COMMITTED):
-        expected = read(options, **isolation)
-        assert expected.num_rows > 3_000
-        offsets = sum(wanted.end - wanted.start for wanted in fetched)
-        fetched.clear()
-        assert read(options, **isolation, readFrom="segments").equals(expected)
-        assert sum(wanted.end - wanted.start for wanted in fetched) < 0.6 * offsets, "closed segments were fetched"
-        assert read(options, **isolation, readFrom="segments", maxRecordsPerPartition="300").equals(expected)
-        fetched.clear()
-    table = read(options, readAs="table", **COMMITTED)
-    assert 100 < table.num_rows <= 200
-    assert read(options, readAs="table", readFrom="segments", **COMMITTED).equals(table)
-
+    expected = check_both_ways(options, fetched)
     frame = spark.read.format("barnabas").options(**options, **COMMITTED, readFrom="segments", includeHeaders="true")
     assert sorted(frame.load().select("partition", "offset").collect()) == sorted(
         zip(expected["partition"].to_pylist(), expected["offset"].to_pylist(), strict=True)
