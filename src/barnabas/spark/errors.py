@@ -8,9 +8,12 @@ BarnabasError
    ├─ SchemaChangedError  a record has another schema than the query reads with (schema.evolution)
    ├─ SinkError         a row cannot be written: no topic, wrong column type, rejected by the broker
    └─ DeliveryError     a micro-batch cannot be committed exactly once: rows are lost, or two drivers run
+      └─ RecoveryError  what an earlier run of the query left open cannot be ended, so that no micro-batch begins
 """
 
 from __future__ import annotations
+
+import pickle
 
 from barnabas.core.errors import BarnabasError
 
@@ -41,3 +44,11 @@ class SinkError(SparkSourceError):
 
 class DeliveryError(SparkSourceError):
     """A micro-batch is not committed, or was committed in part. The message says which, and what to do."""
+
+
+class RecoveryError(DeliveryError, pickle.PickleError):
+    """What an earlier run of the query left open cannot be committed or aborted, so that no micro-batch begins.
+
+    The sink recovers while PySpark pickles its writer for the tasks. PySpark's `CloudPickleSerializer.dumps` reports
+    any exception as "Could not serialize object", except a PickleError, which it raises as it is.
+    """

@@ -224,6 +224,13 @@ OPTIONS: tuple[OptionRow, ...] = (
         ours=True,
     ),
     OptionRow(
+        "kafka.transaction.two.phase.commit.enable",
+        "write",
+        "Transactions without a time-out: true; false; else if the brokers offer them (see Two-phase commit).",
+        parse_as.boolean,
+        ours=True,
+    ),
+    OptionRow(
         "valueFormat",
         "read,write",
         "Format of the values: raw, string, json, avro, json-schema, protobuf (see Typed records).",

@@ -11,22 +11,29 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from pyspark.serializers import CloudPickleSerializer
 
 from barnabas.client.blocking import Admin
 from barnabas.client.values import ConfigResource, HandedOverTransaction
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.spark import connection
 from barnabas.spark.connection import discard, shared
 from barnabas.spark.delivery import kafka_ledger
 from barnabas.spark.delivery.client import DeliveryClient
-from barnabas.spark.errors import DeliveryError, SinkError
+from barnabas.spark.delivery.names import SinkName
+from barnabas.spark.delivery.records import DeliveryState
+from barnabas.spark.errors import DeliveryError, RecoveryError, SinkError
 from barnabas.spark.options import QueryMode
 from barnabas.spark.sink import tasks
 from barnabas.spark.sink import writer as sink_writer
-from barnabas.spark.sink.options import parse_sink_options
+from barnabas.spark.sink.options import TWO_PHASE_SETTING, parse_sink_options
 from barnabas.spark.sink.rows import row_layout
 from barnabas.spark.sink.tasks import Attempt, TransactionalWriter, Written
 from barnabas.spark.sink.writer import BatchWriter, StreamWriter
 from barnabas.testing.embedded import EmbeddedBroker
+from tests.system.pages import DOCS
+from tests.system.spark.broker import committed
 
 pytestmark = pytest.mark.system
 PARTITIONS = 3
@@ -84,8 +91,8 @@ class Query:
         return StreamWriter(self.parsed, row_layout({"key": "string", "value": "string"}, self.parsed))
 
     def plan(self) -> StreamWriter:
-        """The copy of the planned writer that tasks get."""
-        return pickle.loads(pickle.dumps(self.writer()))
+        """The copy of the planned writer that tasks get. PySpark pickles the writer with this serializer."""
+        return pickle.loads(CloudPickleSerializer().dumps(self.writer()))
 
     def task(
         self, planned: StreamWriter, batch: int, values: Sequence[str], partition: int = 0, attempt: int = 0
@@ -105,7 +112,7 @@ class Query:
         self.writer().commit(messages, batch)
 
     def visible(self) -> list[str]:
-        return committed(self.broker.bootstrap_servers, self.topic)
+        return sorted(value.decode() for value in committed(self.broker.bootstrap_servers, self.topic, PARTITIONS))
 
     def open_ids(self) -> list[str]:
         with Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
@@ -115,29 +122,6 @@ class Query:
 
 def rows(values: Sequence[str]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"key": list(values), "value": list(values)})
-
-
-def committed(servers: str, topic: str) -> list[str]:
-    """The values that librdkafka reads with read_committed, up to the last stable offsets."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "x",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
-    values, ended = [], set()
-    while len(ended) < PARTITIONS:
-        message = consumer.poll(30)
-        assert message is not None, "the consumer stalls"
-        if message.error() is None:
-            values.append(message.value().decode())
-        elif message.error().code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-    consumer.close()
-    return sorted(values)
 
 
 @pytest.fixture
@@ -313,7 +297,7 @@ def test_decided_transactions_that_the_broker_aborted(query: Query, gone: int) -
         assert query.visible() == A
         return
     for _ in range(2):
-        with pytest.raises(DeliveryError, match=r"rows of micro-batch 0 of .* are lost"):
+        with pytest.raises(RecoveryError, match=r"^rows of micro-batch 0 of .* are lost.* failOnDataLoss=false"):
             query.plan()
     query.more["failOnDataLoss"] = "false"
     query.run(0, A)
@@ -339,7 +323,7 @@ def test_a_batch_write_is_committed_as_a_whole(
     failed.abort([*messages, None])
     done.commit([done.write(rows(B))])
     assert query.visible() == B
-    assert not messages[0].two_phase  # the transactions of a job that nobody starts again must time out
+    assert not messages[0].two_phase  # the transactions of a job that Spark does not start again must time out
     assert "two-phase" not in caplog.text  # that is by choice, whatever the brokers offer
 
 
@@ -369,15 +353,36 @@ def test_the_writers_of_batch_writes_are_not_kept(query: Query, monkeypatch: pyt
     layout = row_layout({"key": "string", "value": "string"}, options)
     ledger = shared(DeliveryClient, options.client)._ledger("__barnabas_delivery")
     for _ in range(3):
-        writer = BatchWriter(options, layout, f"job-{uuid4().hex}")
-        writer.commit([writer.write(rows(A))])
+        job = BatchWriter(options, layout, f"job-{uuid4().hex}")
+        job.commit([job.write(rows(A))])
     assert ledger._writers == {}
     monkeypatch.setattr(kafka_ledger, "WRITERS_MAX", 2)
     for _ in range(4):  # abort acquires the ledger, too
-        writer = BatchWriter(options, layout, f"job-{uuid4().hex}")
-        writer.abort([writer.write(rows(B))])
+        job = BatchWriter(options, layout, f"job-{uuid4().hex}")
+        job.abort([job.write(rows(B))])
     assert len(ledger._writers) == 2
     assert query.visible() == sorted(A * 3)
+
+
+def test_a_batch_write_whose_record_cannot_be_removed_has_not_failed(
+    query: Query, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error would make the user write the rows again."""
+    from barnabas.spark.delivery.kafka_ledger import KafkaLedger
+
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, QueryMode.BATCH)
+    job = BatchWriter(options, row_layout({"key": "string", "value": "string"}, options), f"job-{uuid4().hex}")
+    original = KafkaLedger.write
+
+    async def write(self: KafkaLedger, name: SinkName, state: DeliveryState | None) -> None:
+        if state is None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        await original(self, name, state)
+
+    monkeypatch.setattr(KafkaLedger, "write", write)
+    job.commit([job.write(rows(A))])
+    assert query.visible() == A
+    assert "stays in the ledger" in caplog.text
 
 
 def test_two_phase_commit_can_be_required(query: Query) -> None:
@@ -388,6 +393,45 @@ def test_two_phase_commit_can_be_required(query: Query) -> None:
     else:
         with pytest.raises(SinkError, match=r"Set transaction\.two\.phase\.commit\.enable=true"):
             query.task(planned, 0, A)
+
+
+def test_brokers_without_two_phase_commit_are_a_warning(
+    query: Query, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once in a process, and only where the user has not chosen time-outs."""
+
+    def warnings() -> list[str]:
+        found = [record.getMessage() for record in caplog.records if "two-phase commit" in record.getMessage()]
+        caplog.clear()
+        return found
+
+    monkeypatch.setattr(sink_writer, "_warned", False)
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, QueryMode.BATCH)
+    job = BatchWriter(options, row_layout({"key": "string", "value": "string"}, options), f"job-{uuid4().hex}")
+    job.commit([job.write(rows(A))])  # a batch write never has another kind of transactions
+    query.more[f"kafka.{TWO_PHASE_SETTING}"] = "false"
+    query.run(0, A)
+    assert warnings() == []
+    del query.more[f"kafka.{TWO_PHASE_SETTING}"]
+    query.restart()
+    query.run(1, B)
+    query.run(2, C)
+    found = warnings()
+    assert len(found) == (0 if query.broker.two_phase else 1)
+    page = " ".join((DOCS / "SPARK.md").read_text().split())
+    assert all(text in page for text in found)
+
+
+def test_an_error_of_recovery_is_one_line_with_a_remedy(
+    query: Query, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "REACH_TIMEOUT_MS", 200)
+    query.more["kafka.bootstrap.servers"] = "127.0.0.1:1"
+    with pytest.raises(RecoveryError, match=r"no micro-batch begins, .*: Cannot reach the cluster.*127\.0\.0\.1:1"):
+        query.plan()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("barnabas: RecoveryError: no micro-batch begins")
+    assert line.endswith("start the query again with its checkpoint")
 
 
 def test_the_ledger_is_a_compacted_topic(query: Query) -> None:

@@ -134,3 +134,19 @@ def test_a_stream_from_topic_to_topic(
     topics.produce(topic, values(10))
     run()
     assert newest() == dict.fromkeys(range(10), 101)
+
+
+def test_a_stream_to_a_cluster_that_never_answered_fails_before_its_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    query = (
+        spark.readStream.format("rate")
+        .load()
+        .selectExpr("CAST(value AS STRING) AS value")
+        .writeStream.format("barnabas")
+        .option("kafka.bootstrap.servers", "127.0.0.1:1")
+        .option("topic", "t")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    with pytest.raises(Exception, match="RecoveryError: no micro-batch begins") as failed:
+        query.awaitTermination(240)
+    assert "Could not serialize object" not in str(failed.value)

@@ -9,7 +9,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
 from barnabas.client.options import ClusterConfig
 from barnabas.client.values import HandedOverTransaction
-from barnabas.spark.connection import BlockingClient
+from barnabas.spark.connection import BlockingClient, reach_cluster
 from barnabas.spark.delivery.driver import DeliveryDriver, MicroBatch
 from barnabas.spark.delivery.kafka_ledger import KafkaLedger
 from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
@@ -34,8 +34,12 @@ class DeliveryClient(BlockingClient):
         await self._cluster.close()
 
     def recover(self, name: SinkName, ledger: str, *, accept_loss: bool) -> int:
-        """See `DeliveryDriver.recover`."""
-        return self.run(self._driver(ledger, accept_loss).recover(name))
+        """See `DeliveryDriver.recover`. Raises BootstrapError soon if the cluster does not answer."""
+        return self.run(self._recover(name, ledger, accept_loss))
+
+    async def _recover(self, name: SinkName, ledger: str, accept_loss: bool) -> int:
+        await reach_cluster(self._cluster)
+        return await self._driver(ledger, accept_loss).recover(name)
 
     def commit(self, name: SinkName, ledger: str, batch: MicroBatch, *, accept_loss: bool) -> None:
         """See `DeliveryDriver.commit`."""
@@ -60,7 +64,7 @@ class DeliveryClient(BlockingClient):
         for job in jobs:
             name = SinkName(prefix, job)
             if not (await self._ledger(ledger).read(name)).done:
-                # The record stays: the job's own driver may be alive, and reads there that its write is committed.
+                # The record stays: the job's own driver may still run, and reads in it that its write is committed.
                 await self._driver(ledger, False).recover(name)
 
     def _driver(self, ledger: str, accept_loss: bool) -> DeliveryDriver:

@@ -47,7 +47,8 @@ class Verdict(Enum):
 class Settlement:
     """The end of a decided micro-batch: the next record of the ledger, and the transactions whose rows are lost.
 
-    `state` is None if rows are lost: then the decision stays in the ledger until somebody accepts the loss.
+    `state` is None if rows are lost: then the decision stays in the ledger until the user accepts the loss
+    (failOnDataLoss=false).
     """
 
     state: DeliveryState | None

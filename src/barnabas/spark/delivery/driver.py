@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barnabas.client.values import HandedOverTransaction
+from barnabas.core.errors import KafkaError
 from barnabas.spark.delivery import decisions
 from barnabas.spark.delivery.decisions import Verdict
 from barnabas.spark.delivery.names import SinkName
@@ -105,8 +106,12 @@ class DeliveryDriver:
         await self._abort_all(decisions.to_abort(state, transactions))
 
     async def forget(self, name: SinkName) -> None:
-        """Remove the state of a query or batch write that will not come again."""
-        await self._ledger.write(name, None)
+        """Remove the record of a batch write that is committed. An error is only logged: the record then stays in the
+        ledger, which does no harm, and the write has not failed."""
+        try:
+            await self._ledger.write(name, None)
+        except (KafkaError, LedgerFencedError) as error:
+            log.warning("the record of the finished write %s stays in the ledger: %s", name.query_id, error)
 
     async def _carry_out(self, name: SinkName, state: DeliveryState, *, withdraw: bool = True) -> DeliveryState:
         """Commit the transactions of the decision in `state`, if they are not all known to be committed; returns the
@@ -183,8 +188,8 @@ def _lost(name: SinkName, state: DeliveryState, lost: Sequence[HandedOverTransac
     return DeliveryError(
         f"rows of micro-batch {state.batch_id} of {name.query_id} are lost: it was decided to commit"
         f" {len(state.transactions)} transactions, and the brokers had ended {len(lost)} of them in another way, the"
-        f" first is {lost[0].transactional_id} (transaction.timeout.ms passed while no driver was running, or somebody"
-        " aborted it). Write the rows of this micro-batch again by hand, then start the query once with"
+        f" first is {lost[0].transactional_id} (transaction.timeout.ms passed while no driver was running, or a user"
+        " aborted it). Write the rows of this micro-batch to the topic yourself, then start the query once with"
         " failOnDataLoss=false, which accepts the loss. Brokers with transaction.two.phase.commit.enable=true do not"
         " abort such transactions"
     )

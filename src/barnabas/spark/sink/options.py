@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.errors import OptionError
 from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.options import DELIVERY_LEDGER, TRANSACTIONAL_ID_PREFIX, Delivery, OnDataLoss, QueryMode
@@ -63,8 +62,9 @@ def parse_sink_options(options: Mapping[str, str], mode: QueryMode = QueryMode.B
 
 def _exactly_once(given: GivenOptions, client: dict[str, str]) -> ExactlyOnce:
     """The options of exactly-once delivery; removes from `client` what is not a setting of all producers."""
-    two_phase = client.pop(TWO_PHASE_SETTING, None)
-    if "transaction.timeout.ms" in client and two_phase is not None and two_phase.strip().lower() == "true":
+    client.pop(TWO_PHASE_SETTING, None)
+    two_phase = given.get(f"kafka.{TWO_PHASE_SETTING}")
+    if two_phase and "transaction.timeout.ms" in client:
         raise OptionError(f"kafka.transaction.timeout.ms has no effect with kafka.{TWO_PHASE_SETTING}=true; give one")
     for name, allowed in (("acks", ("all", "-1")), ("enable.idempotence", ("true",))):
         if name in client and client[name].strip().lower() not in allowed:
@@ -75,7 +75,7 @@ def _exactly_once(given: GivenOptions, client: dict[str, str]) -> ExactlyOnce:
     return ExactlyOnce(
         ledger=given.get("deliveryLedger"),
         id_prefix=given.get("transactionalIdPrefix"),
-        two_phase=None if two_phase is None else parse_as.boolean(f"kafka.{TWO_PHASE_SETTING}", two_phase),
+        two_phase=two_phase,
         accept_loss=given.get("failOnDataLoss") is not OnDataLoss.FAIL,
         checkpoint=given.text("checkpointLocation"),
     )

@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from barnabas.core.errors import BarnabasError
 from barnabas.spark.connection import require_cluster, shared
 from barnabas.spark.delivery.checkpoints import query_id_of
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, SinkName
-from barnabas.spark.errors import SinkError
+from barnabas.spark.errors import DeliveryError, RecoveryError, SinkError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.options import QueryMode
 from barnabas.spark.reporting import readable_errors
-from barnabas.spark.sink.options import ExactlyOnce, SinkOptions, parse_sink_options
+from barnabas.spark.sink.options import TWO_PHASE_SETTING, ExactlyOnce, SinkOptions, parse_sink_options
 from barnabas.spark.sink.rows import RowLayout, row_layout
 from barnabas.spark.sink.tasks import Written, this_attempt, write_in_transaction, write_rows
 
@@ -52,7 +53,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     layout = _layout(schema, parsed)
     require_cluster(parsed.client)
     if parsed.formats.typed and parsed.topic is not None:
-        # Tell the user about a schema that does not fit before the tasks start.
+        # A schema that does not fit is an error here, before the tasks start.
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from barnabas.spark.records.encoding import encode_records
@@ -98,7 +99,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         freeze_heap()
         if self._options.exactly_once is None:
             return write_rows(iterator, self._options, self._layout)
-        # Nobody comes back for the transactions of a job that died. They must time out, unless the user objects.
+        # Spark does not start a killed job again, so its transactions must time out, unless the user has set otherwise.
         options = replace(self._options, exactly_once=_with_time_outs(self._options.exactly_once))
         attempt = replace(this_attempt(), query_id=self._job_id, run_id=self._job_id[len(JOB_PREFIX) :], batch_id=0)
         return write_in_transaction(iterator, options, self._layout, attempt)
@@ -155,9 +156,9 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         if exactly_once is None:
             return
         batch = _micro_batch(batchId, messages)
+        if exactly_once.two_phase is None and not all(m.two_phase for m in _written(messages)):
+            _warn_of_time_outs()
         if batch.transactions:
-            if any(m is not None and m.transaction is not None and not m.two_phase for m in messages):
-                _warn_of_time_outs()
             name = SinkName(exactly_once.id_prefix, _query_id(messages))
             _client(self._options).commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
 
@@ -168,8 +169,9 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
             _abort(self._options, _query_id(messages), messages)
 
 
+@readable_errors
 def recover(options: SinkOptions) -> int:
-    """Recover before the tasks of a micro-batch, and return the generation in which they run.
+    """Recover before the tasks of a micro-batch, and return the generation in which they run. Raises RecoveryError.
 
     The query id is in the checkpoint. If the driver cannot read it there, nothing is recovered now: the commit of the
     micro-batch then finishes what was decided, and orphans are aborted by their time-out.
@@ -181,7 +183,15 @@ def recover(options: SinkOptions) -> int:
     if query_id is None:
         return 0
     name = SinkName(exactly_once.id_prefix, query_id)
-    return _client(options).recover(name, exactly_once.ledger, accept_loss=exactly_once.accept_loss)
+    try:
+        return _client(options).recover(name, exactly_once.ledger, accept_loss=exactly_once.accept_loss)
+    except DeliveryError as error:
+        raise RecoveryError(str(error)) from error
+    except BarnabasError as error:
+        raise RecoveryError(
+            "no micro-batch begins, because the transactions that an earlier run of the query may have left open cannot"
+            f" be read and ended: {error}. Nothing is lost: correct this, and start the query again with its checkpoint"
+        ) from error
 
 
 def _client(options: SinkOptions) -> DeliveryClient:
@@ -196,11 +206,16 @@ def _abort(options: SinkOptions, query_id: str, messages: Sequence[Written | Non
 
 
 def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatch:
-    written = [message for message in messages if message is not None and message.transaction is not None]
+    written = _written(messages)
     generations = {message.attempt.generation for message in written}
     assert len(generations) <= 1, "all tasks of a micro-batch are planned together"
     transactions = tuple(message.transaction for message in written if message.transaction is not None)
     return MicroBatch(batch_id, generations.pop() if generations else 0, transactions)
+
+
+def _written(messages: Sequence[Written | None]) -> list[Written]:
+    """The attempts that have a transaction."""
+    return [message for message in messages if message is not None and message.transaction is not None]
 
 
 def _query_id(messages: Sequence[Written | None]) -> str:
@@ -211,13 +226,16 @@ _warned = False
 
 
 def _warn_of_time_outs() -> None:
-    """Log, once in a process, that the brokers do not offer two-phase commit."""
+    """Log, once in a process, that the brokers do not offer two-phase commit. docs/SPARK.md quotes the warning."""
     global _warned
     if not _warned:
         log.warning(
             "the brokers do not offer two-phase commit (KIP-939), so that they abort a transaction after"
             " transaction.timeout.ms, also if it was decided to commit it and the driver then died. Set"
-            " transaction.two.phase.commit.enable=true on Barnabas brokers, or restart a failed driver within that time"
+            " %s=true on Barnabas brokers; or restart a failed driver within that time, and set kafka.%s=false on the"
+            " sink, which accepts this without a warning",
+            TWO_PHASE_SETTING,
+            TWO_PHASE_SETTING,
         )
         _warned = True
 

@@ -1,7 +1,7 @@
 """Value: positions of a query in the log, and the positions at which a query starts and ends.
 
 In Spark's checkpoint, a stream's offset is the JSON text of a `Position`. The format is that of Spark's own Kafka
-source, so that positions can be compared and copied between the two by hand:
+source, so that users can compare positions of the two and copy them:
 
     {"orders": {"0": 1200, "1": 1187}}
 
