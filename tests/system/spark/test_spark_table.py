@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.progress import wait_until
 from tests.system.spark.broker import Record, Topics
 
 Options = dict[str, str]
@@ -97,3 +98,29 @@ def test_changes_keep_a_copy_equal(
     assert copy == expected
     assert b"k1" not in expected
     assert expected[b"k3"] == b"back"
+
+
+def test_a_loaded_table_stays_as_it_was_also_in_a_join_with_a_stream(
+    spark: SparkSession, topics: Topics, options: Options, servers: str, topic: str, tmp_path: Path
+) -> None:
+    """Spark plans the read of each `load()` once."""
+    orders = f"{topic}.orders"
+    for name in (topic, orders):
+        topics.create(name)
+    topics.produce(topic, [Record(b"Anna", b"a")])
+    names = table(spark, options).selectExpr("key", "CAST(value AS STRING) AS name")
+    stream = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", servers)
+    stream = stream.option("subscribe", orders).option("startingOffsets", "earliest").load()
+    joined = stream.select("key", "offset").join(names, "key")
+    query = joined.writeStream.format("memory").queryName("joined").outputMode("append")
+    running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        for number, name in enumerate((b"Anna", b"Berta")):
+            topics.produce(topic, [Record(name, b"a")])
+            topics.produce(orders, [Record(b"order", b"a")])
+            wait_until(lambda rows=number: running.exception() or spark.table("joined").count() > rows, "order joined")
+        assert [row.name for row in spark.table("joined").orderBy("offset").collect()] == ["Anna", "Anna"]
+        assert [row.name for row in names.collect()] == ["Anna"]
+        assert contents(table(spark, options)) == {b"a": b"Berta"}
+    finally:
+        running.stop()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ForeignPartition
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
@@ -22,7 +23,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.spark.records.dead_letter_topic import read_letter_counts
 from barnabas.spark.records.dead_letters import count_letters
 from tests.system.registry.conftest import RunningRegistry
-from tests.system.spark.broker import Record, Topics
+from tests.system.spark.broker import Record, Topics, committed
 
 Options = dict[str, str]
 ORDER = {
@@ -217,6 +218,40 @@ def test_a_stream_picks_up_a_new_schema_when_it_is_started_again(
     run_now(**more, startingOffsets="earliest")  # the new start reads with the new version
     rows = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "rows")).selectExpr("value.id", "value.total")
     assert sorted(tuple(row) for row in rows.collect()) == [(1, None), (2, 2.5)]
+
+
+def test_a_typed_stream_is_written_exactly_once(
+    spark: SparkSession, topics: Topics, servers: str, options: Options, topic: str, tmp_path: Path
+) -> None:
+    """The first attempt fails at the last row, after it has written millions of bytes of rows (see CHUNK_BYTES)."""
+    count, target = 25_000, f"{topic}.out"
+    for name in (topic, target):
+        topics.create(name)
+    texts = [json.dumps({"id": number, "note": "x" * 500}) for number in range(count)]
+    topics.produce(topic, [Record(text.encode(), b"%d" % number) for number, text in enumerate(texts)])
+    json_values = {"valueFormat": "json", "keyFormat": "string", "kafka.bootstrap.servers": servers}
+
+    def run(number: str) -> None:
+        stream = spark.readStream.format("barnabas").options(**{**options, **json_values}, startingOffsets="earliest")
+        rows = stream.option("valueSchema", "id BIGINT, note STRING").load()
+        query = (
+            rows.selectExpr("key", f"named_struct('id', {number}, 'note', value.note, 'twice', 2 * value.id) AS value")
+            .writeStream.format("barnabas")
+            .options(**json_values, topic=target, checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(240)
+
+    with pytest.raises(Exception, match="the last row fails"):
+        run(f"IF(value.id = {count - 1}, raise_error('the last row fails'), value.id)")
+    reader = Consumer({"bootstrap.servers": servers, "group.id": "x", "isolation.level": "read_uncommitted"})
+    assert reader.get_watermark_offsets(ForeignPartition(target, 0))[1] > 0, "the failed attempt has written nothing"
+    reader.close()
+    assert committed(servers, target) == []
+    run("value.id")
+    written = [json.loads(value or b"null") for value in committed(servers, target)]
+    assert written == [{"id": number, "note": "x" * 500, "twice": 2 * number} for number in range(count)]
 
 
 def consume(servers: str, topic: str, count: int) -> list[Any]:
