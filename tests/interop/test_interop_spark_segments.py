@@ -8,6 +8,8 @@ import pytest
 
 from barnabas.spark.connection import LogClient
 from tests.interop.apache_kafka import ApacheKafka
+from tests.system.spark.broker import Topics
+from tests.system.spark.segment_reads import check_both_ways, fill, record_fetches
 
 pytestmark = pytest.mark.interop
 
@@ -15,10 +17,6 @@ pytestmark = pytest.mark.interop
 def test_closed_segments_of_apache_kafka_have_the_rows_of_its_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("pyspark")
-    from tests.system.spark.broker import Topics
-    from tests.system.spark.segment_reads import check_both_ways, fill, record_fetches
-
     with ApacheKafka(tmp_path).running() as kafka:
         client = LogClient({"bootstrap.servers": kafka.bootstrap})
         try:
