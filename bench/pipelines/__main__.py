@@ -67,7 +67,7 @@ def measure(names: list[str], rounds: int, megabytes: int, console: Console, fin
         if set(names) - {"latency", "typed"}:
             jars = connector_jars()
             assert broker.process is not None
-            spark = start_session(jars)
+            spark = start_session(jars, {"spark.python.unix.domain.socket.enabled": "true"})  # docs/SPARK.md, Speed
             stack.callback(spark.stop)
             bench = batch.Bench(spark, broker.bootstrap_servers, bool(jars), broker.process.pid)
             if set(names) - {"latency", "typed", "batch-times", "parts"}:
