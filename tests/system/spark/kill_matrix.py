@@ -227,6 +227,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-matrix-"))
+    folder.mkdir(parents=True, exist_ok=True)
     seed = given.seed if given.seed is not None else random.randrange(10_000)
     print(f"seed {seed}, in {folder}", file=sys.stderr)
     with contextlib.ExitStack() as stack:
