@@ -96,6 +96,15 @@ class TestCleanStart:
         assert found.offset == 9
         assert not logs.log.failed
 
+    @pytest.mark.parametrize("lost", [12, 24])
+    def test_a_lost_page_of_a_time_index_does_not_expire_records(
+        self, logs: LogHarness, disk: MemoryDisk, lost: int
+    ) -> None:
+        disk.data(path(4, ".timeindex"))[:] = bytes(lost)
+        logs.kill(recovery_point=12)  # segment 4 was synced before it was closed, its index was not
+        assert logs.log.offset_for_timestamp(1005) is not None  # reads the whole index, as a roll or a truncation does
+        assert [s.max_timestamp for s in logs.log.segments] == [1003, 1007, 1011, 1013]
+
     def test_incomplete_last_batch_is_truncated_after_a_clean_shutdown(
         self, logs: LogHarness, disk: MemoryDisk
     ) -> None:

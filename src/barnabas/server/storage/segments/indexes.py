@@ -171,6 +171,11 @@ class TimeIndex:
         return self._entry(slot) if slot >= 0 else TimestampOffset(-1, self.base_offset)
 
     @property
+    def first_entry(self) -> TimestampOffset:
+        """The first entry. The index must have one."""
+        return self._entry(0)
+
+    @property
     def last_entry(self) -> TimestampOffset:
         return self._entry(len(self._timestamps) - 1) if self._timestamps else TimestampOffset(-1, self.base_offset)
 

@@ -64,6 +64,8 @@ class Segment(SegmentFiles):
             try:
                 data = read_file(self.fs, self.file_path(names.TIME_INDEX))
                 index = TimeIndex.decode(self.base_offset, data)
+                if len(index) and index.first_entry.timestamp <= 0:
+                    raise CorruptIndexError(f"the time index of {self.base_offset} begins with zeros")  # a lost page
             except (CorruptIndexError, FileMissingError):
                 self.rebuild_indexes()
                 index = self._time_index
