@@ -29,15 +29,18 @@ _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 class StandaloneSpark:
     """`with StandaloneSpark(folder, workers=2) as cluster: ...master(cluster.url)`.
 
-    The logs and the work directories are in `folder`.
+    The logs and the work directories are in `folder`. With `hosts_differ`, each worker has its own address (127.0.0.1,
+    127.0.0.2, ...; Linux), because Spark never runs a speculative attempt on the host of the first one.
     """
 
-    def __init__(self, folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
+    def __init__(
+        self, folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g", hosts_differ: bool = False
+    ) -> None:
         self.folder = folder
         self.url = ""
-        self._workers = workers
         self._cores = cores
         self._memory = memory
+        self._hosts = [f"127.0.0.{1 + number * hosts_differ}" for number in range(workers)]
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> StandaloneSpark:
@@ -46,14 +49,12 @@ class StandaloneSpark:
         try:
             self._start("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
             self.url = self._wait_for("master", r"Starting Spark master at (spark://\S+)")
-            for number in range(self._workers):
+            for number, host in enumerate(self._hosts):
                 name = f"worker-{number}"
                 work = str(self.folder / name)
                 limits = ("--cores", str(self._cores), "--memory", self._memory)
-                self._start(
-                    name, _WORKER, "--host", "127.0.0.1", "--webui-port", "0", "--work-dir", work, *limits, self.url
-                )
-            for number in range(self._workers):
+                self._start(name, _WORKER, "--host", host, "--webui-port", "0", "--work-dir", work, *limits, self.url)
+            for number in range(len(self._hosts)):
                 self._wait_for(f"worker-{number}", r"Successfully registered with (master)")
         except BaseException:
             self.stop()

@@ -65,12 +65,24 @@ def install(folder: str) -> None:
 
 def _wrapped(point: str, original: Callable[..., Any]) -> Callable[..., Any]:
     async def call(*arguments: Any, **keywords: Any) -> Any:
+        if point == "begin":
+            _note_attempt()
         reach(f"{point}:before")
         result = await original(*arguments, **keywords)
         reach(f"{point}:after")
         return result
 
     return call
+
+
+def _note_attempt() -> None:
+    """Leave a file for an attempt of a task that is not its first one: after a fault, or because of speculation."""
+    from pyspark import TaskContext  # a process of the driver has none
+
+    task = TaskContext.get()
+    if task is not None and task.attemptNumber():
+        assert _folder is not None
+        (_folder / f"attempt-{task.taskAttemptId()}-{uuid.uuid4().hex}").touch()
 
 
 def reach(point: str) -> None:

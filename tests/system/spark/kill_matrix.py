@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from examples.cluster.standalone import StandaloneSpark
 
 from barnabas.client.blocking import Admin
 from barnabas.core.child_processes import start_child
@@ -176,6 +177,7 @@ class Matrix:
         )
         for (action, point), times in sorted(self.fired.items()):
             print(f"  {action:7} {point:18} {times}")
+        print(f"  further attempts of tasks: {len(list(self.folder.glob('attempt-*')))}")
         if lost or doubled or still_open:
             print("lost", lost[:20], "doubled", doubled[:20], "open", still_open[:5])
         return not lost and not doubled
@@ -222,7 +224,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 3))
     parser.add_argument("--plan", choices=("narrow", "shuffle", "speculation"), default="shuffle")
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka instead of our broker")
-    parser.add_argument("--master", default="local[3,4]")
+    parser.add_argument("--master", help="default: local[3,4], or a standalone Spark for --plan speculation")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
@@ -238,7 +240,11 @@ def main() -> int:
             servers = stack.enter_context(ApacheKafka(folder).running()).bootstrap
         else:
             servers, brokers = stack.enter_context(cluster(folder, given.brokers))
-        matrix = Matrix(folder, servers, given.plan, given.master, random.Random(seed), brokers)
+        master = given.master or "local[3,4]"
+        if given.plan == "speculation" and not given.master:
+            spark = StandaloneSpark(folder / "spark", cores=2, hosts_differ=True)
+            master = stack.enter_context(spark).url
+        matrix = Matrix(folder, servers, given.plan, master, random.Random(seed), brokers)
         stack.callback(matrix.stop)
         matrix.run(given.faults)
         return 0 if matrix.verify() else 1
