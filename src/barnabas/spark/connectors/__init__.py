@@ -1,0 +1,1 @@
+"""Connectors: data sources and sinks for databases, files, tables and web services, each usable from any Spark program."""
