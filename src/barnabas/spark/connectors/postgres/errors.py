@@ -1,0 +1,42 @@
+"""Value: the errors of the PostgreSQL source. Each message says where, what happened, and what to do next.
+
+SparkSourceError
+└─ PostgresError
+   ├─ PgoutputError     a message of logical decoding is malformed or unknown
+   ├─ ChangeOrderError  messages are in an order that logical decoding never gives
+   ├─ PostgresValueError  a value cannot be read in the type of its column
+   └─ SlotError         the slot, the publication or the server is not usable; `sql` is the statement to run
+"""
+
+from __future__ import annotations
+
+from barnabas.spark.errors import SparkSourceError
+
+
+class PostgresError(SparkSourceError):
+    """The base class of the errors of the PostgreSQL source."""
+
+
+class PgoutputError(PostgresError):
+    """A message of the output plugin pgoutput is malformed or unknown."""
+
+
+class ChangeOrderError(PostgresError):
+    """The messages of a slot are in an order that logical decoding never gives."""
+
+
+class PostgresValueError(PostgresError):
+    """A value in text form cannot be read in the type of its column."""
+
+
+class SlotError(PostgresError):
+    """The slot, the publication or the server cannot be used as it is.
+
+    `sql` holds the statements that change that, each for a role with the privileges that the message names; it is
+    empty if no statement can.
+    """
+
+    def __init__(self, message: str, sql: tuple[str, ...] = ()) -> None:
+        run = "" if not sql else " Run: " + " ".join(f"{statement};" for statement in sql)
+        super().__init__(message + run)
+        self.sql = sql

@@ -1,0 +1,237 @@
+"""Machine: messages of a slot -> row changes of the transactions that are committed in (start, end].
+
+A transaction is kept exactly if start < the end LSN of its commit <= end. So each transaction belongs to one
+micro-batch, whatever else the peek returns: a peek begins at the slot's confirmed position, which may be older than
+`start`, and ends after the record that reaches `end`. A message that is not transactional is kept exactly if
+start <= the start of its record < end.
+
+The reader keeps relations and types (`R` and `Y`) for as long as it lives, which is one peek: the server sends them
+again in each. Row messages stay bytes until `take`, which decodes all rows of one table and schema together.
+Source: `src/backend/replication/logical/logicalfuncs.c`, `src/backend/replication/pgoutput/pgoutput.c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from barnabas.spark.connectors.postgres.changes import Batch, EmittedMessage, TableName
+from barnabas.spark.connectors.postgres.collected import OpenTransaction, RowMessages, TableVersion, TruncateEvent
+from barnabas.spark.connectors.postgres.decoding import Collected, build_batch
+from barnabas.spark.connectors.postgres.errors import ChangeOrderError
+from barnabas.spark.connectors.postgres.lsn import format_lsn
+from barnabas.spark.connectors.postgres.messages import (
+    Begin,
+    Commit,
+    LogicalMessage,
+    Origin,
+    Relation,
+    ReplicaIdentity,
+    Truncate,
+    TypeName,
+)
+from barnabas.spark.connectors.postgres.pgoutput import ROW_TAGS, decode_message, relation_oid
+
+FIRST_NAMED_TYPE: Final = 10_000
+"""FirstGenbkiObjectId: the server sends a name (`Y`) for each type with this oid or a larger one."""
+
+
+class ReaderOptions(Struct, frozen=True):
+    """What a reader needs to know beside the range.
+
+    `key_columns` gives the key of tables whose replica identity is FULL or NOTHING: the server marks all or none of
+    their columns. `count_truncates` gives truncates a place in the order of events.
+    """
+
+    key_columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+    count_truncates: bool = False
+
+
+class TransactionReader:
+    """Reads one peek of a slot. After an error the reader cannot be used any more; a new peek gives the same rows."""
+
+    def __init__(self, start: int, end: int, options: ReaderOptions | None = None) -> None:
+        self._start = start
+        self._end = end
+        self._options = ReaderOptions() if options is None else options
+        self._types: dict[int, TypeName] = {}
+        self._tables: dict[int, TableVersion] = {}
+        self._open: OpenTransaction | None = None
+        self._open_rows: dict[bytes, RowMessages] = {}
+        self._collected = Collected(0)
+        self._ordinal = 0
+        self._last_end_lsn = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the row messages of committed transactions that `take` has not returned yet."""
+        return self._collected.size
+
+    def feed(self, rows: Iterable[tuple[int, int, bytes]]) -> None:
+        """Take rows of the peek: (lsn, xid, data), in the order of the peek, in pieces of any size.
+
+        Raises PgoutputError if a message is malformed or unknown, and ChangeOrderError if a message cannot stand where
+        it does.
+        """
+        open_rows = self._open_rows
+        ordinal = self._ordinal
+        for lsn, xid, data in rows:
+            if data and data[0] in ROW_TAGS:
+                lists = open_rows.get(data[1:5])
+                if lists is None:
+                    lists = self._first_row(lsn, data)
+                lists.lsns.append(lsn)
+                lists.messages.append(data)
+                lists.ordinals.append(ordinal)
+                ordinal += 1
+            else:
+                self._ordinal = ordinal
+                self._message(lsn, xid, data)
+                ordinal = self._ordinal
+        self._ordinal = ordinal
+
+    def take(self) -> Batch:
+        """The changes of all transactions that ended since the last call. The rows of an open transaction stay.
+
+        Raises PgoutputError if a row message is malformed.
+        """
+        until = self._ordinal if self._open is None else self._open.first_ordinal
+        collected, self._collected = self._collected, Collected(until)
+        return build_batch(collected, until, count_truncates=self._options.count_truncates)
+
+    def finish(self) -> Batch:
+        """The remaining changes at the end of the peek. Raises ChangeOrderError if a transaction has no end."""
+        if self._open is not None:
+            raise ChangeOrderError(
+                f"the peek ends inside transaction {self._open.begin.xid}: read the peek to its last row"
+            )
+        return self.take()
+
+    def _first_row(self, lsn: int, data: bytes) -> RowMessages:
+        oid = relation_oid(lsn, data)
+        transaction = self._inside(lsn, "a row")
+        table = self._tables.get(oid)
+        if table is None:
+            raise ChangeOrderError(
+                f"the row at LSN {format_lsn(lsn)} belongs to the table with the oid {oid}, which no message describes:"
+                " read the peek from its first row"
+            )
+        lists = RowMessages(table)
+        transaction.rows.append(lists)
+        self._open_rows[data[1:5]] = lists
+        return lists
+
+    def _inside(self, lsn: int, subject: str) -> OpenTransaction:
+        if self._open is None:
+            raise ChangeOrderError(
+                f"{subject} at LSN {format_lsn(lsn)} is outside of a transaction: read the peek from its first row"
+            )
+        return self._open
+
+    def _message(self, lsn: int, xid: int, data: bytes) -> None:
+        match decode_message(lsn, data):
+            case Begin() as begin:
+                self._begin(lsn, xid, begin)
+            case Commit() as commit:
+                self._commit(lsn, commit)
+            case Origin() as origin:
+                self._inside(lsn, "an origin").origin = origin
+            case TypeName() as name:
+                self._types[name.oid] = name
+            case Relation() as relation:
+                self._relation(lsn, relation)
+            case Truncate() as truncate:
+                self._truncate(lsn, truncate)
+            case LogicalMessage() as message:
+                self._emitted(lsn, message)
+
+    def _begin(self, lsn: int, xid: int, begin: Begin) -> None:
+        if self._open is not None:
+            raise ChangeOrderError(
+                f"transaction {begin.xid} begins at LSN {format_lsn(lsn)} before transaction {self._open.begin.xid}"
+                " has ended: read the peek with proto_version 1, in its own order"
+            )
+        if begin.xid != xid:
+            raise ChangeOrderError(
+                f"transaction {begin.xid} begins at LSN {format_lsn(lsn)} in a row of transaction {xid}:"
+                " pass the columns lsn, xid and data of the same row"
+            )
+        self._open = OpenTransaction(begin, self._ordinal)
+
+    def _commit(self, lsn: int, commit: Commit) -> None:
+        transaction = self._inside(lsn, "a commit")
+        if commit.commit_lsn != transaction.begin.final_lsn or commit.end_lsn <= commit.commit_lsn:
+            raise ChangeOrderError(
+                f"transaction {transaction.begin.xid} announced its commit at"
+                f" {format_lsn(transaction.begin.final_lsn)}, but commits at {format_lsn(commit.commit_lsn)} to"
+                f" {format_lsn(commit.end_lsn)}: check that the rows of the peek come from one server"
+            )
+        if commit.end_lsn <= self._last_end_lsn:
+            raise ChangeOrderError(
+                f"transaction {transaction.begin.xid} ends at {format_lsn(commit.end_lsn)}, not after"
+                f" {format_lsn(self._last_end_lsn)}, where the one before it ended: read the peek in its own order"
+            )
+        self._last_end_lsn = commit.end_lsn
+        self._open = None
+        self._open_rows.clear()
+        if self._start < commit.end_lsn <= self._end:
+            self._collected.add(transaction, commit)
+        else:
+            self._ordinal = transaction.first_ordinal
+
+    def _relation(self, lsn: int, relation: Relation) -> None:
+        types = {}
+        for column in relation.columns:
+            if column.type_oid >= FIRST_NAMED_TYPE:
+                name = self._types.get(column.type_oid)
+                if name is None:
+                    raise ChangeOrderError(
+                        f"the table {relation.schema}.{relation.table} at LSN {format_lsn(lsn)} has a column"
+                        f" {column.name} with the type {column.type_oid}, which no message describes:"
+                        " read the peek from its first row"
+                    )
+                types[column.type_oid] = name
+        version = TableVersion(relation, types, self._key(relation))
+        if version != self._tables.get(relation.oid):
+            self._tables[relation.oid] = version
+            self._open_rows.pop(relation.oid.to_bytes(4, "big"), None)
+
+    def _key(self, relation: Relation) -> tuple[int, ...]:
+        names = self._options.key_columns.get((relation.schema, relation.table))
+        if names is None:
+            if relation.identity is ReplicaIdentity.FULL:
+                return ()
+            return tuple(index for index, column in enumerate(relation.columns) if column.in_key)
+        places = {column.name: index for index, column in enumerate(relation.columns)}
+        for name in names:
+            if name not in places:
+                raise ChangeOrderError(
+                    f"the table {relation.schema}.{relation.table} has no column {name}, which the configuration names"
+                    " as a part of its key: change the key columns (message.key.columns)"
+                )
+        return tuple(places[name] for name in names)
+
+    def _truncate(self, lsn: int, truncate: Truncate) -> None:
+        transaction = self._inside(lsn, "a truncate")
+        for oid in truncate.oids:
+            table = self._tables.get(oid)
+            if table is None:
+                raise ChangeOrderError(
+                    f"the truncate at LSN {format_lsn(lsn)} names the table with the oid {oid}, which no message"
+                    " describes: read the peek from its first row"
+                )
+            transaction.truncates.append(TruncateEvent(table.relation, lsn, self._ordinal, truncate))
+            self._ordinal += 1
+
+    def _emitted(self, lsn: int, message: LogicalMessage) -> None:
+        if message.transactional:
+            self._inside(lsn, "a transactional message").messages.append((self._ordinal, message))
+        elif self._start <= message.lsn < self._end:
+            if self._open is not None:
+                raise ChangeOrderError(
+                    f"the message at LSN {format_lsn(lsn)} is not transactional, but inside transaction"
+                    f" {self._open.begin.xid}: read the peek in its own order"
+                )
+            self._collected.messages.append(EmittedMessage(message, self._ordinal, None))
