@@ -13,7 +13,6 @@ Source: `src/backend/replication/logical/logicalfuncs.c`, `src/backend/replicati
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from msgspec import Struct, field
 
@@ -33,9 +32,7 @@ from barnabas.spark.connectors.postgres.messages import (
     TypeName,
 )
 from barnabas.spark.connectors.postgres.pgoutput import ROW_TAGS, decode_message, relation_oid
-
-FIRST_NAMED_TYPE: Final = 10_000
-"""FirstGenbkiObjectId: the server sends a name (`Y`) for each type with this oid or a larger one."""
+from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE
 
 
 class ReaderOptions(Struct, frozen=True):
