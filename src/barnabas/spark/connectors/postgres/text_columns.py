@@ -87,12 +87,16 @@ def _convert(text: Any, kind: ColumnType, policy: ValuePolicy) -> Converted:
             assert kind.element is not None
             offsets, elements = split_arrays(text)
             flat = _convert(elements, kind.element, policy)
-            lists = pa.ListArray.from_arrays(offsets, flat.column, type=kind.arrow, mask=text.is_null())
+            lists = pa.ListArray.from_arrays(_with_nulls(offsets, text), flat.column, type=kind.arrow)
             return Converted(lists, flat.replaced)
         case Kind.MAP:
             offsets, keys, values = split_hstores(text)
-            maps = pa.MapArray.from_arrays(offsets, keys, values, type=kind.arrow, mask=text.is_null())
-            return Converted(maps, 0)
+            return Converted(pa.MapArray.from_arrays(_with_nulls(offsets, text), keys, values, type=kind.arrow), 0)
+
+
+def _with_nulls(offsets: Any, text: Any) -> Any:
+    """The offsets, null where the value is null: Arrow then makes the list or the map null."""
+    return pa.array(offsets, pa.int32(), mask=np.append(text.is_null().to_numpy(zero_copy_only=False), False))
 
 
 def _booleans(text: Any) -> Any:

@@ -1,0 +1,99 @@
+"""Table: the SQL that reads the state of a server and a slot, and that reads and advances a slot.
+
+All statements have psycopg's placeholders. LSNs come back as bigint. The columns of each query are the fields of the
+value in `setup_state.py` that it fills, in their order.
+Source: PostgreSQL's manual, chapter "System Views", sections "System Administration Functions" and
+"pg_publication_tables".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.spark.connectors.dialects import Dialect, Statement, quote_for_display
+from barnabas.spark.connectors.postgres.changes import TableName
+from barnabas.spark.connectors.postgres.lsn import format_lsn
+from barnabas.spark.connectors.postgres.text_columns import SESSION_SETTINGS
+
+_INVALIDATION_VERSION: Final = 170_000
+_BASE: Final = "'0/0'::pg_lsn"
+
+SERVER: Final = Statement(
+    "SELECT current_setting('server_version_num')::int, (SELECT system_identifier FROM pg_control_system()),"
+    " current_setting('wal_level'), pg_is_in_recovery(), current_setting('max_replication_slots')::int,"
+    " (SELECT count(*) FROM pg_replication_slots)::int,"
+    f" CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_flush_lsn() - {_BASE})::bigint END,"
+    " current_database(), current_user::text,"
+    " (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),"
+    " has_database_privilege(current_database(), 'CREATE')"
+)
+
+FLUSH_LSN: Final = Statement(f"SELECT (pg_current_wal_flush_lsn() - {_BASE})::bigint")
+
+
+def session_settings() -> Statement:
+    """Makes the text form of values the one that `text_columns.py` reads. To be run once in each session."""
+    calls = ", ".join(["set_config(%s, %s, false)"] * len(SESSION_SETTINGS))
+    return Statement(f"SELECT {calls}", tuple(part for setting in SESSION_SETTINGS.items() for part in setting))
+
+
+def read_slot(version: int, name: str) -> Statement:
+    """The fields of Slot; no row if there is no such slot. `version` is server_version_num."""
+    reason = "invalidation_reason" if version >= _INVALIDATION_VERSION else "NULL::text"
+    return Statement(
+        "SELECT slot_name::text, slot_type, plugin::text, database::text, temporary, active_pid, wal_status,"
+        f" {reason}, coalesce(two_phase, false), (confirmed_flush_lsn - {_BASE})::bigint"
+        " FROM pg_replication_slots WHERE slot_name = %s",
+        (name,),
+    )
+
+
+def read_publication(name: str) -> Statement:
+    """(name, is_owner, insert, update, delete, truncate, via_root); no row if there is no such publication."""
+    return Statement(
+        "SELECT pubname::text, pg_has_role(pubowner, 'USAGE'), pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot"
+        " FROM pg_publication WHERE pubname = %s",
+        (name,),
+    )
+
+
+def read_published_tables(name: str) -> Statement:
+    """(schema, table) of each table of a publication, and of each root whose partitions it publishes as one table."""
+    return Statement(
+        "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
+        " UNION SELECT n.nspname::text, c.relname::text FROM pg_publication_rel r"
+        " JOIN pg_publication p ON p.oid = r.prpubid JOIN pg_class c ON c.oid = r.prrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s",
+        (name, name),
+    )
+
+
+def read_tables(names: Sequence[TableName]) -> Statement:
+    """(schema, table, kind, persistence, identity, has_identity, may_select, is_owner) of those tables that exist."""
+    return Statement(
+        "SELECT n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, c.relreplident::text,"
+        " CASE c.relreplident WHEN 'd' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"
+        " WHEN 'i' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident) ELSE false END,"
+        " has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE')"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " JOIN unnest(%s::text[], %s::text[]) AS wanted(s, t) ON n.nspname = wanted.s AND c.relname = wanted.t",
+        ([schema for schema, _ in names], [table for _, table in names]),
+    )
+
+
+def peek(slot: str, publication: str, end: int) -> Statement:
+    """(lsn, xid, data) of the changes after the slot's confirmed position, up to the record that reaches `end`.
+
+    A transaction is never cut, so the rows may go beyond `end`; `TransactionReader` drops these.
+    """
+    return Statement(
+        f"SELECT (lsn - {_BASE})::bigint, xid::text::bigint, data FROM pg_logical_slot_peek_binary_changes("
+        "%s, %s::pg_lsn, NULL, 'proto_version', '1', 'publication_names', %s, 'messages', 'true')",
+        (slot, format_lsn(end), quote_for_display(Dialect.POSTGRES, publication)),
+    )
+
+
+def advance(slot: str, to: int) -> Statement:
+    """Give up the changes up to `to`, which is above the slot's confirmed position and not above the flush position."""
+    return Statement("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (slot, format_lsn(to)))
