@@ -18,7 +18,7 @@ TableName = tuple[str, str]
 """(schema, table)."""
 
 
-class Transaction(Struct, frozen=True):
+class Transaction(Struct, frozen=True, gc=False):
     """A committed transaction. `event_count` counts change events, `event_counts` those of each
     table, by name.
 

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from barnabas.spark.connectors.postgres.messages import (
     Begin,
+    Commit,
     LogicalMessage,
     Origin,
     Relation,
@@ -40,6 +41,15 @@ class TruncateEvent(Struct, frozen=True):
     lsn: int
     ordinal: int
     truncate: Truncate
+
+
+class Committed(Struct, frozen=True, gc=False):
+    """A transaction that belongs to the batch. There are many at once, and none can be in a cycle: gc=False."""
+
+    begin: Begin
+    commit: Commit
+    first_ordinal: int
+    origin: Origin | None
 
 
 class OpenTransaction(Struct):

@@ -21,8 +21,14 @@ from barnabas.spark.connectors.postgres.changes import (
     Transaction,
     TruncatedTable,
 )
-from barnabas.spark.connectors.postgres.collected import OpenTransaction, RowMessages, TableVersion, TruncateEvent
-from barnabas.spark.connectors.postgres.messages import Commit
+from barnabas.spark.connectors.postgres.collected import (
+    Committed,
+    OpenTransaction,
+    RowMessages,
+    TableVersion,
+    TruncateEvent,
+)
+from barnabas.spark.connectors.postgres.messages import Commit, Relation
 from barnabas.spark.connectors.postgres.pgoutput import UPDATE, Rows, Tuples, decode_rows
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
@@ -36,7 +42,7 @@ class Collected(Struct):
 
     first_ordinal: int
     size: int = 0
-    commits: list[tuple[OpenTransaction, Commit]] = field(default_factory=list)
+    commits: list[Committed] = field(default_factory=list)
     rows: list[RowMessages] = field(default_factory=list)
     truncates: list[TruncateEvent] = field(default_factory=list)
     messages: list[EmittedMessage] = field(default_factory=list)
@@ -59,8 +65,7 @@ class Collected(Struct):
                 lists.ordinals.extend(one.ordinals)
         self.truncates.extend(transaction.truncates)
         self.messages.extend(EmittedMessage(message, ordinal, index) for ordinal, message in transaction.messages)
-        transaction.rows, transaction.truncates, transaction.messages = [], [], []
-        self.commits.append((transaction, commit))
+        self.commits.append(Committed(transaction.begin, commit, transaction.first_ordinal, transaction.origin))
 
 
 def build_batch(collected: Collected, until: int, *, count_truncates: bool) -> Batch:
@@ -69,7 +74,7 @@ def build_batch(collected: Collected, until: int, *, count_truncates: bool) -> B
     Raises PgoutputError if a row message is malformed.
     """
     base = collected.first_ordinal
-    firsts = np.array([transaction.first_ordinal - base for transaction, _ in collected.commits], np.int64)
+    firsts = np.array([one.first_ordinal - base for one in collected.commits], np.int64)
     parts = [part for lists in collected.rows for part in _decoded(lists, base)]
     names: dict[TableName, int] = {}
     weights = np.zeros(until - base, np.int64)
@@ -135,7 +140,7 @@ def _decoded(lists: RowMessages, base: int) -> Iterator[_Part]:
         rows = decode_rows(columns, lsns, lists.messages[low:high])
         key_changed = _key_changed(rows, lists.table.key)
         places = np.array(lists.ordinals[low:high], np.int64) - base
-        filled = structs.replace(rows, new=_fill(rows, lists.table.key))
+        filled = structs.replace(rows, new=_fill(rows, lists.table.relation))
         yield _Part(lists.table, filled, np.array(lsns, np.uint64), places, key_changed)
 
 
@@ -169,13 +174,13 @@ def _nulls(column: Any) -> Any:
     return column.is_null().to_numpy(zero_copy_only=False)
 
 
-def _fill(rows: Rows, key: tuple[int, ...]) -> Tuples:
+def _fill(rows: Rows, relation: Relation) -> Tuples:
     """The new tuples, with unchanged values taken from the old tuples as far as these have the column."""
     values, masks = list(rows.new.values), list(rows.new.unchanged)
     for column, mask in enumerate(masks):
         if mask is None:
             continue
-        known = mask & (rows.old.present if column in key else rows.old_full)
+        known = mask & (rows.old.present if relation.columns[column].in_key else rows.old_full)
         if known.any():
             values[column] = _pc.if_else(pa.array(known), rows.old.values[column], values[column])
             left = mask & ~known
@@ -216,13 +221,13 @@ def _transactions(
     events = np.bincount(owner, weights, len(collected.commits)).astype(np.int64).tolist() if len(owner) else None
     return tuple(
         Transaction(
-            transaction.begin.xid,
-            commit.commit_lsn,
-            commit.end_lsn,
-            commit.commit_time_us,
-            transaction.origin,
+            one.begin.xid,
+            one.commit.commit_lsn,
+            one.commit.end_lsn,
+            one.commit.commit_time_us,
+            one.origin,
             0 if events is None else events[index],
             tuple(sorted((names[table], number) for table, number in counts[index])),
         )
-        for index, (transaction, commit) in enumerate(collected.commits)
+        for index, one in enumerate(collected.commits)
     )

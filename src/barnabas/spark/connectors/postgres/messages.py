@@ -1,8 +1,8 @@
 """Value: the messages of pgoutput except the row messages, which stay bytes until a whole column of them is decoded.
 
 LSNs are byte positions in the write-ahead log. Times are microseconds since 1970-01-01 UTC; on the wire they count from
-2000-01-01. Source: PostgreSQL's manual, chapter "Frontend/Backend Protocol", section "Logical Replication Message
-Formats".
+2000-01-01. There are many of these values at once, and none can be in a cycle, so the garbage collector does not track
+them. Source: PostgreSQL's manual, section "Logical Replication Message Formats".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReplicaIdentity(StrEnum):
     INDEX = "i"  # the columns of a unique index
 
 
-class Begin(Struct, frozen=True):
+class Begin(Struct, frozen=True, gc=False):
     """`B`: a transaction follows. `final_lsn` is the start of its commit record."""
 
     final_lsn: int
@@ -29,7 +29,7 @@ class Begin(Struct, frozen=True):
     xid: int
 
 
-class Commit(Struct, frozen=True):
+class Commit(Struct, frozen=True, gc=False):
     """`C`: the transaction ends. `end_lsn` is the first byte after the commit record."""
 
     commit_lsn: int
@@ -37,14 +37,14 @@ class Commit(Struct, frozen=True):
     commit_time_us: int
 
 
-class Origin(Struct, frozen=True):
+class Origin(Struct, frozen=True, gc=False):
     """`O`: the transaction was replicated from another server, where it committed at `origin_lsn`."""
 
     origin_lsn: int
     name: str
 
 
-class Column(Struct, frozen=True):
+class Column(Struct, frozen=True, gc=False):
     """A column of a relation. `in_key` says whether the column is in the replica identity."""
 
     name: str
@@ -63,7 +63,7 @@ class Relation(Struct, frozen=True):
     columns: tuple[Column, ...]
 
 
-class TypeName(Struct, frozen=True):
+class TypeName(Struct, frozen=True, gc=False):
     """`Y`: the name of a type that is not built in. For a domain, the server sends the name of its base type."""
 
     oid: int

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
+from barnabas.spark.connectors.dialects import Dialect, quote_for_display
 from barnabas.spark.connectors.postgres.changes import Batch, EmittedMessage, TableName
 from barnabas.spark.connectors.postgres.collected import OpenTransaction, RowMessages, TableVersion, TruncateEvent
 from barnabas.spark.connectors.postgres.decoding import Collected, build_batch
@@ -38,8 +39,9 @@ from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE
 class ReaderOptions(Struct, frozen=True):
     """What a reader needs to know beside the range.
 
-    `key_columns` gives the key of tables whose replica identity is FULL or NOTHING: the server marks all or none of
-    their columns. `count_truncates` gives truncates a place in the order of events.
+    `key_columns` gives the keys of tables whose replica identity is FULL or NOTHING, since the server marks all or none
+    of their columns. A key of another table is some of the columns of its identity. `count_truncates` gives truncates
+    a place in the order of events.
     """
 
     key_columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
@@ -201,12 +203,25 @@ class TransactionReader:
             if relation.identity is ReplicaIdentity.FULL:
                 return ()
             return tuple(index for index, column in enumerate(relation.columns) if column.in_key)
-        places = {column.name: index for index, column in enumerate(relation.columns)}
+        columns = relation.columns
+        places = {column.name: index for index, column in enumerate(columns)}
         for name in names:
             if name not in places:
                 raise ChangeOrderError(
                     f"the table {relation.schema}.{relation.table} has no column {name}, which the configuration names"
                     " as a part of its key: change the key columns (message.key.columns)"
+                )
+            if (
+                relation.identity in (ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX)
+                and not columns[places[name]].in_key
+            ):
+                table = ".".join(
+                    quote_for_display(Dialect.POSTGRES, part) for part in (relation.schema, relation.table)
+                )
+                raise ChangeOrderError(
+                    f"the column {name} of {relation.schema}.{relation.table} is not in its replica identity, so that"
+                    " deletes do not have it: leave it out of the key (message.key.columns), or run"
+                    f" ALTER TABLE {table} REPLICA IDENTITY FULL; and read the changes after that"
                 )
         return tuple(places[name] for name in names)
 

@@ -104,6 +104,8 @@ def test_the_key_is_that_of_the_replica_identity_or_of_the_configuration() -> No
     assert [table.key for table in batch.tables] == [(0,), (1, 0)]
     with pytest.raises(ChangeOrderError, match="has no column nope"):
         read(peek, key_columns={("public", "items"): ("nope",)})
+    with pytest.raises(ChangeOrderError, match=r'run ALTER TABLE "public"\."orders" REPLICA IDENTITY FULL'):
+        read(peek, key_columns={("public", "orders"): ("id", "note")})
 
 
 def test_a_key_that_is_sent_but_equal_has_not_changed() -> None:
