@@ -53,10 +53,11 @@ class Committed(Struct, frozen=True, gc=False):
 
 
 class OpenTransaction(Struct):
-    """A transaction whose commit has not been read."""
+    """A transaction whose commit has not been read. `kept` says whether it belongs to the batch."""
 
     begin: Begin
     first_ordinal: int
+    kept: bool
     origin: Origin | None = None
     rows: list[RowMessages] = field(default_factory=list)
     truncates: list[TruncateEvent] = field(default_factory=list)

@@ -83,7 +83,7 @@ class PublicationMode(StrEnum):
 
 
 class Checkpoint(Struct, frozen=True):
-    """Where the query stands: changes up to `lsn` of the server with this identifier are read."""
+    """Where the query stands: of the server with this identifier, all that committed before `lsn` is read."""
 
     lsn: int
     system_identifier: int
@@ -123,7 +123,10 @@ class Setup(Struct, frozen=True):
 
 
 class BatchPlan(Struct, frozen=True):
-    """A micro-batch reads the changes in (start, end]. First the slot is advanced to `advance_to`, if that is set."""
+    """A micro-batch reads the transactions whose commit records start in [start, end).
+
+    First the slot is advanced to `advance_to`, if that is set.
+    """
 
     start: int
     end: int

@@ -65,11 +65,11 @@ def decide_setup(
 def plan_batch(
     start: Checkpoint, server: Server, slot: Slot | None, *, name: str, wal_bytes_max: int | None = None
 ) -> BatchPlan:
-    """Which changes the batch after `start` reads: those up to the flushed end of the log, or `wal_bytes_max` of it.
+    """Which changes the next batch reads: those up to the flushed end of the log, or `wal_bytes_max` of it.
 
-    The slot is advanced to `start` only, not to `end`: until the batch is committed, it can be read again. Positions
-    above the flush position would not be the end of what a later read returns. `name` is that of the slot. Raises
-    SlotError if changes after `start` are gone.
+    The slot is advanced to `start` only, not to `end`: until the batch is committed, it can be read again. Log above
+    the flush position can still be lost in a crash, so that a replay would read something else. `end` may lie inside a
+    record (see `transactions.py`). `name` is that of the slot. Raises SlotError if changes from `start` on are gone.
     """
     _check_position(name, start, server, slot)
     assert slot is not None and slot.confirmed_flush_lsn is not None

@@ -83,9 +83,9 @@ def read_tables(names: Sequence[TableName]) -> Statement:
 
 
 def peek(slot: str, publication: str, end: int) -> Statement:
-    """(lsn, xid, data) of the changes after the slot's confirmed position, up to the record that reaches `end`.
+    """(lsn, xid, data) of the changes from the slot's confirmed position on, up to the record that reaches `end`.
 
-    A transaction is never cut, so the rows may go beyond `end`; `TransactionReader` drops these.
+    The rows may begin before the batch and go beyond its end; `TransactionReader` drops these.
     """
     return Statement(
         f"SELECT (lsn - {_BASE})::bigint, xid::text::bigint, data FROM pg_logical_slot_peek_binary_changes("

@@ -1,13 +1,16 @@
-"""Machine: messages of a slot -> row changes of the transactions that are committed in (start, end].
+"""Machine: messages of a slot -> row changes of the transactions whose commit records start in [start, end).
 
-A transaction is kept exactly if start < the end LSN of its commit <= end. So each transaction belongs to one
+A transaction is kept exactly if start <= the start of its commit record < end. So each transaction belongs to one
 micro-batch, whatever else the peek returns: a peek begins at the slot's confirmed position, which may be older than
-`start`, and ends after the record that reaches `end`. A message that is not transactional is kept exactly if
-start <= the start of its record < end.
+`start`, and stops after the record that reaches `end`. The server itself compares the start of a commit record with the
+confirmed position, so this rule, unlike one by the end of the record, also holds for a position inside a record. The
+flush position can be such a one: the server flushes whole pages of its log, and a record can span pages. A message that
+is not transactional is kept by the start of its own record in the same way.
 
 The reader keeps relations and types (`R` and `Y`) for as long as it lives, which is one peek: the server sends them
 again in each. Row messages stay bytes until `take`, which decodes all rows of one table and schema together.
-Source: `src/backend/replication/logical/logicalfuncs.c`, `src/backend/replication/pgoutput/pgoutput.c`.
+Source: `logicalfuncs.c` (where a peek stops), `decode.c` and `snapbuild.c` (SnapBuildXactNeedsSkip), `xlog.c`
+(XLogBackgroundFlush), `pgoutput.c`.
 """
 
 from __future__ import annotations
@@ -76,8 +79,11 @@ class TransactionReader:
         """
         open_rows = self._open_rows
         ordinal = self._ordinal
+        skips = self._open is not None and not self._open.kept
         for lsn, xid, data in rows:
             if data and data[0] in ROW_TAGS:
+                if skips:
+                    continue
                 lists = open_rows.get(data[1:5])
                 if lists is None:
                     lists = self._first_row(lsn, data)
@@ -89,6 +95,7 @@ class TransactionReader:
                 self._ordinal = ordinal
                 self._message(lsn, xid, data)
                 ordinal = self._ordinal
+                skips = self._open is not None and not self._open.kept
         self._ordinal = ordinal
 
     def take(self) -> Batch:
@@ -157,7 +164,7 @@ class TransactionReader:
                 f"transaction {begin.xid} begins at LSN {format_lsn(lsn)} in a row of transaction {xid}:"
                 " pass the columns lsn, xid and data of the same row"
             )
-        self._open = OpenTransaction(begin, self._ordinal)
+        self._open = OpenTransaction(begin, self._ordinal, self._start <= begin.final_lsn < self._end)
 
     def _commit(self, lsn: int, commit: Commit) -> None:
         transaction = self._inside(lsn, "a commit")
@@ -175,10 +182,8 @@ class TransactionReader:
         self._last_end_lsn = commit.end_lsn
         self._open = None
         self._open_rows.clear()
-        if self._start < commit.end_lsn <= self._end:
+        if transaction.kept:
             self._collected.add(transaction, commit)
-        else:
-            self._ordinal = transaction.first_ordinal
 
     def _relation(self, lsn: int, relation: Relation) -> None:
         types = {}
@@ -227,6 +232,8 @@ class TransactionReader:
 
     def _truncate(self, lsn: int, truncate: Truncate) -> None:
         transaction = self._inside(lsn, "a truncate")
+        if not transaction.kept:
+            return
         for oid in truncate.oids:
             table = self._tables.get(oid)
             if table is None:
@@ -239,7 +246,9 @@ class TransactionReader:
 
     def _emitted(self, lsn: int, message: LogicalMessage) -> None:
         if message.transactional:
-            self._inside(lsn, "a transactional message").messages.append((self._ordinal, message))
+            transaction = self._inside(lsn, "a transactional message")
+            if transaction.kept:
+                transaction.messages.append((self._ordinal, message))
         elif self._start <= message.lsn < self._end:
             if self._open is not None:
                 raise ChangeOrderError(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.pgoutput import UNCHANGED, delete, encode, insert, update
 
+from barnabas.spark.connectors.postgres import decoding
 from barnabas.spark.connectors.postgres.errors import ChangeOrderError
 from barnabas.spark.connectors.postgres.messages import (
     Begin,
@@ -46,19 +47,23 @@ def new_rows(table: Any) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in table.rows.new.values), strict=True))
 
 
-def test_a_transaction_is_kept_exactly_if_its_commit_ends_in_the_range() -> None:
+def test_a_transaction_is_kept_exactly_if_its_commit_record_starts_in_the_range() -> None:
     peek = [
         row
         for number in range(1, 6)
         for row in transaction(number, number * 100, ORDERS, insert(1, [b"%d" % number, None]))
     ]
     for start, end, kept in [
-        (0, 508, [1, 2, 3, 4, 5]),
-        (108, 407, [2, 3]),
-        (107, 408, [1, 2, 3, 4]),
-        (508, 600, []),
+        (0, 501, [1, 2, 3, 4, 5]),
+        (0, 500, [1, 2, 3, 4]),
+        (100, 400, [1, 2, 3]),
+        (101, 401, [2, 3, 4]),
+        (500, 600, [5]),
+        (501, 600, []),
         (104, 104, []),
-        (204, 308, [2, 3]),
+        # The server has flushed a page that ends inside the commit record [400, 408), and is advanced to there.
+        (104, 404, [2, 3, 4]),
+        (404, 600, [5]),
     ]:
         batch = read(peek, start, end)
         assert [one.xid for one in batch.transactions] == kept
@@ -212,6 +217,27 @@ def test_pieces_of_a_peek_give_the_same_changes_as_the_whole() -> None:
         for column in ("lsn", "ordinal", "total_order", "table_order"):
             values = [value for part in parts for value in getattr(part, column).tolist()]
             assert values == getattr(expected, column).tolist()
+
+
+def test_many_rows_are_decoded_in_pieces_with_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [insert(1, [b"%d" % number, b"x" * number]) for number in range(9)]
+    peek = transaction(1, 100, ORDERS, *rows)
+    (whole,) = read(peek).tables
+    monkeypatch.setattr(decoding, "DECODED_BYTES_MAX", 2 * len(rows[0]))
+    parts = read(peek).tables
+    assert len(parts) > 3
+    assert [row for part in parts for row in new_rows(part)] == new_rows(whole)
+    assert [order for part in parts for order in part.total_order.tolist()] == list(range(1, 10))
+
+
+def test_pending_bytes_are_those_of_kept_transactions_until_they_are_taken() -> None:
+    row = insert(1, [b"1", None])
+    reader = TransactionReader(200, 400)
+    for number, expected in ((1, 0), (2, len(row)), (3, 3 * len(row)), (4, 3 * len(row))):
+        reader.feed(transaction(number, number * 100, ORDERS, *[row] * min(number - 1, 2)))
+        assert reader.pending_bytes == expected
+    reader.take()
+    assert reader.pending_bytes == 0
 
 
 BEGIN = (50, 1, encode(Begin(100, 0, 1)))
