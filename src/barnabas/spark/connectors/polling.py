@@ -112,7 +112,8 @@ def read_limit(table: PolledTable) -> Statement:
     """One row with one value: a batch may have times below it. Only for modes with times.
 
     On PostgreSQL the role needs pg_read_all_stats to see when the transactions of other roles began;
-    `can_see_transactions` asks for that. A prepared transaction is not seen.
+    `can_see_transactions` asks for that. A transaction that only reads holds the limit back too, because it could
+    still write; a prepared one is not seen.
     """
     assert table.uses_time
     delay = table.delay_ms
@@ -120,7 +121,8 @@ def read_limit(table: PolledTable) -> Statement:
         case Dialect.POSTGRES:
             return Statement(
                 "SELECT least(clock_timestamp() - %s * interval '1 millisecond', (SELECT min(xact_start)"
-                " FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()))::text",
+                " FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " AND backend_type NOT IN ('autovacuum worker', 'walsender')))::text",
                 (delay,),
             )
         case Dialect.MYSQL:
