@@ -50,10 +50,11 @@ class Slot(Struct, frozen=True):
 
 
 class Publication(Struct, frozen=True):
-    """A publication. `tables` has those of pg_publication_tables, or the roots of partitions if `via_root`."""
+    """A publication. `tables` has those of pg_publication_tables, and the partitioned tables that it names."""
 
     name: str
     is_owner: bool
+    all_tables: bool
     operations: frozenset[str]
     via_root: bool
     tables: frozenset[TableName]

@@ -256,7 +256,8 @@ def _publication(
         statements.append(f"ALTER PUBLICATION {name} SET (publish = '{publish}')")
     if partitioned and not publication.via_root:
         statements.append(f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)")
-    new = tuple(table for table in wanted.tables if table not in publication.tables)
+    missing = () if publication.all_tables else wanted.tables
+    new = tuple(table for table in missing if table not in publication.tables)
     if new:
         statements.append(f"ALTER PUBLICATION {name} ADD TABLE {', '.join(map(_path, new))}")
     if keeps_slot and len(statements) > bool(new):

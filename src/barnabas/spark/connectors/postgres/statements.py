@@ -50,16 +50,16 @@ def read_slot(version: int, name: str) -> Statement:
 
 
 def read_publication(name: str) -> Statement:
-    """(name, is_owner, insert, update, delete, truncate, via_root); no row if there is no such publication."""
+    """(name, is_owner, all_tables, insert, update, delete, truncate, via_root); no row if there is none."""
     return Statement(
-        "SELECT pubname::text, pg_has_role(pubowner, 'USAGE'), pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot"
-        " FROM pg_publication WHERE pubname = %s",
+        "SELECT pubname::text, pg_has_role(pubowner, 'USAGE'), puballtables, pubinsert, pubupdate, pubdelete,"
+        " pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s",
         (name,),
     )
 
 
 def read_published_tables(name: str) -> Statement:
-    """(schema, table) of each table of a publication, and of each root whose partitions it publishes as one table."""
+    """(schema, table) of each table of a publication, and of each partitioned table that it names."""
     return Statement(
         "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
         " UNION SELECT n.nspname::text, c.relname::text FROM pg_publication_rel r"

@@ -26,7 +26,9 @@ from barnabas.spark.connectors.postgres.statements import advance, peek, session
 ORDERS = ("public", "orders")
 SERVER = Server(150018, 42, "logical", False, 10, 1, 0x5000, "shop", "reader", True, True)
 SLOT = Slot("s", "logical", "pgoutput", "shop", False, None, "reserved", None, False, 0x1000)
-PUBLICATION = Publication("p", True, frozenset(("insert", "update", "delete", "truncate")), False, frozenset((ORDERS,)))
+PUBLICATION = Publication(
+    "p", True, False, frozenset(("insert", "update", "delete", "truncate")), False, frozenset((ORDERS,))
+)
 TABLE = Table(ORDERS, "r", "p", ReplicaIdentity.DEFAULT, True, True, True)
 WANTED = Wanted("s", "p", (ORDERS,))
 RUNNING = structs.replace(WANTED, checkpoint=Checkpoint(0x2000, 42))
@@ -74,6 +76,11 @@ def test_a_new_table_is_added_to_the_publication_and_named_as_new() -> None:
     assert setup == Setup(
         ('ALTER PUBLICATION "p" ADD TABLE "public"."odd""name"',), new_tables=(("public", 'odd"name'),)
     )
+
+
+def test_a_publication_of_all_tables_needs_no_new_table() -> None:
+    publication = changed(PUBLICATION, all_tables=True, tables=frozenset())
+    assert decide_setup(RUNNING, SERVER, SLOT, publication, [TABLE]) == Setup()
 
 
 def test_a_partitioned_table_is_published_as_one_table() -> None:
