@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.spark.connectors.dialects import Dialect, quote_for_display
+from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 from barnabas.spark.connectors.postgres.changes import TableName
 from barnabas.spark.connectors.postgres.errors import SlotError
 from barnabas.spark.connectors.postgres.lsn import format_lsn

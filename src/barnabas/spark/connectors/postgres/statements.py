@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.spark.connectors.dialects import Dialect, Statement, quote_for_display
+from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.postgres.changes import TableName
 from barnabas.spark.connectors.postgres.lsn import format_lsn
 from barnabas.spark.connectors.postgres.text_columns import SESSION_SETTINGS

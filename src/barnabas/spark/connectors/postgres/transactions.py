@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from barnabas.spark.connectors.dialects import Dialect, quote_for_display
+from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 from barnabas.spark.connectors.postgres.changes import Batch, EmittedMessage, TableName
 from barnabas.spark.connectors.postgres.collected import OpenTransaction, RowMessages, TableVersion, TruncateEvent
 from barnabas.spark.connectors.postgres.decoding import Collected, build_batch

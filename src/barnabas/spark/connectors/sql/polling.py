@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from barnabas.spark.connectors.dialects import Dialect, Statement, placeholder, quote_identifier, quote_table
+from barnabas.spark.connectors.sql.dialects import Dialect, Statement, placeholder, quote_identifier, quote_table
 from barnabas.spark.errors import OptionError
 
 

@@ -9,8 +9,8 @@ import duckdb
 import msgspec
 import pytest
 
-from barnabas.spark.connectors.dialects import Dialect, Statement, quote_for_display, quote_identifier
-from barnabas.spark.connectors.polling import (
+from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display, quote_identifier
+from barnabas.spark.connectors.sql.polling import (
     START,
     IncrementingLimit,
     Observation,
