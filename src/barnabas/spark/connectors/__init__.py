@@ -1,1 +1,1 @@
-"""Connectors: data sources and sinks for databases, files, tables and web services, each usable from any Spark program."""
+"""Connectors: sources and sinks for databases, files, tables and web services, usable from any Spark program."""

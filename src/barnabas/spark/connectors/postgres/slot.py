@@ -13,7 +13,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 from barnabas.spark.connectors.postgres.changes import TableName
 from barnabas.spark.connectors.postgres.errors import SlotError
 from barnabas.spark.connectors.postgres.lsn import format_lsn
@@ -29,6 +28,7 @@ from barnabas.spark.connectors.postgres.setup_state import (
     Table,
     Wanted,
 )
+from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 
 PLUGIN: Final = "pgoutput"
 VERSION_MIN: Final = 140_000

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.postgres.changes import TableName
 from barnabas.spark.connectors.postgres.lsn import format_lsn
 from barnabas.spark.connectors.postgres.text_columns import SESSION_SETTINGS
+from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 
 _INVALIDATION_VERSION: Final = 170_000
 _BASE: Final = "'0/0'::pg_lsn"

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 from barnabas.spark.connectors.postgres.changes import Batch, EmittedMessage, TableName
 from barnabas.spark.connectors.postgres.collected import OpenTransaction, RowMessages, TableVersion, TruncateEvent
 from barnabas.spark.connectors.postgres.decoding import Collected, build_batch
@@ -37,6 +36,7 @@ from barnabas.spark.connectors.postgres.messages import (
 )
 from barnabas.spark.connectors.postgres.pgoutput import ROW_TAGS, decode_message, relation_oid
 from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE
+from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 
 
 class ReaderOptions(Struct, frozen=True):
