@@ -1,0 +1,1 @@
+"""Databases by SQL: sinks that write rows, and sources that poll tables."""
