@@ -31,6 +31,7 @@ SAMPLES: dict[str, Any] = {
     "TopicPartition": TopicPartition("orders", 3),
     "list[TopicPartition]": [TopicPartition("orders", 3)],
     "Sequence[str]": ("a reason", "another"),
+    "tuple[str, ...]": ("a statement",),
     "Sequence[tuple[int, str]]": ((0, "a reason"),),
     "HTTPStatus": HTTPStatus.NOT_FOUND,
     "Callable[[], Awaitable[object]]": lambda: None,
