@@ -30,7 +30,7 @@ _REFUSED: Mapping[str, str] = {
     "kafka.transactional.id": "each task attempt needs an id of its own; use transactionalIdPrefix",
 }
 
-_OF_SPARK = frozenset(
+OF_SPARK = frozenset(
     {
         "path", "paths", "checkpointlocation", "queryname", "mode", "header", "timezone", "mergeschema",
         "serialization.format", "samplingratio", "asyncprogresstrackingenabled",
@@ -40,7 +40,7 @@ _OF_SPARK = frozenset(
     }
 )  # fmt: skip
 """Options of Spark itself that it passes to every data source, in lower case; and properties of tables."""
-_OF_SPARK_PREFIXES = ("spark.", "__", "option.")
+OF_SPARK_PREFIXES = ("spark.", "__", "option.")
 
 
 class GivenOptions:
@@ -77,7 +77,7 @@ class GivenOptions:
                 uses = {"stream": {"read", "stream"}, "batch": {"read", "batch"}, "write": {"write"}}[use]
                 if not uses & set(row.use.split(",")):
                     log.warning("the option %s has no effect here: it is for %s", row.name, row.use)
-            elif not (name.startswith(("kafka.", *_OF_SPARK_PREFIXES)) or name in _OF_SPARK):
+            elif not (name.startswith(("kafka.", *OF_SPARK_PREFIXES)) or name in OF_SPARK):
                 near = difflib.get_close_matches(name, sorted(rows), n=1)
                 hint = f"did you mean {rows[near[0]].name}?" if near else "docs/SPARK.md has a list of all options"
                 raise OptionError(f"there is no option {name}: {hint}")

@@ -1,0 +1,71 @@
+"""Machine: captured changes in the columns that the query has: records for a topic, or rows of the one table.
+
+    output=records   topic string, key binary, value binary, headers array<struct<key,value>>, timestamp timestamp
+    output=rows      `rows_output.py`
+
+Batches have at most BATCH_ROWS rows, and about BATCH_BYTES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from barnabas.spark.connectors.capture.options import CaptureOptions, Operation
+from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
+from barnabas.spark.connectors.events.changes import TableSchema
+
+BATCH_ROWS: Final = 10_000
+BATCH_BYTES: Final = 4 << 20
+
+RECORDS_DDL: Final = (
+    "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"
+)
+
+
+def output_ddl(options: CaptureOptions, table: TableSchema | None) -> str:
+    """The columns for Spark. `table` is given for output=rows. Raises OptionError."""
+    if table is None:
+        return RECORDS_DDL
+    from barnabas.spark.connectors.capture.rows_output import rows_ddl
+
+    return rows_ddl(table, options.unavailable)
+
+
+class CaptureOutput:
+    """Makes the batches for Spark, whose Arrow schema is `schema`. Pickled for the workers."""
+
+    def __init__(self, options: CaptureOptions, schema: Any) -> None:
+        self._options = options
+        self._schema = schema
+
+    def batches(self, captured: CapturedChanges) -> Iterator[Any]:
+        """The changes as record batches, in the order of each table's changes."""
+        skipped = self._options.skipped - {Operation.TRUNCATE}
+        tables = captured.tables
+        if skipped:
+            from barnabas.spark.connectors.capture.skipping import without_operations
+
+            tables = tuple(without_operations(table, skipped) for table in tables)
+        yield from self._rows(tables)
+
+    def heartbeat(self, time_ms: int) -> Iterator[Any]:
+        """The heartbeat record of this time; rows have none."""
+        yield from ()
+
+    def _rows(self, tables: tuple[TableChange, ...]) -> Iterator[Any]:
+        from barnabas.spark.connectors.capture.rows_output import rows_of
+
+        for table in tables:
+            if len(table.changes):
+                yield from sliced(rows_of(table, self._schema, self._options.unavailable))
+
+
+def sliced(batch: Any) -> Iterator[Any]:
+    """The batch in pieces that Spark takes well: a piece with one row may be larger than BATCH_BYTES."""
+    rows = batch.num_rows
+    if not rows:
+        return
+    step = max(1, min(BATCH_ROWS, rows * BATCH_BYTES // max(1, batch.nbytes)))
+    for first in range(0, rows, step):
+        yield batch.slice(first, step)

@@ -1,0 +1,242 @@
+"""Shell: snapshots in a directory that the driver and the workers share (`manifest.py` draws it).
+
+The rows of a snapshot are copied once, so that a replayed micro-batch reads the same rows. The manifest is written
+last, by renaming a temporary file: before that, the snapshot does not exist, and a restart begins a new one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs, ipc
+
+from barnabas.spark.connectors.capture.errors import StagingError
+from barnabas.spark.connectors.capture.manifest import (
+    MANIFEST_VERSION,
+    Manifest,
+    StagedFile,
+    Started,
+    arrow_schema_of,
+    decode_manifest,
+    decode_started,
+    encode_manifest,
+    table_schema_of,
+)
+from barnabas.spark.connectors.capture.options import STAGED_FILE_BYTES_MAX
+from barnabas.spark.connectors.events.changes import TableSchema
+
+_MANIFEST: Final = "manifest.json"
+_STARTED: Final = "started.json"
+_FORGOTTEN_AFTER_S: Final = 24 * 3600
+"""Files of batch queries are deleted by the next batch query after this time, since no query knows its end."""
+
+
+def open_staging(location: str) -> Staging:
+    """The directory of this path or URI. Raises StagingError if no file system can be found for it."""
+    parts = urlsplit(location)
+    try:
+        if parts.scheme in ("", "file"):
+            path = unquote(parts.path) if parts.scheme else str(Path(location).absolute())
+            return Staging(fs.LocalFileSystem(), path)
+        return Staging(*fs.FileSystem.from_uri(location))
+    except (OSError, ValueError) as error:  # PyArrow's errors are OSError and ValueError
+        raise StagingError(f"stagingLocation {location} cannot be opened: {error}") from error
+
+
+class Staging:
+    """The directory `stagingLocation` of one query."""
+
+    def __init__(self, system: Any, root: str) -> None:
+        self._system = system
+        self._root = root.rstrip("/")
+
+    # -- the snapshot of a streaming query
+
+    def read_manifest(self, source: str) -> Manifest | None:
+        """The complete snapshot, if there is one. Raises StagingError if it is one of another source."""
+        data = self._read(_MANIFEST)
+        if data is None:
+            return None
+        manifest = decode_manifest(data)
+        self._check_source(manifest.source, source)
+        return manifest
+
+    def was_begun(self, source: str) -> bool:
+        """Whether a snapshot of this source was begun. Raises StagingError if it was one of another source."""
+        data = self._read(_STARTED)
+        if data is None:
+            return False
+        self._check_source(decode_started(data).source, source)
+        return True
+
+    def begin(self, source: str) -> StagedWriter:
+        """Begin a new snapshot. What an incomplete one left is deleted."""
+        data = self._read(_STARTED)
+        if data is not None:
+            self._delete(decode_started(data).id)
+        started = Started(source, uuid.uuid4().hex)
+        self._system.create_dir(self._root, recursive=True)
+        self._write(_STARTED, encode_manifest(started))
+        return self._writer(started)
+
+    def complete(self, manifest: Manifest) -> None:
+        """Make a snapshot visible."""
+        self._write(_MANIFEST, encode_manifest(manifest))
+
+    def remove_files(self) -> None:
+        """Delete the staged rows, because the query has read them. The manifest stays; repeated calls do nothing."""
+        data = self._read(_STARTED)
+        if data is not None:
+            self._delete(decode_started(data).id)
+
+    def is_read(self, manifest: Manifest) -> bool:
+        """Whether the rows of the snapshot are deleted."""
+        return bool(manifest.files) and self._info(manifest.id).type == fs.FileType.NotFound
+
+    # -- the snapshot of a batch query
+
+    def begin_batch(self, source: str) -> StagedWriter:
+        """Begin the snapshot of a batch query, in a directory of its own. Those of a day ago are deleted."""
+        self._system.create_dir(f"{self._root}/batch", recursive=True)
+        for info in self._system.get_file_info(fs.FileSelector(f"{self._root}/batch")):
+            modified = info.mtime.timestamp() if info.mtime is not None else time.time()
+            if time.time() - modified > _FORGOTTEN_AFTER_S:
+                self._system.delete_dir(info.path)
+        return self._writer(Started(source, f"batch/{uuid.uuid4().hex}"))
+
+    # -- reading
+
+    def read_file(self, file: StagedFile) -> tuple[TableSchema, Iterator[Any]]:
+        """The table and the record batches of a staged file. Raises StagingError if the file is gone or damaged."""
+        try:
+            stream = self._system.open_input_file(f"{self._root}/{file.path}")
+            reader = ipc.open_file(stream)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise StagingError(
+                f"the staged file {file.path} cannot be read from stagingLocation ({error}): driver and workers must"
+                " share this directory; if the file was deleted, start the query over"
+            ) from error
+        return table_schema_of(reader.schema), (reader.get_batch(index) for index in range(reader.num_record_batches))
+
+    # -- internal
+
+    def _writer(self, started: Started) -> StagedWriter:
+        self._system.create_dir(f"{self._root}/{started.id}", recursive=True)
+        return StagedWriter(self._system, self._root, started)
+
+    def _check_source(self, found: str, wanted: str) -> None:
+        if found != wanted:
+            raise StagingError(
+                f"stagingLocation {self._root} has the snapshot of another source ({found}, not {wanted}): give each"
+                " query a directory of its own"
+            )
+
+    def _read(self, name: str) -> bytes | None:
+        path = f"{self._root}/{name}"
+        if self._info(name).type != fs.FileType.File:
+            return None
+        with self._system.open_input_stream(path) as stream:
+            return bytes(stream.read())
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = f"{self._root}/{name}"
+        temporary = f"{path}.{uuid.uuid4().hex}"
+        with self._system.open_output_stream(temporary) as stream:
+            stream.write(data)
+        self._system.move(temporary, path)
+
+    def _delete(self, directory: str) -> None:
+        if self._info(directory).type == fs.FileType.Directory:
+            self._system.delete_dir(f"{self._root}/{directory}")
+
+    def _info(self, name: str) -> Any:
+        return self._system.get_file_info(f"{self._root}/{name}")
+
+
+class StagedWriter:
+    """Writes the files of one snapshot; a SnapshotStage (`ports.py`)."""
+
+    def __init__(self, system: Any, root: str, started: Started) -> None:
+        self._system = system
+        self._root = root
+        self._started = started
+        self._lock = threading.Lock()
+        self._files: list[StagedFile] = []
+        self._count = 0
+
+    def write(self, table: TableSchema, batches: Iterable[Any]) -> None:
+        """Write the rows of one table into files of about STAGED_FILE_BYTES_MAX."""
+        schema = arrow_schema_of(table)
+        files: list[StagedFile] = []
+        output: _OpenFile | None = None
+        rows_before = 0
+        try:
+            for batch in batches:
+                if output is None:
+                    output = self._open(schema)
+                output.write(_with_schema(batch, schema))
+                if output.bytes >= STAGED_FILE_BYTES_MAX:
+                    files.append(output.finish(table.id, rows_before))
+                    rows_before += output.rows
+                    output = None
+            if output is not None:
+                files.append(output.finish(table.id, rows_before))
+                output = None
+        finally:
+            if output is not None:
+                output.close()
+        if files:
+            last = files[-1]
+            files[-1] = StagedFile(last.path, last.table, last.rows, last.bytes, last.rows_before, True)
+        with self._lock:
+            self._files.extend(files)
+
+    def manifest(self, position: dict[str, Any], taken_us: int) -> Manifest:
+        """The manifest of all files that were written, table by table."""
+        files = sorted(self._files, key=lambda file: (file.table, file.rows_before))
+        return Manifest(MANIFEST_VERSION, self._started.source, self._started.id, position, taken_us, tuple(files))
+
+    def _open(self, schema: Any) -> _OpenFile:
+        with self._lock:
+            number = self._count
+            self._count += 1
+        path = f"{self._started.id}/{number:06d}.arrow"
+        return _OpenFile(self._system.open_output_stream(f"{self._root}/{path}"), path, schema)
+
+
+def _with_schema(batch: Any, schema: Any) -> Any:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+class _OpenFile:
+    """A staged file that is being written."""
+
+    def __init__(self, stream: Any, path: str, schema: Any) -> None:
+        self._stream = stream
+        self._path = path
+        self._writer = ipc.new_file(stream, schema, options=ipc.IpcWriteOptions(compression="zstd"))
+        self.rows = 0
+
+    @property
+    def bytes(self) -> int:
+        return int(self._stream.tell())
+
+    def write(self, batch: Any) -> None:
+        self._writer.write_batch(batch)
+        self.rows += batch.num_rows
+
+    def finish(self, table: str, rows_before: int) -> StagedFile:
+        self._writer.close()
+        size = self.bytes
+        self._stream.close()
+        return StagedFile(self._path, table, self.rows, size, rows_before, False)
+
+    def close(self) -> None:
+        self._stream.close()
