@@ -71,7 +71,7 @@ def plan_batch(
     the flush position can still be lost in a crash, so that a replay would read something else. `end` may lie inside a
     record (see `transactions.py`). `name` is that of the slot. Raises SlotError if changes from `start` on are gone.
     """
-    _check_position(name, start, server, slot)
+    check_position(name, start, server, slot)
     assert slot is not None and slot.confirmed_flush_lsn is not None
     end = server.flush_lsn if wal_bytes_max is None else min(server.flush_lsn, start.lsn + wal_bytes_max)
     return BatchPlan(start.lsn, end, start.lsn if slot.confirmed_flush_lsn < start.lsn else None)
@@ -151,7 +151,7 @@ def _check_slot(wanted: Wanted, server: Server, slot: Slot | None) -> bool:
     if slot is not None:
         _check_kind(server, slot)
     if wanted.checkpoint is not None:
-        _check_position(wanted.slot, wanted.checkpoint, server, slot)
+        check_position(wanted.slot, wanted.checkpoint, server, slot)
         return True
     if slot is None or wanted.created_slot:
         return False
@@ -201,7 +201,8 @@ def _check_usable(slot: Slot) -> None:
         )
 
 
-def _check_position(name: str, checkpoint: Checkpoint, server: Server, slot: Slot | None) -> None:
+def check_position(name: str, checkpoint: Checkpoint, server: Server, slot: Slot | None) -> None:
+    """Raise SlotError, which names the gap, if the slot does not have all changes from the checkpoint on."""
     since = format_lsn(checkpoint.lsn)
     again = "start the query over with a new checkpoint, which reads a new snapshot"
     if server.system_identifier != checkpoint.system_identifier:

@@ -97,3 +97,46 @@ def peek(slot: str, publication: str, end: int) -> Statement:
 def advance(slot: str, to: int) -> Statement:
     """Give up the changes up to `to`, which is above the slot's confirmed position and not above the flush position."""
     return Statement("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (slot, format_lsn(to)))
+
+
+def probe(slot: str, publication: str, end: int) -> Statement:
+    """One row if the slot has a change before `end`: the server stops at the end of the first transaction with one."""
+    return Statement(
+        "SELECT 1 FROM pg_logical_slot_peek_binary_changes("
+        "%s, %s::pg_lsn, 1, 'proto_version', '1', 'publication_names', %s, 'messages', 'true') LIMIT 1",
+        (slot, format_lsn(end), quote_for_display(Dialect.POSTGRES, publication)),
+    )
+
+
+def list_tables() -> Statement:
+    """(schema, table) of all tables of users, partitioned ones as one."""
+    return Statement(
+        "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'"
+        " AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' ORDER BY 1, 2"
+    )
+
+
+def read_columns_of(name: TableName) -> Statement:
+    """The columns that the changes of a table have: (name, type oid, typmod, in replica identity, in primary key,
+    schema and name of the type, table oid, identity, relkind). A domain has the name of its base type.
+    """
+    return Statement(
+        "WITH RECURSIVE base(oid, base) AS (SELECT DISTINCT a.atttypid, a.atttypid FROM pg_attribute a"
+        " JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped"
+        " UNION ALL SELECT b.oid, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.base WHERE t.typtype = 'd')"
+        " SELECT a.attname::text, a.atttypid::bigint, a.atttypmod, CASE c.relreplident WHEN 'f' THEN true"
+        " WHEN 'd' THEN a.attnum = ANY(coalesce(p.indkey::int2[], '{}'))"
+        " WHEN 'i' THEN a.attnum = ANY(coalesce(i.indkey::int2[], '{}')) ELSE false END,"
+        " a.attnum = ANY(coalesce(p.indkey::int2[], '{}')), tn.nspname::text, t.typname::text, c.oid::bigint,"
+        " c.relreplident::text, c.relkind::text"
+        " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " JOIN base b ON b.oid = a.atttypid JOIN pg_type t ON t.oid = b.base AND t.typtype <> 'd'"
+        " JOIN pg_namespace tn ON tn.oid = t.typnamespace"
+        " LEFT JOIN pg_index p ON p.indrelid = c.oid AND p.indisprimary"
+        " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisreplident"
+        " WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"
+        " ORDER BY a.attnum",
+        (*name, *name),
+    )

@@ -1,0 +1,111 @@
+"""Shell: reads the state of a server, a slot, a publication and tables from the catalog (`setup_state.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.spark.connectors.postgres.changes import TableName
+from barnabas.spark.connectors.postgres.errors import SlotError
+from barnabas.spark.connectors.postgres.messages import Column, Relation, ReplicaIdentity, TypeName
+from barnabas.spark.connectors.postgres.options import PostgresOptions
+from barnabas.spark.connectors.postgres.session import Session
+from barnabas.spark.connectors.postgres.setup_state import Publication, Server, Slot, Table
+from barnabas.spark.connectors.postgres.statements import (
+    SERVER,
+    list_tables,
+    read_columns_of,
+    read_publication,
+    read_published_tables,
+    read_slot,
+    read_tables,
+)
+from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE
+
+_OPERATIONS = ("insert", "update", "delete", "truncate")
+
+
+def load_server(session: Session) -> Server:
+    (row,) = session.rows(SERVER, "reading the settings of the server")
+    return Server(*row)
+
+
+def load_slot(session: Session, version: int, name: str) -> Slot | None:
+    rows = session.rows(read_slot(version, name), f"reading the state of the slot {name}")
+    return Slot(*rows[0]) if rows else None
+
+
+def load_publication(session: Session, name: str) -> Publication | None:
+    doing = f"reading the publication {name}"
+    rows = session.rows(read_publication(name), doing)
+    if not rows:
+        return None
+    found, is_owner, all_tables, *flags, via_root = rows[0]
+    operations = frozenset(word for word, flag in zip(_OPERATIONS, flags, strict=True) if flag)
+    tables = frozenset((schema, table) for schema, table in session.rows(read_published_tables(name), doing))
+    return Publication(found, is_owner, all_tables, operations, via_root, tables)
+
+
+def load_tables(session: Session, names: Sequence[TableName]) -> list[Table]:
+    tables = []
+    for schema, table, kind, persistence, identity, *flags in session.rows(read_tables(names), "reading the tables"):
+        tables.append(Table((schema, table), kind, persistence, ReplicaIdentity(identity), *flags))
+    return tables
+
+
+def wanted_tables(session: Session, options: PostgresOptions) -> tuple[TableName, ...]:
+    """The tables that the options select, in the order of their names. Raises SlotError if a pattern selects none."""
+    found = [(schema, table) for schema, table in session.rows(list_tables(), "listing the tables")]
+    for pattern in options.capture.given.get("table.include.list"):
+        if not any(pattern.fullmatch(f"{schema}.{table}") for schema, table in found):
+            known = ", ".join(f"{schema}.{table}" for schema, table in found[:20]) or "none"
+            raise SlotError(
+                f"table.include.list: {pattern.pattern} matches no table of the database"
+                f" {options.connection['dbname']}, which has {known}: give schema.table"
+            )
+    return tuple(sorted((schema, table) for schema, table in found if options.wants_table(schema, table)))
+
+
+class TableDescription:
+    """A table as the catalog describes it: the same values as a message `R`, and its primary key."""
+
+    def __init__(self, relation: Relation, types: dict[int, TypeName], primary_key: tuple[int, ...], kind: str) -> None:
+        self.relation = relation
+        self.types = types
+        self.primary_key = primary_key
+        self.kind = kind
+
+    def key(self, configured: tuple[str, ...] | None) -> tuple[int, ...]:
+        """The indexes of the key columns, as `TransactionReader` finds them in the changes."""
+        if configured is not None:
+            names = [column.name for column in self.relation.columns]
+            missing = [name for name in configured if name not in names]
+            if missing:
+                raise SlotError(
+                    f"the table {self.relation.schema}.{self.relation.table} has no column {missing[0]}, which"
+                    " message.key.columns names as a part of its key: correct the option"
+                )
+            return tuple(names.index(name) for name in configured)
+        if self.relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
+            return self.primary_key
+        return tuple(place for place, column in enumerate(self.relation.columns) if column.in_key)
+
+    @property
+    def primary_key_names(self) -> tuple[str, ...]:
+        return tuple(self.relation.columns[place].name for place in self.primary_key)
+
+
+def describe_table(session: Session, name: TableName) -> TableDescription:
+    """The columns of a table as the session's transaction sees them. Raises SlotError if there is no such table."""
+    rows = session.rows(read_columns_of(name), f"reading the columns of {'.'.join(name)}")
+    if not rows:
+        raise SlotError(f"there is no table {'.'.join(name)}, or it has no columns: check its name")
+    columns, types, primary_key = [], {}, []
+    for place, (column, oid, typmod, in_identity, in_primary_key, type_schema, type_name, _, _, _) in enumerate(rows):
+        columns.append(Column(column, oid, typmod, in_identity))
+        if oid >= FIRST_NAMED_TYPE:
+            types[oid] = TypeName(oid, type_schema, type_name)
+        if in_primary_key:
+            primary_key.append(place)
+    *_, table_oid, identity, kind = rows[0]
+    relation = Relation(table_oid, name[0], name[1], ReplicaIdentity(identity), tuple(columns))
+    return TableDescription(relation, types, tuple(primary_key), kind)

@@ -1,0 +1,124 @@
+"""Machine: decoded changes of whole transactions, as the change batches that the events are made of."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow.compute
+from msgspec import Struct
+
+from barnabas.client.columns.byte_column import np, pa
+from barnabas.spark.connectors.capture.options import CaptureOptions
+from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
+from barnabas.spark.connectors.events.changes import (
+    CREATE,
+    DELETE,
+    UPDATE,
+    ChangeBatch,
+    ChangedTransaction,
+    PostgresPositions,
+)
+from barnabas.spark.connectors.postgres import pgoutput
+from barnabas.spark.connectors.postgres.changes import Batch, TableChanges
+from barnabas.spark.connectors.postgres.pgoutput import Tuples
+from barnabas.spark.connectors.postgres.tables import ReadColumns, read_columns
+from barnabas.spark.connectors.postgres.text_columns import convert
+from barnabas.spark.connectors.postgres.types import ValuePolicy
+
+_pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
+
+_OPS: Final = np.zeros(256, np.uint8)
+_OPS[[pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE]] = [CREATE, UPDATE, DELETE]
+
+
+class BatchContext(Struct):
+    """What the batches of one read share. `last_commit_lsn` is that of the last transaction, -1 before the first."""
+
+    database: str
+    policy: ValuePolicy
+    options: CaptureOptions
+    last_commit_lsn: int = -1
+
+
+def place_of(commit_lsn: int, order: int) -> str:
+    """The place of a change (`ports.TableChange`): grows with the commits, and inside a transaction."""
+    return f"{commit_lsn:016X}-{order:010d}"
+
+
+def captured_changes(batch: Batch, context: BatchContext) -> CapturedChanges:
+    """The changes of a batch. Raises PostgresValueError if a value cannot be read in its type."""
+    commits = np.array([one.commit_lsn for one in batch.transactions], np.int64)
+    before = np.concatenate([[context.last_commit_lsn], commits[:-1]]) if len(commits) else commits
+    transactions = _Transactions(
+        before,
+        np.array([one.xid for one in batch.transactions], np.int64),
+        np.array([one.commit_time_us for one in batch.transactions], np.int64),
+        pa.array([one.id for one in batch.transactions], pa.string()),
+        pa.array([f"{one.commit_lsn:016X}-" for one in batch.transactions], pa.string()),
+    )
+    if len(commits):
+        context.last_commit_lsn = int(commits[-1])
+    tables = tuple(_table_change(table, transactions, context) for table in batch.tables)
+    if not context.options.events.transaction_metadata:
+        return CapturedChanges(tables)
+    changed = (
+        ChangedTransaction(
+            one.id,
+            one.commit_time_us,
+            tuple((f"{schema}.{table}", count) for (schema, table), count in one.event_counts),
+        )
+        for one in batch.transactions
+        if one.event_count
+    )
+    return CapturedChanges(tables, tuple(changed))
+
+
+class _Transactions(Struct):
+    """Columns with one element for each transaction of a batch."""
+
+    last_commit_lsns: Any
+    xids: Any
+    times_us: Any
+    ids: Any
+    place_starts: Any
+
+
+def _table_change(table: TableChanges, transactions: _Transactions, context: BatchContext) -> TableChange:
+    columns = read_columns(context.database, table.relation, table.types, table.key, context.policy, context.options)
+    owner = table.transaction
+    rows = table.rows
+    unavailable = {
+        index: rows.new.unchanged[place]
+        for index, place in enumerate(columns.places)
+        if rows.new.unchanged[place] is not None
+    }
+    changes = ChangeBatch(
+        columns.schema,
+        _OPS[rows.tags],
+        _structs(rows.old, columns, context.policy),
+        _structs(rows.new, columns, context.policy),
+        table.ordinal,
+        transactions.times_us[owner],
+        PostgresPositions(table.lsn.astype(np.int64), transactions.last_commit_lsns[owner], transactions.xids[owner]),
+        table.key_changed,
+        unavailable,
+        transactions.ids.take(pa.array(owner)),
+        table.total_order,
+        table.table_order,
+    )
+    orders = _pc.utf8_lpad(pa.array(table.total_order).cast(pa.string()), 10, "0")
+    starts = transactions.place_starts.take(pa.array(owner))
+    return TableChange(changes, _pc.binary_join_element_wise(starts, orders, ""))
+
+
+def _structs(tuples: Tuples, columns: ReadColumns, policy: ValuePolicy) -> Any:
+    """The tuples as a struct column, null where there is none; None if there is no tuple at all."""
+    if not tuples.present.any():
+        return None
+    children = [
+        convert(tuples.values[place], kind, policy, column.name).column
+        for place, kind, column in zip(columns.places, columns.kinds, columns.schema.columns, strict=True)
+    ]
+    fields = [pa.field(column.name, column.type) for column in columns.schema.columns]
+    mask = None if tuples.present.all() else pa.array(~tuples.present)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)

@@ -1,0 +1,31 @@
+"""Codec: the position of a query in PostgreSQL, as a JSON object in Spark's checkpoint.
+
+    {"lsn": "16/B374D848", "system": "7301294837512038401"}
+
+All transactions whose commit records start before `lsn` are read. `system` is the server's system identifier, as text
+because JSON numbers of many programs have 53 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.spark.connectors.postgres.errors import PostgresValueError
+from barnabas.spark.connectors.postgres.lsn import format_lsn, parse_lsn
+from barnabas.spark.connectors.postgres.setup_state import Checkpoint
+
+
+def to_position(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {"lsn": format_lsn(checkpoint.lsn), "system": str(checkpoint.system_identifier)}
+
+
+def from_position(position: Mapping[str, Any]) -> Checkpoint:
+    """Raises PostgresValueError."""
+    lsn, system = position.get("lsn"), position.get("system")
+    if not isinstance(lsn, str) or not isinstance(system, str) or not system.isdecimal():
+        raise PostgresValueError(
+            f"{dict(position)} is not a position in PostgreSQL, such as"
+            ' {"lsn": "16/B374D848", "system": "7301294837512038401"}: use the checkpoint of this query, or a new one'
+        )
+    return Checkpoint(parse_lsn(lsn), int(system))

@@ -1,0 +1,138 @@
+"""Shell: a session on a PostgreSQL server, by psycopg.
+
+Every error of the driver becomes a PostgresError that says what to do. All sessions have the settings on which the text
+form of values depends (`text_columns.SESSION_SETTINGS`), and no time-outs for statements and transactions, since a
+snapshot may take hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from barnabas.spark.connectors.postgres.errors import PostgresError, SlotError
+from barnabas.spark.connectors.postgres.options import PostgresOptions
+from barnabas.spark.connectors.postgres.statements import session_settings
+from barnabas.spark.connectors.sql.dialects import Statement
+
+CONNECT_TIMEOUT_S: Final = 10
+_NO_TIMEOUTS: Final = (
+    "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
+)
+_OBJECT_IN_USE: Final = "55006"
+_NOT_IN_PREREQUISITE_STATE: Final = "55000"
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+
+
+class SlotInUseError(SlotError):
+    """Another session of the server reads the slot at this moment."""
+
+
+def _driver() -> Any:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise PostgresError(
+            "the driver psycopg is not installed: pip install 'barnabas[postgres]', on the driver and on the workers"
+        ) from error
+    return psycopg
+
+
+@contextmanager
+def readable(doing: str) -> Iterator[None]:
+    """Raise errors of psycopg as PostgresErrors; `doing` is what was tried, such as "reading the slot s"."""
+    psycopg = _driver()
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _readable(doing, error) from error
+
+
+def _readable(doing: str, error: Any) -> PostgresError:
+    code = getattr(error, "sqlstate", None)
+    primary = error.diag.message_primary or str(error).strip().partition("\n")[0]
+    text = f"{doing} failed: {primary}" + (f" ({code})" if code else "")
+    if code == _OBJECT_IN_USE:
+        return SlotInUseError(f"{text}: stop the other reader of the slot, or give this query a slot of its own")
+    if code == _INSUFFICIENT_PRIVILEGE:
+        return PostgresError(f"{text}: grant the role what it needs, or use another role (database.user)")
+    if code == _NOT_IN_PREREQUISITE_STATE:
+        return SlotError(f"{text}: if the slot has lost its changes, start the query over with a new snapshot")
+    if code is None or code.startswith(("08", "57P")):
+        return PostgresError(f"{text}: check that the server runs and is reachable, then start the query again")
+    return PostgresError(f"{text}: correct the cause that the server names, and start the query again")
+
+
+class Session:
+    """One connection. It is in autocommit mode; `transaction` groups statements."""
+
+    def __init__(self, options: PostgresOptions, *, replication: bool = False) -> None:
+        psycopg = _driver()
+        parameters = {
+            **options.connection,
+            "client_encoding": "UTF8",
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "application_name": f"barnabas {options.slot}",
+            "options": _NO_TIMEOUTS,
+        }
+        if replication:
+            parameters["replication"] = "database"
+        where = f"{options.connection['host']}:{options.connection['port']}/{options.connection['dbname']}"
+        with readable(f"connecting to PostgreSQL at {where}"):
+            self.connection = psycopg.connect(**parameters, autocommit=True)
+        if not replication:
+            self.rows(session_settings(), "setting up the session")
+
+    def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with readable(doing):
+            cursor = self.connection.execute(statement.sql, statement.parameters)
+            found: list[tuple[Any, ...]] = cursor.fetchall()
+            return found
+
+    def run(self, sql: str, doing: str) -> None:
+        """Run a statement without parameters and rows."""
+        with readable(doing):
+            self.connection.execute(sql)
+
+    def command(self, sql: str, doing: str) -> tuple[Any, ...]:
+        """Run a command of the replication protocol, and return its only row."""
+        with readable(doing):
+            row: tuple[Any, ...] | None = self.connection.execute(sql).fetchone()
+        assert row is not None
+        return row
+
+    def pages(self, statement: Statement, size: int, doing: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query in pages of `size` rows, by a cursor of the server, in binary form."""
+        with (
+            readable(doing),
+            self.connection.transaction(),
+            self.connection.cursor(name="barnabas", binary=True) as cursor,
+        ):
+            cursor.execute(statement.sql, statement.parameters)
+            while page := cursor.fetchmany(size):
+                yield page
+
+    def copy(self, sql: str, piece_bytes: int, doing: str) -> Iterator[bytes]:
+        """The rows of a COPY .. TO STDOUT in pieces of about `piece_bytes` and at least one row."""
+        with readable(doing), self.connection.cursor() as cursor, cursor.copy(sql) as copy:
+            parts: list[Any] = []
+            size = 0
+            for row in copy:
+                parts.append(row)
+                size += len(row)
+                if size >= piece_bytes:
+                    yield b"".join(parts)
+                    parts, size = [], 0
+            if parts:
+                yield b"".join(parts)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection was lost."""
+        return bool(self.connection.closed or self.connection.broken)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()

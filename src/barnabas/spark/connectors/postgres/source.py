@@ -1,0 +1,329 @@
+"""Shell: the source of changes of a PostgreSQL database, a `ChangeSource` (`capture/ports.py`).
+
+Changes are read by peeking at a replication slot, up to a position that the server has flushed, so that the same range
+can be read again with the same result. The slot is advanced only to positions that `confirm` is called with.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from barnabas import __version__
+from barnabas.client.columns.byte_column import np
+from barnabas.spark.connectors.capture.options import CaptureOptions, SnapshotMode
+from barnabas.spark.connectors.capture.ports import (
+    CapturedChanges,
+    Connector,
+    Position,
+    RowPositions,
+    SnapshotStage,
+)
+from barnabas.spark.connectors.events.changes import PostgresPositions, TableSchema
+from barnabas.spark.connectors.postgres.catalog import (
+    describe_table,
+    load_publication,
+    load_server,
+    load_slot,
+    load_tables,
+    wanted_tables,
+)
+from barnabas.spark.connectors.postgres.change_batches import BatchContext, captured_changes, place_of
+from barnabas.spark.connectors.postgres.changes import Batch, TableName
+from barnabas.spark.connectors.postgres.errors import SlotError
+from barnabas.spark.connectors.postgres.lsn import format_lsn, parse_lsn
+from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
+from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
+from barnabas.spark.connectors.postgres.position import from_position, to_position
+from barnabas.spark.connectors.postgres.session import Session, SlotInUseError
+from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Setup, Slot, Wanted
+from barnabas.spark.connectors.postgres.slot import check_position, decide_setup, plan_batch
+from barnabas.spark.connectors.postgres.snapshot import copy_tables, table_columns
+from barnabas.spark.connectors.postgres.statements import advance, peek, probe
+from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
+from barnabas.spark.connectors.sql.dialects import Statement
+
+log = logging.getLogger("barnabas.spark")
+
+PAGE_ROWS: Final = 5_000
+"""Messages that are fetched at once from a peek."""
+
+DECODED_BYTES: Final = 16 << 20
+"""Bytes of messages after which whole transactions are decoded and given on."""
+
+IDLE_BYTES: Final = 16 << 20
+IDLE_SECONDS: Final = 10.0
+"""When the log grows without changes of the captured tables, the position moves on after so many bytes or seconds, so
+that the server can remove the log; not sooner, because each move is a micro-batch."""
+
+_EXPORT: Final = Statement("SELECT pg_export_snapshot(), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
+
+
+def open_postgres(options: CaptureOptions) -> PostgresSource:
+    """The source of these options, which connects when a method is called. Raises OptionError."""
+    return PostgresSource(options)
+
+
+CONNECTOR: Final = Connector(
+    "barnabas.postgres", "postgresql", __version__, POSTGRES_OPTIONS, POSTGRES_REFUSED, open_postgres
+)
+
+
+class PostgresSource:
+    """The changes of tables of one database, by one replication slot."""
+
+    def __init__(self, options: CaptureOptions) -> None:
+        self._options = parse_postgres_options(options)
+        self._opened: Session | None = None
+        self._tables: tuple[TableName, ...] = ()
+        self._setup = Setup()
+        self._moved_at = time.monotonic()
+
+    @property
+    def identity(self) -> str:
+        options = self._options
+        return f"PostgreSQL database {options.connection['dbname']}, slot {options.slot}"
+
+    # -- setup
+
+    def check(self, position: Position | None, *, begun: bool) -> None:
+        session = self._session()
+        server, slot = self._read_state()
+        self._tables = wanted_tables(session, self._options)
+        wanted = Wanted(
+            self._options.slot,
+            self._options.publication,
+            self._tables,
+            self._options.publication_mode,
+            snapshot=self._options.capture.snapshot_mode is not SnapshotMode.NO_DATA,
+            checkpoint=None if position is None else from_position(position),
+            created_slot=begun,
+            failover=self._options.failover,
+        )
+        publication = load_publication(session, self._options.publication)
+        self._setup = decide_setup(wanted, server, slot, publication, load_tables(session, self._tables))
+        for statement in self._setup.statements:
+            log.info("running %s", statement)
+            session.run(statement, f"running {statement}")
+        for warning in self._setup.warnings:
+            log.warning("%s", warning)
+        if self._setup.new_tables and position is not None:
+            names = ", ".join(".".join(name) for name in self._setup.new_tables)
+            log.warning("%s: captured from now on; the rows that the tables have already are not read", names)
+
+    def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:
+        if not follow:
+            return self._take_rows(stage)
+        session = self._session()
+        if self._setup.drop_slot:
+            session.run(f"SELECT pg_drop_replication_slot('{self._options.slot}')", "dropping the unfinished slot")
+        server = load_server(session)
+        if self._setup.create_slot is None:  # no_data, with a slot that exists
+            slot = load_slot(session, server.version, self._options.slot)
+            assert slot is not None and slot.confirmed_flush_lsn is not None
+            return to_position(Checkpoint(slot.confirmed_flush_lsn, server.system_identifier))
+        # The exported snapshot is valid until the next command of this session, so the session stays open and silent.
+        creating = Session(self._options, replication=True)
+        try:
+            created: list[int] = []
+
+            def create() -> str:
+                doing = f"creating the slot {self._options.slot}"
+                _, point, snapshot, _ = creating.command(str(self._setup.create_slot), doing)
+                created.append(parse_lsn(point))
+                return str(snapshot or "")
+
+            if rows:
+                copy_tables(self._options, self._tables, self._partitioned(), create, stage)
+            else:
+                create()
+        finally:
+            creating.close()
+        return to_position(Checkpoint(created[0], server.system_identifier))
+
+    def _take_rows(self, stage: SnapshotStage) -> Position:
+        """A snapshot without a slot, exported by a session whose transaction stays open while the tables are copied."""
+        session = self._session()
+        self._tables = wanted_tables(session, self._options)
+        if not self._tables:
+            raise SlotError("no table is to be read: name at least one (table.include.list)")
+        partitioned = self._partitioned()
+        exported: list[int] = []
+
+        def export() -> str:
+            session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "beginning the snapshot")
+            ((name, lsn),) = session.rows(_EXPORT, "exporting a snapshot")
+            exported.append(lsn)
+            return str(name)
+
+        copy_tables(self._options, self._tables, partitioned, export, stage)
+        session.run("COMMIT", "ending the snapshot")
+        return to_position(Checkpoint(exported[0], load_server(session).system_identifier))
+
+    def _partitioned(self) -> frozenset[TableName]:
+        tables = load_tables(self._session(), self._tables)
+        return frozenset(table.name for table in tables if table.kind == "p")
+
+    # -- positions
+
+    def find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
+        server, slot = self._read_state()
+        begin = from_position(start)
+        plan = plan_batch(begin, server, slot, name=self._options.slot, wal_bytes_max=bytes_max)
+        end = plan.end if until is None else min(plan.end, from_position(until).lsn)
+        if end <= begin.lsn:
+            return start
+        grown = end - begin.lsn
+        is_idle = grown < IDLE_BYTES and time.monotonic() - self._moved_at < IDLE_SECONDS
+        if is_idle or until is not None:
+            query = probe(self._options.slot, self._options.publication, end)
+            if not self._retried(query, f"looking for changes in the slot {self._options.slot}") and (
+                is_idle or grown < IDLE_BYTES
+            ):
+                return start
+        self._moved_at = time.monotonic()
+        return to_position(Checkpoint(end, begin.system_identifier))
+
+    def confirm(self, position: Position) -> None:
+        server, slot = self._read_state()
+        checkpoint = from_position(position)
+        check_position(self._options.slot, checkpoint, server, slot)
+        assert slot is not None and slot.confirmed_flush_lsn is not None
+        if slot.confirmed_flush_lsn < checkpoint.lsn:
+            doing = f"advancing the slot {self._options.slot} to {format_lsn(checkpoint.lsn)}"
+            self._retried(advance(self._options.slot, checkpoint.lsn), doing)
+
+    def snapshot_positions(self, position: Position, rows: int) -> RowPositions:
+        lsn = from_position(position).lsn
+        none = np.full(rows, -1, np.int64)
+        return PostgresPositions(np.full(rows, lsn, np.int64), none, none)
+
+    def snapshot_place(self, position: Position) -> str:
+        return place_of(from_position(position).lsn, 0)
+
+    # -- changes
+
+    def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
+        begin, stop = from_position(start), from_position(end)
+        session = self._session()
+        reader = TransactionReader(begin.lsn, stop.lsn, ReaderOptions(self._key_columns(session)))
+        options = self._options
+        context = BatchContext(options.connection["dbname"], options.policy, options.capture)
+        is_checked = False
+        for page in self._peek(stop.lsn):
+            if not is_checked:
+                # The slot was used for the first page, and can only have moved forward: if it still is at the start,
+                # the peek began there.
+                self._check_start(begin)
+                is_checked = True
+            reader.feed(page)
+            if reader.pending_bytes >= DECODED_BYTES:
+                yield self._captured(reader.take(), context)
+        if not is_checked:
+            self._check_start(begin)
+        yield self._captured(reader.finish(), context)
+
+    def _captured(self, batch: Batch, context: BatchContext) -> CapturedChanges:
+        for truncate in batch.truncates:
+            log.warning(
+                "%s.%s was truncated at %s: there is no event for that, so the rows stay in topics and tables",
+                truncate.relation.schema,
+                truncate.relation.table,
+                format_lsn(truncate.lsn),
+            )
+        return captured_changes(batch, context)
+
+    def _check_start(self, begin: Checkpoint) -> None:
+        """Refuse changes that a slot gave which begins after `begin`. The state is read in a session of its own,
+        because the one of the peek is in a transaction.
+        """
+        session = Session(self._options)
+        try:
+            server = load_server(session)
+            check_position(self._options.slot, begin, server, load_slot(session, server.version, self._options.slot))
+        finally:
+            session.close()
+
+    def _peek(self, end: int) -> Iterator[list[tuple[int, int, bytes]]]:
+        statement = peek(self._options.slot, self._options.publication, end)
+        for attempt in range(self._options.retries + 1):
+            pages = self._session().pages(statement, PAGE_ROWS, f"reading the slot {self._options.slot}")
+            try:
+                first = next(pages, [])
+            except SlotInUseError as error:
+                self._wait(attempt, error)
+                continue
+            yield first
+            yield from pages
+            return
+
+    def _key_columns(self, session: Session) -> dict[TableName, tuple[str, ...]]:
+        """The keys that are configured, and the primary keys of tables whose replica identity does not say them."""
+        options = self._options
+        keys = {
+            (table.partition(".")[0], table.partition(".")[2]): columns
+            for table, columns in options.capture.key_columns
+        }
+        names = wanted_tables(session, options)
+        for table in load_tables(session, names):
+            if table.name not in keys and table.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
+                keys[table.name] = describe_table(session, table.name).primary_key_names
+        return keys
+
+    # -- the rest of the port
+
+    def read_tables(self) -> list[TableSchema]:
+        session = self._session()
+        names = wanted_tables(session, self._options)
+        return [table_columns(describe_table(session, name), self._options).schema for name in names]
+
+    def beat(self) -> None:
+        query = self._options.capture.heartbeat_query
+        if query:
+            self._session().run(query, "running heartbeat.action.query")
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    # -- internal
+
+    def _session(self) -> Session:
+        """The open session; a new one if the server has closed it, so that a query survives a restart of the server."""
+        if self._opened is not None and self._opened.is_broken:
+            self.close()
+        if self._opened is None:
+            self._opened = Session(self._options)
+        return self._opened
+
+    def _read_state(self) -> tuple[Server, Slot | None]:
+        """The server and the slot. A slot that is in use at this moment, perhaps by a task of an earlier run of the
+        query which the server has not noticed to be gone, is waited for.
+        """
+        for attempt in range(self._options.retries + 1):
+            session = self._session()
+            server = load_server(session)
+            slot = load_slot(session, server.version, self._options.slot)
+            if slot is None or slot.active_pid is None:
+                break
+            if attempt < self._options.retries:
+                self._wait(attempt, None)
+        return server, slot
+
+    def _retried(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
+        attempt = 0
+        while True:
+            try:
+                return self._session().rows(statement, doing)
+            except SlotInUseError as error:
+                self._wait(attempt, error)
+                attempt += 1
+
+    def _wait(self, attempt: int, error: SlotInUseError | None) -> None:
+        if error is not None and attempt >= self._options.retries:
+            raise error
+        log.warning("the slot %s is in use, trying again in %d ms", self._options.slot, self._options.retry_delay_ms)
+        time.sleep(self._options.retry_delay_ms / 1000)
