@@ -6,6 +6,7 @@ last, by renaming a temporary file: before that, the snapshot does not exist, an
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -150,7 +151,9 @@ class Staging:
         temporary = f"{path}.{uuid.uuid4().hex}"
         with self._system.open_output_stream(temporary) as stream:
             stream.write(data)
+        _sync(self._system, temporary)
         self._system.move(temporary, path)
+        _sync(self._system, self._root)
 
     def _delete(self, directory: str) -> None:
         if self._info(directory).type == fs.FileType.Directory:
@@ -208,7 +211,18 @@ class StagedWriter:
             number = self._count
             self._count += 1
         path = f"{self._started.id}/{number:06d}.arrow"
-        return _OpenFile(self._system.open_output_stream(f"{self._root}/{path}"), path, schema)
+        return _OpenFile(self._system, self._root, path, schema)
+
+
+def _sync(system: Any, path: str) -> None:
+    """Make a file or directory of a local disk durable; other file systems do that when a file is closed."""
+    if not isinstance(system, fs.LocalFileSystem):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _with_schema(batch: Any, schema: Any) -> Any:
@@ -218,10 +232,12 @@ def _with_schema(batch: Any, schema: Any) -> Any:
 class _OpenFile:
     """A staged file that is being written."""
 
-    def __init__(self, stream: Any, path: str, schema: Any) -> None:
-        self._stream = stream
+    def __init__(self, system: Any, root: str, path: str, schema: Any) -> None:
+        self._system = system
+        self._root = root
         self._path = path
-        self._writer = ipc.new_file(stream, schema, options=ipc.IpcWriteOptions(compression="zstd"))
+        self._stream = system.open_output_stream(f"{root}/{path}")
+        self._writer = ipc.new_file(self._stream, schema, options=ipc.IpcWriteOptions(compression="zstd"))
         self.rows = 0
 
     @property
@@ -236,6 +252,7 @@ class _OpenFile:
         self._writer.close()
         size = self.bytes
         self._stream.close()
+        _sync(self._system, f"{self._root}/{self._path}")
         return StagedFile(self._path, table, self.rows, size, rows_before, False)
 
     def close(self) -> None:
