@@ -18,12 +18,14 @@ def run_page(
     addresses: Mapping[str, str],
     names: Mapping[str, object] | None = None,
     after_block: Callable[[], object] = lambda: None,
+    section: str | None = None,
 ) -> None:
     """Runs every `python` block, and compares its output with the `text` block that follows. `addresses` replace the
-    addresses in the page. The blocks find `names` defined. `after_block` runs after each block.
+    addresses in the page. The blocks find `names` defined. `after_block` runs after each block. `section` is a heading
+    with its number signs, such as `### PostgreSQL`: only the blocks under it run.
     """
     whole = page.read_text()
-    blocks = _BLOCK.findall(whole)
+    blocks = _BLOCK.findall(whole if section is None else _section(whole, section))
     assert any(kind == "python" for kind, _ in blocks)
     namespace: dict[str, object] = {"__name__": "tutorial", **(names or {})}
     printed = ""
@@ -39,3 +41,11 @@ def run_page(
             exec(compile(source, str(page), "exec"), namespace)
             after_block()
         printed = out.getvalue()
+
+
+def _section(whole: str, heading: str) -> str:
+    """The text from a heading to the next one of the same or a higher level."""
+    level = len(heading) - len(heading.lstrip("#"))
+    start = whole.index(f"\n{heading}\n") + len(heading) + 2
+    following = re.compile(rf"^#{{1,{level}}} ", re.MULTILINE).search(whole, start)
+    return whole[start : following.start() if following else len(whole)]
