@@ -62,6 +62,8 @@ POSTGRES_OPTIONS: Final = (
     ConnectorOption("database.sslkey", "file of the client's key"),
     ConnectorOption("database.sslrootcert", "file of the authorities' certificates"),
     ConnectorOption("database.sslpassword", "password of the client's key"),
+    ConnectorOption("connection.attempts", "how often a lost connection is tried again", parse_as.positive, 10),
+    ConnectorOption("connection.backoff.ms", "time before that", milliseconds, 3_000),
     ConnectorOption("plugin.name", "`pgoutput`", plugin, "pgoutput"),
     ConnectorOption("slot.name", "the replication slot; one for each query", default="barnabas"),
     ConnectorOption("slot.failover", "the slot survives a failover (PostgreSQL 17)", parse_as.boolean, False),
@@ -126,6 +128,8 @@ class PostgresOptions(Struct, frozen=True):
     failover: bool
     retries: int
     retry_delay_ms: int
+    attempts: int
+    backoff_ms: int
     policy: ValuePolicy
 
     def wants_table(self, schema: str, table: str) -> bool:
@@ -169,6 +173,8 @@ def parse_postgres_options(capture: CaptureOptions) -> PostgresOptions:
         given.get("slot.failover"),
         given.get("slot.max.retries"),
         given.get("slot.retry.delay.ms"),
+        given.get("connection.attempts"),
+        given.get("connection.backoff.ms"),
         ValuePolicy(
             given.get("out.of.range.handling.mode"), given.get("nan.handling.mode"), given.get("array.handling.mode")
         ),

@@ -25,6 +25,10 @@ _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 
+class ConnectionLostError(PostgresError):
+    """The server cannot be reached, or has ended the connection."""
+
+
 class SlotInUseError(SlotError):
     """Another session of the server reads the slot at this moment."""
 
@@ -60,7 +64,7 @@ def _readable(doing: str, error: Any) -> PostgresError:
     if code == _NOT_IN_PREREQUISITE_STATE:
         return SlotError(f"{text}: if the slot has lost its changes, start the query over with a new snapshot")
     if code is None or code.startswith(("08", "57P")):
-        return PostgresError(f"{text}: check that the server runs and is reachable, then start the query again")
+        return ConnectionLostError(f"{text}: check that the server runs and is reachable, then start the query again")
     return PostgresError(f"{text}: correct the cause that the server names, and start the query again")
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from barnabas import __version__
 from barnabas.client.columns.byte_column import np
@@ -36,8 +37,9 @@ from barnabas.spark.connectors.postgres.errors import SlotError
 from barnabas.spark.connectors.postgres.lsn import format_lsn, parse_lsn
 from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
+from barnabas.spark.connectors.postgres.peeking import BatchDivider
 from barnabas.spark.connectors.postgres.position import from_position, to_position
-from barnabas.spark.connectors.postgres.session import Session, SlotInUseError
+from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session, SlotInUseError
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Setup, Slot, Wanted
 from barnabas.spark.connectors.postgres.slot import check_position, decide_setup, plan_batch
 from barnabas.spark.connectors.postgres.snapshot import copy_tables, table_columns
@@ -46,6 +48,8 @@ from barnabas.spark.connectors.postgres.transactions import ReaderOptions, Trans
 from barnabas.spark.connectors.sql.dialects import Statement
 
 log = logging.getLogger("barnabas.spark")
+
+T = TypeVar("T")
 
 PAGE_ROWS: Final = 5_000
 """Messages that are fetched at once from a peek."""
@@ -169,6 +173,9 @@ class PostgresSource:
     # -- positions
 
     def find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
+        return self._patiently(lambda: self._find_end(start, bytes_max, until))
+
+    def _find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
         server, slot = self._read_state()
         begin = from_position(start)
         plan = plan_batch(begin, server, slot, name=self._options.slot, wal_bytes_max=bytes_max)
@@ -187,6 +194,9 @@ class PostgresSource:
         return to_position(Checkpoint(end, begin.system_identifier))
 
     def confirm(self, position: Position) -> None:
+        self._patiently(lambda: self._confirm(position))
+
+    def _confirm(self, position: Position) -> None:
         server, slot = self._read_state()
         checkpoint = from_position(position)
         check_position(self._options.slot, checkpoint, server, slot)
@@ -207,23 +217,33 @@ class PostgresSource:
 
     def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
         begin, stop = from_position(start), from_position(end)
-        session = self._session()
-        reader = TransactionReader(begin.lsn, stop.lsn, ReaderOptions(self._key_columns(session)))
+        given = attempt = 0
+        while True:
+            try:
+                for captured in islice(self._read_once(begin, stop), given, None):
+                    yield captured
+                    given += 1
+                    attempt = 0
+                return
+            except ConnectionLostError as error:  # the next read gives the same, so that it can go on behind `given`
+                self._reconnect_later(attempt, error)
+                attempt += 1
+
+    def _read_once(self, begin: Checkpoint, end: Checkpoint) -> Iterator[CapturedChanges]:
+        reader = TransactionReader(begin.lsn, end.lsn, ReaderOptions(self._key_columns(self._session())))
+        divider = BatchDivider(reader, DECODED_BYTES)
         options = self._options
         context = BatchContext(options.connection["dbname"], options.policy, options.capture)
         is_checked = False
-        for page in self._peek(stop.lsn):
+        for page in self._peek(end.lsn):
             if not is_checked:
                 # The slot was used for the first page, and can only have moved forward: if it still is at the start,
                 # the peek began there.
                 self._check_start(begin)
                 is_checked = True
-            reader.feed(page)
-            if reader.pending_bytes >= DECODED_BYTES:
-                yield self._captured(reader.take(), context)
-        if not is_checked:
-            self._check_start(begin)
-        yield self._captured(reader.finish(), context)
+            for batch in divider.feed(page):
+                yield self._captured(batch, context)
+        yield self._captured(divider.finish(), context)
 
     def _captured(self, batch: Batch, context: BatchContext) -> CapturedChanges:
         for truncate in batch.truncates:
@@ -298,6 +318,23 @@ class PostgresSource:
         if self._opened is None:
             self._opened = Session(self._options)
         return self._opened
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        """The result of an action, which is tried again if the connection is lost."""
+        attempt = 0
+        while True:
+            try:
+                return action()
+            except ConnectionLostError as error:
+                self._reconnect_later(attempt, error)
+                attempt += 1
+
+    def _reconnect_later(self, attempt: int, error: ConnectionLostError) -> None:
+        self.close()
+        if attempt >= self._options.attempts:
+            raise error
+        log.warning("%s; trying again in %d ms", error, self._options.backoff_ms)
+        time.sleep(self._options.backoff_ms / 1000)
 
     def _read_state(self) -> tuple[Server, Slot | None]:
         """The server and the slot. A slot that is in use at this moment, perhaps by a task of an earlier run of the

@@ -15,6 +15,7 @@ from barnabas.spark.connectors.postgres.copy_rows import copy_statement, decode_
 from barnabas.spark.connectors.postgres.errors import PostgresValueError
 from barnabas.spark.connectors.postgres.messages import Begin, Column, Commit, Relation, ReplicaIdentity, TypeName
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
+from barnabas.spark.connectors.postgres.peeking import BatchDivider
 from barnabas.spark.connectors.postgres.position import from_position, to_position
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint
 from barnabas.spark.connectors.postgres.tables import read_columns
@@ -221,3 +222,28 @@ def test_transactions_are_given_if_they_are_wanted() -> None:
 def test_a_type_of_another_column_is_an_arrow_column() -> None:
     (table,) = read(encode(ORDERS), insert(7, [b"1", None, b"2024-01-01 00:00:00"])).tables
     assert table.changes.after.type.field("at").type == pa.timestamp("us")
+
+
+# -- pages
+
+
+def test_a_peek_is_divided_in_the_same_way_however_its_pages_are_cut() -> None:
+    messages = [(0, 0, encode(ORDERS))]
+    for number in range(1, 8):
+        lsn = number * 100
+        messages.append((lsn, number, encode(Begin(lsn + 50, 0, number))))
+        rows = 1 if number % 3 else 9
+        messages += [(lsn, number, insert(7, [b"%d" % row, b"x" * 20, None])) for row in range(rows)]
+        messages.append((lsn, number, encode(Commit(lsn + 50, lsn + 60, 0))))
+
+    def division(size: int, start: int) -> list[list[int]]:
+        divider = BatchDivider(TransactionReader(start, 1 << 62), 100)
+        batches = []
+        for first in range(0, len(messages), size):
+            batches += list(divider.feed(messages[first : first + size]))
+        batches.append(divider.finish())
+        return [[one.xid for one in batch.transactions] for batch in batches]
+
+    assert division(len(messages), 0) == [[1, 2, 3], [4, 5, 6], [7]]
+    assert {str(division(size, 0)) for size in range(1, 40)} == {"[[1, 2, 3], [4, 5, 6], [7]]"}
+    assert {str(division(size, 251)) for size in range(1, 40)} == {"[[3], [4, 5, 6], [7]]"}
