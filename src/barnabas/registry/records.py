@@ -19,7 +19,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.registry.values import Compatibility, JsonObject, Mode, Reference, RegisteredSchema, Schema, SchemaType
 
 
-class SchemaRecordError(BarnabasError):
+class SchemaRecordError(BarnabasError, ValueError):
     """A record of the topic that cannot be decoded."""
 
 

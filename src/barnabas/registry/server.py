@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.http import HttpServer
+from barnabas.protocol.transport.http import HttpListenerError, HttpServer, parse_http_listener
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schema_log import DEFAULT_TOPIC, KafkaSchemaLog
@@ -26,10 +25,6 @@ FOLLOW_INTERVAL_S: Final = 5.0
 """How often the registry reads the topic without a request, so that a request finds few new records."""
 
 
-class ListenerError(BarnabasError):
-    """A listener address that is invalid or cannot be bound."""
-
-
 class RegistryServer:
     """A schema registry server, in a process of its own or inside a broker's process."""
 
@@ -40,7 +35,7 @@ class RegistryServer:
         listener: str = DEFAULT_LISTENER,
         topic: str = DEFAULT_TOPIC,
     ) -> None:
-        host, port = parse_listener(listener)
+        host, port = parse_http_listener(listener, example=DEFAULT_LISTENER)
         self._log = KafkaSchemaLog(settings, topic=topic)
         self.registry = Registry(self._log)
         self._http = HttpServer(host, port, RegistryApp(self.registry))
@@ -55,13 +50,13 @@ class RegistryServer:
         self._http.stop()
 
     async def run(self, on_ready: Callable[[RegistryServer], None] | None = None) -> None:
-        """Read the topic, then serve requests until `stop`. If the start fails, raises ListenerError, RegistryError, or
-        an error of the Kafka client.
+        """Read the topic, then serve requests until `stop`. If the start fails, raises HttpListenerError,
+        RegistryError, or an error of the Kafka client.
         """
         try:
             await self._http.bind()
         except OSError as error:
-            raise ListenerError(
+            raise HttpListenerError(
                 f"The registry cannot listen at {self._http.url}: {error.strerror or error}. Choose another address, or"
                 " port 0 for any free port."
             ) from error
@@ -86,15 +81,3 @@ class RegistryServer:
                 await self.registry.refresh()
             except (BarnabasError, RegistryError, TimeoutError) as error:
                 log.warning("the schemas topic cannot be read; retrying", reason=str(error))
-
-
-def parse_listener(text: str) -> tuple[str, int]:
-    """Parse `http://host:port`; port 0 takes any free port. Raises ListenerError."""
-    parts = urlsplit(text if "://" in text else f"http://{text}")
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    if parts.scheme != "http" or port is None or parts.path not in ("", "/"):
-        raise ListenerError(f"{text!r} is not a listener: write http://host:port, for example {DEFAULT_LISTENER}.")
-    return parts.hostname or "", port

@@ -16,10 +16,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from http.client import responses
 from typing import Final
+from urllib.parse import urlsplit
 
 import h11
 from msgspec import Struct, field
 
+from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import listening_socket
@@ -52,6 +54,10 @@ class HttpResponse(Struct, frozen=True):
 
 HttpHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers a request. If the handler raises, the exception is logged and the response has status 500."""
+
+
+class HttpListenerError(BarnabasError):
+    """The address of an HTTP server is invalid or cannot be bound."""
 
 
 class _RefusedError(Exception):
@@ -170,14 +176,24 @@ class HttpServer:
     async def _write(
         self, protocol: h11.Connection, writer: asyncio.StreamWriter, response: HttpResponse, *, with_body: bool
     ) -> None:
-        headers = [
-            ("Content-Type", response.content_type),
-            ("Content-Length", str(len(response.body))),
-            *response.headers.items(),
-        ]
+        headers = list(response.headers.items())
+        if response.status != HTTPStatus.NO_CONTENT:  # RFC 9110: a 204 has neither content nor its length
+            headers[:0] = [("Content-Type", response.content_type), ("Content-Length", str(len(response.body)))]
         reason = responses.get(response.status, "").encode()
         head = h11.Response(status_code=response.status, headers=headers, reason=reason)
         parts = [protocol.send(head), protocol.send(h11.Data(data=response.body)) if with_body else None]
         parts.append(protocol.send(h11.EndOfMessage()))
         writer.writelines([part for part in parts if part])
         await writer.drain()
+
+
+def parse_http_listener(text: str, *, example: str) -> tuple[str, int]:
+    """Parse `http://host:port`; port 0 takes any free port. Raises HttpListenerError, whose message has the example."""
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme != "http" or port is None or parts.path not in ("", "/"):
+        raise HttpListenerError(f"{text!r} is not a listener: write http://host:port, for example {example}.")
+    return parts.hostname or "", port

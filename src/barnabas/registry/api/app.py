@@ -7,12 +7,12 @@ give the same answers. Only data that never changes (the schema of an id) is ret
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.protocol.transport.http import HttpRequest, HttpResponse
+from barnabas.protocol.transport.http_routes import NoRouteError, RouteTree, path_segments
 from barnabas.registry.api.calls import Call, Text
 from barnabas.registry.api.table import CHANGING, LASTING, ROUTES, Handler
 from barnabas.registry.errors import Code, RegistryError
@@ -23,30 +23,12 @@ CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _CONTENT_TYPES: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
 
 
-class _RouteNode:
-    """One path segment in the tree of routes."""
-
-    def __init__(self) -> None:
-        self.named: dict[str, _RouteNode] = {}
-        self.any: tuple[str, _RouteNode] | None = None
-        self.handlers: dict[str, Handler] = {}
-
-
 class RegistryApp:
     """The `HttpHandler` of one registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._root = _RouteNode()
-        for method, path, handler in ROUTES:
-            node = self._root
-            for segment in filter(None, path.split("/")):
-                if segment.startswith("{"):
-                    node.any = node.any or (segment[1:-1], _RouteNode())
-                    node = node.any[1]
-                else:
-                    node = node.named.setdefault(segment, _RouteNode())
-            node.handlers[method] = handler
+        self._routes: RouteTree[Handler] = RouteTree(ROUTES)
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         content_type = _choose_content_type(request.headers.get("accept", ""))
@@ -69,13 +51,16 @@ class RegistryApp:
 
     async def _answer(self, request: HttpRequest) -> Any:
         parts = urlsplit(request.target)
-        segments = [unquote(segment) for segment in parts.path.split("/") if segment]
+        segments = path_segments(parts.path)
         context = DEFAULT_CONTEXT
         if len(segments) > 1 and segments[0] == "contexts":
             context = segments[1].strip(":") or DEFAULT_CONTEXT
             context = context if context.startswith(".") else f".{context}"
             segments = segments[2:]
-        handler, arguments = self._route("GET" if request.method == "HEAD" else request.method, segments)
+        try:
+            handler, arguments = self._routes.find(request.method, segments)
+        except NoRouteError as error:
+            raise RegistryError(error.status, str(error)) from None
         query = parse_qs(parts.query, keep_blank_values=True)
         call = Call(self._registry, arguments, query, request.body, context)
         if handler in LASTING and not any(name in query for name in CHANGING):
@@ -86,22 +71,6 @@ class RegistryApp:
                     raise
         await self._registry.refresh()
         return await handler(call)
-
-    def _route(self, method: str, segments: list[str]) -> tuple[Handler, Mapping[str, str]]:
-        node, arguments = self._root, {}
-        for segment in segments:
-            if segment in node.named:
-                node = node.named[segment]
-            elif node.any is not None:
-                name, node = node.any
-                arguments[name] = segment
-            else:
-                raise RegistryError(Code.NOT_FOUND, "HTTP 404 Not Found")
-        if not node.handlers:
-            raise RegistryError(Code.NOT_FOUND, "HTTP 404 Not Found")
-        if method not in node.handlers:
-            raise RegistryError(Code.METHOD_NOT_ALLOWED, "HTTP 405 Method Not Allowed")
-        return node.handlers[method], arguments
 
 
 def _choose_content_type(accept: str) -> str:
