@@ -50,6 +50,8 @@ class MembershipConfig:
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     rack: str | None = None
+    protocol_type: str = PROTOCOL_TYPE
+    """Groups of other programs than consumers, such as workers that share connectors, have a type of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class ClassicMember:
             rebalance_timeout_ms=self.options.rebalance_timeout_ms,
             member_id=self.member_id,
             group_instance_id=self.options.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=self.options.protocol_type,
             protocols=[
                 JoinGroupRequestProtocol(name=name, metadata=encode_subscription(self._subscription(assignor)))
                 for name, assignor in self.assignors.items()
@@ -203,7 +205,7 @@ class ClassicMember:
             generation_id=self.generation_id,
             member_id=self.member_id,
             group_instance_id=self.options.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=self.options.protocol_type,
             protocol_name=self.protocol,
             assignments=[
                 SyncGroupRequestAssignment(member_id=member, assignment=data)
