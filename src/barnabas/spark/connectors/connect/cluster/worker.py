@@ -1,0 +1,220 @@
+"""Shell: one worker of a Connect cluster: follows the topics, takes part in the group, and runs its connectors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from barnabas.client.single_writer.state import SharedLog, SharedState
+from barnabas.core.decision import Decision
+from barnabas.core.errors import BarnabasError
+from barnabas.core.telemetry import get_logger
+from barnabas.spark.connectors.connect.cluster.duties import StartStep, Step, StopStep, WorkerDuties
+from barnabas.spark.connectors.connect.cluster.herder import decide_tasks
+from barnabas.spark.connectors.connect.cluster.ports import ConnectorJob, ConnectorRuntime, OffsetStore, StatusLog
+from barnabas.spark.connectors.connect.cluster.records import (
+    ConnectorStatusRecord,
+    ConnectRecord,
+    StatusRecord,
+    TaskStatusRecord,
+    TopicUseRecord,
+)
+from barnabas.spark.connectors.connect.cluster.state import ConnectState, StatusBoard
+from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectRequestError, TargetState
+
+log = get_logger("barnabas.connect")
+
+R = TypeVar("R")
+FOLLOW_INTERVAL_S: Final = 0.5
+"""How often a worker reads the config topic and the states of its connectors."""
+
+
+class ConnectStore:
+    """The state of the cluster, as this worker reads and changes it. Requests and the worker share it."""
+
+    def __init__(self, config_log: SharedLog[ConnectRecord], status_log: StatusLog) -> None:
+        self.state = ConnectState()
+        self.board = StatusBoard()
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after a record of the config topic was applied."""
+        self._shared: SharedState[ConnectRecord] = SharedState(config_log, self._apply, ConnectRequestError)
+        self._status_log = status_log
+
+    def _apply(self, record: ConnectRecord) -> None:
+        self.state.apply(record)
+        self.on_change()
+
+    async def refresh(self) -> None:
+        """Read both topics to their ends."""
+        await self.refresh_config()
+        await self._status_log.catch_up(self.board.apply)
+
+    async def refresh_config(self) -> None:
+        """Read the config topic to its end."""
+        await self._shared.refresh()
+
+    async def change(self, decide: Callable[[ConnectState], Decision[ConnectRecord, R]]) -> R:
+        """Decide a change and write it to the config topic. `decide` may be called several times."""
+        return await self._shared.change(lambda: decide(self.state))
+
+    async def report(self, records: Sequence[StatusRecord]) -> None:
+        """Write to the status topic."""
+        if records:
+            await self._status_log.append(records)
+
+
+class ConnectWorker:
+    """Runs the connectors that `set_assignment` names, until `stop_all`."""
+
+    def __init__(
+        self,
+        store: ConnectStore,
+        runtime: ConnectorRuntime,
+        offsets: OffsetStore,
+        worker_id: str,
+        *,
+        tracks_topics: bool,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._offsets = offsets
+        self._tracks_topics = tracks_topics
+        self.duties = WorkerDuties(worker_id)
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Condition()
+        self._steps: asyncio.TaskGroup | None = None
+        self._unwritten: dict[tuple[str, str, object], StatusRecord] = {}
+        self._reporting = asyncio.Lock()
+
+    def wake(self) -> None:
+        """Let `run` look for work now."""
+        self._wake.set()
+
+    def set_assignment(self, names: frozenset[str], generation: int) -> None:
+        self.duties.assign(names, generation)
+        self.wake()
+
+    async def give_up(self, names: frozenset[str]) -> None:
+        """Stop connectors that another worker will get, and wait until they are stopped."""
+        self.duties.release(names)
+        self._begin_steps()
+        async with self._changed:
+            await self._changed.wait_for(lambda: not names & self.duties.busy)
+
+    async def stop_all(self) -> None:
+        """Stop all connectors of this worker, and report them as UNASSIGNED."""
+        await self.give_up(self.duties.connectors)
+
+    async def run(self) -> None:
+        """Start, stop and watch connectors until cancelled."""
+        async with asyncio.TaskGroup() as self._steps:
+            while True:
+                await self._follow()
+                self._begin_steps()
+                self._note_reports()
+                await self._flush()
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FOLLOW_INTERVAL_S):
+                        await self._wake.wait()
+
+    async def _follow(self) -> None:
+        try:
+            await self._store.refresh_config()
+        except (BarnabasError, TimeoutError) as error:
+            log.warning("the config topic cannot be read; the worker keeps trying", reason=str(error))
+
+    def _note_reports(self) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        for name in sorted(self.duties.running):
+            records = self.duties.on_report(name, self._runtime.report(name), now_ms)
+            self._note([r for r in records if self._tracks_topics or not isinstance(r, TopicUseRecord)])
+
+    # -- steps
+
+    def _begin_steps(self) -> None:
+        assert self._steps is not None, "run must be running"
+        for step in self.duties.next_steps(self._store.state):
+            self._steps.create_task(self._carry_out(step), name="connect step")
+
+    async def _carry_out(self, step: Step) -> None:
+        if isinstance(step, StartStep):
+            name, revision, tasks = await self._start(step)
+        else:
+            name, revision, tasks = await self._stop(step)
+        async with self._changed:
+            self._changed.notify_all()
+        self.wake()
+        if tasks is not None:
+            await self._publish_tasks(name, revision, tasks)
+        await self._flush()
+
+    async def _start(self, step: StartStep) -> _Outcome:
+        entry = step.entry
+        log.info("a connector is being started", connector=entry.name)
+        try:
+            location = await self._offsets.location(entry.name)
+            started = await self._runtime.start(ConnectorJob(entry.name, entry.config, location))
+        except Exception as error:  # noqa: BLE001  # the runtime starts the code of any connector and driver
+            log.warning("a connector could not be started", connector=entry.name, reason=str(error))
+            self._note(self.duties.on_failed(entry.name, f"{type(error).__name__}: {error}", len(entry.tasks)))
+            return entry.name, entry.revision, None
+        self._note(self.duties.on_started(entry.name, started, len(entry.tasks)))
+        log.info("a connector was started", connector=entry.name, tasks=len(started.tasks))
+        return entry.name, entry.revision, started.tasks
+
+    async def _stop(self, step: StopStep) -> _Outcome:
+        try:
+            await self._runtime.stop(step.name)
+        except Exception as error:  # noqa: BLE001  # the runtime stops the code of any connector and driver
+            log.warning("a connector did not stop in order", connector=step.name, reason=str(error))
+        entry = self._store.state.connectors.get(step.name)
+        self._note(self.duties.on_stopped(step.name, self._store.state, 0 if entry is None else len(entry.tasks)))
+        log.info("a connector was stopped", connector=step.name)
+        if entry is None:
+            return step.name, 0, None
+        return entry.name, entry.revision, () if entry.target is TargetState.STOPPED else None
+
+    async def _publish_tasks(self, name: str, revision: int, tasks: Sequence[ConnectorConfig]) -> None:
+        try:
+            await self._store.change(lambda state: decide_tasks(state, name, revision, tasks))
+        except (BarnabasError, TimeoutError) as error:
+            log.warning("the tasks of a connector cannot be published", connector=name, reason=str(error))
+
+    # -- statuses
+
+    def _note(self, records: Sequence[StatusRecord]) -> None:
+        """Statuses to write. The newest one about a connector, a task or a topic replaces an older one."""
+        for record in records:
+            self._unwritten[_status_key(record)] = record
+
+    async def _flush(self) -> None:
+        """Write the statuses. What cannot be written now is written by a later call."""
+        async with self._reporting:
+            sent = dict(self._unwritten)
+            try:
+                await self._store.report(list(sent.values()))
+            except (BarnabasError, TimeoutError) as error:
+                log.warning("the statuses of connectors cannot be written yet", reason=str(error))
+                return
+            for key, record in sent.items():
+                if self._unwritten.get(key) is record:
+                    del self._unwritten[key]
+
+
+_Outcome = tuple[str, int, Sequence[ConnectorConfig] | None]
+"""A connector, the revision of its configuration, and the tasks to publish."""
+
+
+def _status_key(record: StatusRecord) -> tuple[str, str, object]:
+    """What a status record is about."""
+    match record:
+        case ConnectorStatusRecord(name, _):
+            return "connector", name, None
+        case TaskStatusRecord(name, task, _):
+            return "task", name, task
+        case TopicUseRecord(name, topic, _):
+            return "topic", name, topic

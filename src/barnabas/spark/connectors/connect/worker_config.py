@@ -1,0 +1,157 @@
+"""Codec: the properties file of `barnabas connect serve` -> the settings of a worker.
+
+The names and defaults are those of Kafka Connect's `DistributedConfig`. A worker needs one key more: `storage.location`
+is a directory that all workers share, for the checkpoints of the connectors and the staged data of sources.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from barnabas.core.errors import BarnabasError
+
+WORKER_KEYS: Final[Mapping[str, str | None]] = {
+    "bootstrap.servers": "localhost:9092",
+    "group.id": None,
+    "config.storage.topic": None,
+    "config.storage.replication.factor": "3",
+    "status.storage.topic": None,
+    "status.storage.partitions": "5",
+    "status.storage.replication.factor": "3",
+    "storage.location": None,
+    "listeners": "http://:8083",
+    "rest.advertised.host.name": "",
+    "rest.advertised.port": "",
+    "session.timeout.ms": "10000",
+    "heartbeat.interval.ms": "3000",
+    "rebalance.timeout.ms": "60000",
+    "topic.tracking.enable": "true",
+    "topic.tracking.allow.reset": "true",
+    "key.converter": "",
+    "value.converter": "",
+    "header.converter": "",
+    "config.providers": "",
+}
+"""The keys that a worker reads, with their defaults; None must be given."""
+UNUSED_KEYS: Final[Mapping[str, str]] = {
+    "offset.storage.topic": "offsets are in the checkpoints below storage.location",
+    "offset.storage.partitions": "offsets are in the checkpoints below storage.location",
+    "offset.storage.replication.factor": "offsets are in the checkpoints below storage.location",
+    "offset.flush.interval.ms": "each micro-batch commits its offsets",
+    "offset.flush.timeout.ms": "each micro-batch commits its offsets",
+    "config.storage.partitions": "the topic has one partition",
+    "plugin.path": "connectors are Python packages",
+    "plugin.discovery": "connectors are Python packages",
+    "scheduled.rebalance.max.delay.ms": "the connectors of a dead worker are moved after session.timeout.ms",
+    "connect.protocol": "workers have a group protocol of their own",
+    "exactly.once.source.support": "sources are always exactly once",
+    "topic.creation.enable": "sources create topics with the settings of the broker",
+    "worker.sync.timeout.ms": "workers do not wait for one another",
+    "worker.unsync.backoff.ms": "workers do not wait for one another",
+    "task.shutdown.graceful.timeout.ms": "a query that is stopped ends its micro-batch or repeats it later",
+    "connector.client.config.override.policy": "the overrides of a connector are always allowed",
+}
+"""Keys of Connect that have no effect here, and why."""
+PREFIXES: Final = (
+    "key.converter.", "value.converter.", "header.converter.", "config.providers.", "producer.", "consumer.", "admin.",
+    "spark.",
+)  # fmt: skip
+"""Keys that begin with one of these go to converters, config providers, clients and the Spark session."""
+_CLIENT_PREFIXES: Final = (
+    "security.", "ssl.", "sasl.", "client.", "request.timeout", "retry.backoff", "reconnect.", "socket.connection.",
+)  # fmt: skip
+
+
+class WorkerConfigError(BarnabasError, ValueError):
+    """The properties of a worker have a wrong or a missing key."""
+
+
+class ConnectWorkerConfig(Struct, frozen=True):
+    """The settings of one worker. `client` has the settings of Kafka clients, `rest` all keys by their names."""
+
+    group_id: str
+    config_storage_topic: str
+    status_storage_topic: str
+    storage_location: str
+    client: Mapping[str, str]
+    listener: str = "http://:8083"
+    advertised_host: str = ""
+    advertised_port: int | None = None
+    config_storage_replication_factor: int = 3
+    status_storage_partitions: int = 5
+    status_storage_replication_factor: int = 3
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    rebalance_timeout_ms: int = 60_000
+    topic_tracking: bool = True
+    topic_tracking_reset: bool = True
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """All keys of the file, for the runtime: converters, config providers, settings of Spark."""
+    unused: tuple[tuple[str, str], ...] = ()
+    """Keys of Connect in the file that have no effect here, and why."""
+
+
+def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
+    """The settings in a properties file. Raises WorkerConfigError."""
+    texts = {name: text.strip() for name, text in properties.items()}
+    client = {name: text for name, text in texts.items() if name.startswith(_CLIENT_PREFIXES)}
+    known = (*WORKER_KEYS, *UNUSED_KEYS)
+    for name in texts:
+        if name not in known and name not in client and not name.startswith(PREFIXES):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(sorted(WORKER_KEYS))}"
+            raise WorkerConfigError(f"there is no worker setting {name}: {hint}")
+    missing = [name for name, default in WORKER_KEYS.items() if default is None and not texts.get(name)]
+    if missing:
+        raise WorkerConfigError(
+            f"the worker needs {', '.join(missing)}. All workers of a cluster have the same group.id and topics;"
+            " storage.location is a directory that all of them can reach, for example file:///var/lib/connect."
+        )
+    values = {name: texts.get(name) or default for name, default in WORKER_KEYS.items()}
+    listeners = [part.strip() for part in str(values["listeners"]).split(",") if part.strip()]
+    if len(listeners) != 1:
+        raise WorkerConfigError(f"listeners must be one address such as http://:8083, got {values['listeners']!r}")
+    session_ms, heartbeat_ms = _number(values, "session.timeout.ms"), _number(values, "heartbeat.interval.ms")
+    if heartbeat_ms >= session_ms:
+        raise WorkerConfigError(
+            f"heartbeat.interval.ms ({heartbeat_ms}) must be smaller than session.timeout.ms ({session_ms}); a third"
+            " of it is usual"
+        )
+    return ConnectWorkerConfig(
+        group_id=str(values["group.id"]),
+        config_storage_topic=str(values["config.storage.topic"]),
+        status_storage_topic=str(values["status.storage.topic"]),
+        storage_location=str(values["storage.location"]).rstrip("/"),
+        client={"bootstrap.servers": str(values["bootstrap.servers"]), **client},
+        listener=listeners[0],
+        advertised_host=str(values["rest.advertised.host.name"]),
+        advertised_port=_number(values, "rest.advertised.port") if values["rest.advertised.port"] else None,
+        config_storage_replication_factor=_number(values, "config.storage.replication.factor"),
+        status_storage_partitions=_number(values, "status.storage.partitions"),
+        status_storage_replication_factor=_number(values, "status.storage.replication.factor"),
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=heartbeat_ms,
+        rebalance_timeout_ms=_number(values, "rebalance.timeout.ms"),
+        topic_tracking=_flag(values, "topic.tracking.enable"),
+        topic_tracking_reset=_flag(values, "topic.tracking.allow.reset"),
+        properties=texts,
+        unused=tuple((name, UNUSED_KEYS[name]) for name in texts if name in UNUSED_KEYS),
+    )
+
+
+def _number(values: Mapping[str, Any], name: str) -> int:
+    text = str(values[name])
+    if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise WorkerConfigError(f"{name} must be a number from 1, got {text!r}")
+    return int(text)
+
+
+def _flag(values: Mapping[str, Any], name: str) -> bool:
+    text = str(values[name]).lower()
+    if text not in ("true", "false"):
+        raise WorkerConfigError(f"{name} must be true or false, got {values[name]!r}")
+    return text == "true"
