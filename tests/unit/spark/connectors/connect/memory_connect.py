@@ -122,7 +122,7 @@ class MemoryRuntime:
         self.events.append(f"stop {name}")
         self.running.pop(name, None)
 
-    def report(self, name: str) -> ConnectorReport | None:
+    async def report(self, name: str) -> ConnectorReport | None:
         job = self.running.get(name)
         if job is None:
             return None

@@ -101,7 +101,7 @@ class ConnectorRuntime(Protocol):
     async def stop(self, name: str) -> None:
         """Stop a connector, and return when nothing of it runs. Does nothing if the connector does not run."""
 
-    def report(self, name: str) -> ConnectorReport | None:
+    async def report(self, name: str) -> ConnectorReport | None:
         """The state of a connector; None if it does not run."""
 
     async def close(self) -> None:

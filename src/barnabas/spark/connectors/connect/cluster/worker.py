@@ -14,7 +14,14 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
 from barnabas.spark.connectors.connect.cluster.duties import StartStep, Step, StopStep, WorkerDuties
 from barnabas.spark.connectors.connect.cluster.herder import decide_tasks
-from barnabas.spark.connectors.connect.cluster.ports import ConnectorJob, ConnectorRuntime, OffsetStore, StatusLog
+from barnabas.spark.connectors.connect.cluster.ports import (
+    ConnectorJob,
+    ConnectorReport,
+    ConnectorRuntime,
+    OffsetStore,
+    StatusLog,
+    TaskReport,
+)
 from barnabas.spark.connectors.connect.cluster.records import (
     ConnectorStatusRecord,
     ConnectRecord,
@@ -23,7 +30,12 @@ from barnabas.spark.connectors.connect.cluster.records import (
     TopicUseRecord,
 )
 from barnabas.spark.connectors.connect.cluster.state import ConnectState, StatusBoard
-from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectRequestError, TargetState
+from barnabas.spark.connectors.connect.cluster.values import (
+    ConnectorConfig,
+    ConnectorState,
+    ConnectRequestError,
+    TargetState,
+)
 
 log = get_logger("barnabas.connect")
 
@@ -114,7 +126,7 @@ class ConnectWorker:
             while True:
                 await self._follow()
                 self._begin_steps()
-                self._note_reports()
+                await self._note_reports()
                 await self._flush()
                 self._wake.clear()
                 with contextlib.suppress(TimeoutError):
@@ -127,10 +139,13 @@ class ConnectWorker:
         except (BarnabasError, TimeoutError) as error:
             log.warning("the config topic cannot be read; the worker keeps trying", reason=str(error))
 
-    def _note_reports(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
+    async def _note_reports(self) -> None:
         for name in sorted(self.duties.running):
-            records = self.duties.on_report(name, self._runtime.report(name), now_ms)
+            try:
+                report = await self._runtime.report(name)
+            except Exception as error:  # noqa: BLE001  # Py4J raises several kinds, for example when the JVM has ended
+                report = ConnectorReport((TaskReport(ConnectorState.FAILED, f"{type(error).__name__}: {error}"),))
+            records = self.duties.on_report(name, report, time.time_ns() // 1_000_000)
             self._note([r for r in records if self._tracks_topics or not isinstance(r, TopicUseRecord)])
 
     # -- steps
