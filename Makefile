@@ -14,7 +14,7 @@ PARALLEL := -n 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test system sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve test system databases sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -45,7 +45,10 @@ serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
 test: $(VENV)/.ready-dev ## the tests of every package, real processes among them
 	$(PYTEST) $(PARALLEL) -m 'not slow and not system'
 
-system: $(VENV)/.ready-dev ## longer tests: clusters of processes under faults, more of Spark, more simulator seeds
+databases: ## installs PostgreSQL and MariaDB, which the tests of the connectors start for themselves
+	tests/system/connectors/install.sh
+
+system: $(VENV)/.ready-dev databases ## longer tests: clusters of processes under faults, more of Spark, more simulator seeds
 	$(PYTEST) $(PARALLEL) -m 'system and not slow'
 
 sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node
