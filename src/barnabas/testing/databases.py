@@ -70,13 +70,17 @@ class DatabaseServer:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def create(self) -> None:
         """Create the data directory. Raises DatabaseServerError if the server is not installed."""
         with self.log_path.open("ab") as log:
-            done = subprocess.run(self._as_user(self.creation()), stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False)
+            done = subprocess.run(
+                self._as_user(self.creation()), stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False
+            )
         if done.returncode:
             raise DatabaseServerError(f"{self.PROGRAM} could not create its data directory:\n{self._end_of_log()}")
 
@@ -160,7 +164,14 @@ class DatabaseServer:
         if self._user is None:
             return command
         # The death signal that `start_child` asks for is lost with the change of the user, so it is asked for again.
-        return ["setpriv", f"--reuid={self._user}", f"--regid={self._group()}", "--clear-groups", "--pdeathsig=KILL", *command]
+        return [
+            "setpriv",
+            f"--reuid={self._user}",
+            f"--regid={self._group()}",
+            "--clear-groups",
+            "--pdeathsig=KILL",
+            *command,
+        ]
 
     def _own(self, path: Path) -> None:
         if self._user is not None:
@@ -205,7 +216,14 @@ class PostgresServer(DatabaseServer):
         return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
 
     def creation(self) -> list[str]:
-        options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        options = [
+            "--username=postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            "--no-instructions",
+        ]
         return [self.find("initdb"), "-D", str(self.data_dir), *options]
 
     def command(self) -> list[str]:
@@ -243,7 +261,7 @@ class MariaDbServer(DatabaseServer):
     STILL_RUNS = b"Can't lock aria control file"
 
     user = "barnabas"
-    password = "barnabas"  # noqa: S105 - of a temporary server that only this machine reaches
+    password = "barnabas"
     database = "shop"
 
     def creation(self) -> list[str]:

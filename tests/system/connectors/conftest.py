@@ -1,4 +1,4 @@
-"""The database servers of the tests of connectors. A module that needs one uses a fixture; each server starts once a session."""
+"""The database servers of the tests of connectors. Each starts once a session; a module uses it by a fixture."""
 
 from __future__ import annotations
 

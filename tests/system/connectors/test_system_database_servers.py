@@ -1,4 +1,4 @@
-"""The database servers of `barnabas.testing.databases` start, keep what is committed when they are killed, and leave nothing."""
+"""The database servers of `barnabas.testing.databases` start, keep what is committed when killed, and leave nothing."""
 
 from __future__ import annotations
 
