@@ -21,12 +21,17 @@ _NO_TIMEOUTS: Final = (
     "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
 _OBJECT_IN_USE: Final = "55006"
+_LOCK_NOT_AVAILABLE: Final = "55P03"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 
 class ConnectionLostError(PostgresError):
     """The server cannot be reached, or has ended the connection."""
+
+
+class LockedError(PostgresError):
+    """A lock cannot be had at once."""
 
 
 class SlotInUseError(SlotError):
@@ -59,6 +64,8 @@ def _readable(doing: str, error: Any) -> PostgresError:
     text = f"{doing} failed: {primary}" + (f" ({code})" if code else "")
     if code == _OBJECT_IN_USE:
         return SlotInUseError(f"{text}: stop the other reader of the slot, or give this query a slot of its own")
+    if code == _LOCK_NOT_AVAILABLE:
+        return LockedError(f"{text}: another session locks the table, try again")
     if code == _INSUFFICIENT_PRIVILEGE:
         return PostgresError(f"{text}: grant the role what it needs, or use another role (database.user)")
     if code == _NOT_IN_PREREQUISITE_STATE:

@@ -42,7 +42,7 @@ from barnabas.spark.connectors.postgres.position import from_position, to_positi
 from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session, SlotInUseError
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Setup, Slot, Wanted
 from barnabas.spark.connectors.postgres.slot import check_position, decide_setup, plan_batch
-from barnabas.spark.connectors.postgres.snapshot import copy_tables, table_columns
+from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
 from barnabas.spark.connectors.postgres.statements import advance, peek, probe
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
 from barnabas.spark.connectors.sql.dialects import Statement
@@ -61,6 +61,10 @@ IDLE_BYTES: Final = 16 << 20
 IDLE_SECONDS: Final = 10.0
 """When the log grows without changes of the captured tables, the position moves on after so many bytes or seconds, so
 that the server can remove the log; not sooner, because each move is a micro-batch."""
+
+SNAPSHOT_ATTEMPTS: Final = 10
+SNAPSHOT_RETRY_SECONDS: Final = 0.2
+"""How often a snapshot is begun while tables are rewritten, and how much longer each time the source waits before."""
 
 _EXPORT: Final = Statement("SELECT pg_export_snapshot(), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
 
@@ -122,30 +126,44 @@ class PostgresSource:
             return self._take_rows(stage)
         session = self._session()
         if self._setup.drop_slot:
-            session.run(f"SELECT pg_drop_replication_slot('{self._options.slot}')", "dropping the unfinished slot")
+            self._drop_slot()
         server = load_server(session)
         if self._setup.create_slot is None:  # no_data, with a slot that exists
             slot = load_slot(session, server.version, self._options.slot)
             assert slot is not None and slot.confirmed_flush_lsn is not None
             return to_position(Checkpoint(slot.confirmed_flush_lsn, server.system_identifier))
+        for attempt in range(SNAPSHOT_ATTEMPTS):
+            point = self._copy_with_slot(stage if rows else None)
+            if point is not None:
+                return to_position(Checkpoint(point, server.system_identifier))
+            time.sleep(attempt * SNAPSHOT_RETRY_SECONDS)
+        raise SlotError(
+            f"in {SNAPSHOT_ATTEMPTS} attempts, tables were rewritten (ALTER TABLE, TRUNCATE) before they could be"
+            " locked for the snapshot: start the query when the schema is left alone"
+        )
+
+    def _copy_with_slot(self, stage: SnapshotStage | None) -> int | None:
+        """Create the slot, and copy the tables in its snapshot. The position from which the slot has changes; None, and
+        the slot is dropped again, if tables were rewritten before they could be locked.
+        """
+        slot = self._options.slot
+        partitioned = self._partitioned()
         # The exported snapshot is valid until the next command of this session, so the session stays open and silent.
         creating = Session(self._options, replication=True)
         try:
-            created: list[int] = []
-
-            def create() -> str:
-                doing = f"creating the slot {self._options.slot}"
-                _, point, snapshot, _ = creating.command(str(self._setup.create_slot), doing)
-                created.append(parse_lsn(point))
-                return str(snapshot or "")
-
-            if rows:
-                copy_tables(self._options, self._tables, self._partitioned(), create, stage)
-            else:
-                create()
+            _, point, snapshot, _ = creating.command(str(self._setup.create_slot), f"creating the slot {slot}")
+            if stage is None or try_copy_tables(
+                SnapshotCopy(self._options, self._tables, partitioned, str(snapshot)), stage
+            ):
+                return parse_lsn(point)
         finally:
             creating.close()
-        return to_position(Checkpoint(created[0], server.system_identifier))
+        self._drop_slot()
+        return None
+
+    def _drop_slot(self) -> None:
+        drop = Statement("SELECT pg_drop_replication_slot(%s)", (self._options.slot,))
+        self._retried(drop, "dropping the slot of an unfinished snapshot")
 
     def _take_rows(self, stage: SnapshotStage) -> Position:
         """A snapshot without a slot, exported by a session whose transaction stays open while the tables are copied."""
@@ -154,17 +172,14 @@ class PostgresSource:
         if not self._tables:
             raise SlotError("no table is to be read: name at least one (table.include.list)")
         partitioned = self._partitioned()
-        exported: list[int] = []
-
-        def export() -> str:
+        system_identifier = load_server(session).system_identifier
+        copied = False
+        while not copied:
             session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "beginning the snapshot")
             ((name, lsn),) = session.rows(_EXPORT, "exporting a snapshot")
-            exported.append(lsn)
-            return str(name)
-
-        copy_tables(self._options, self._tables, partitioned, export, stage)
-        session.run("COMMIT", "ending the snapshot")
-        return to_position(Checkpoint(exported[0], load_server(session).system_identifier))
+            copied = try_copy_tables(SnapshotCopy(self._options, self._tables, partitioned, name), stage)
+            session.run("COMMIT", "ending the snapshot")
+        return to_position(Checkpoint(lsn, system_identifier))
 
     def _partitioned(self) -> frozenset[TableName]:
         tables = load_tables(self._session(), self._tables)

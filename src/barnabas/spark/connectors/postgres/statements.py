@@ -140,3 +140,19 @@ def read_columns_of(name: TableName) -> Statement:
         " ORDER BY a.attnum",
         (*name, *name),
     )
+
+
+def read_rewritten(names: Sequence[TableName]) -> Statement:
+    """(schema, table) of those tables, or their partitions, whose files are not those of the session's snapshot.
+
+    `pg_relation_filenode` sees the catalog of today, and the query that of the snapshot.
+    """
+    return Statement(
+        "SELECT n.nspname::text, c.relname::text FROM unnest(%s::text[], %s::text[]) AS wanted(s, t)"
+        " JOIN pg_namespace wn ON wn.nspname = wanted.s"
+        " JOIN pg_class w ON w.relnamespace = wn.oid AND w.relname = wanted.t"
+        " JOIN LATERAL (SELECT w.oid AS member UNION SELECT relid FROM pg_partition_tree(w.oid)) AS tree ON true"
+        " JOIN pg_class c ON c.oid = tree.member AND c.relkind = 'r' JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode",
+        ([schema for schema, _ in names], [table for _, table in names]),
+    )
