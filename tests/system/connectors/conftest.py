@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.spark.environment import prepare_environment
 from barnabas.testing.databases import MariaDbServer, PostgresServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +27,26 @@ def mariadb() -> Iterator[MariaDbServer]:
     """A MariaDB server that every test of the session shares: use a database or table names of your own."""
     with MariaDbServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session of the module's own."""
+    prepare_environment()
+    from pyspark.sql import SparkSession
+
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a short life
+        .config("spark.ui.enabled", False)
+        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+    signal.signal(signal.SIGINT, on_interrupt)  # Spark's own handler fails once Spark has stopped

@@ -1,0 +1,166 @@
+"""Concurrent writers in PostgreSQL, Spark, and a topic: the topic folded by key is the table, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from barnabas.core.child_processes import start_child
+from barnabas.testing.databases import PostgresServer
+from barnabas.testing.process import BrokerProcess
+from tests.progress import wait_until
+from tests.system.connectors.postgres_sources import Writers, capture_texts
+
+ROOT = Path(__file__).parents[3]
+
+
+class Driver:
+    """The process of `postgres_driver`, which can be killed with its JVM."""
+
+    def __init__(self, folder: Path, servers: str, options: dict[str, str]) -> None:
+        self._arguments = [str(folder), servers, json.dumps(options)]
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, mode: str) -> None:
+        command = [sys.executable, "-m", "tests.system.connectors.postgres_driver", *self._arguments, mode]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+        with (self._folder / "driver.log").open("a") as log:
+            self._process = start_child(command, start_new_session=True, stdout=log, stderr=log, env=environment)
+
+    def batches(self) -> int:
+        return len(list((self._folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+    def finish(self) -> None:
+        """Read all that the database has, and end."""
+        self.kill()
+        self.start("once")
+        assert self._process is not None
+        wait_until(lambda: not self.is_running(), "the last run ends", progress=self.batches)
+        assert self._process.returncode == 0, (self._folder / "driver.log").read_text()[-5000:]
+
+
+def read_topic(servers: str, partitions: int) -> list[tuple[str, str | None, str]]:
+    """(key, value, position) of all records that are committed."""
+    settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
+    consumer = Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})
+    consumer.assign([TopicPartition("out", number, OFFSET_BEGINNING) for number in range(partitions)])
+    found: list[tuple[str, str | None, str]] = []
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error() is not None:
+            ended.add(message.partition() or 0)
+            continue
+        value = message.value()
+        ((_, position),) = message.headers()
+        found.append((message.key().decode(), None if value is None else value.decode(), position.decode()))
+    consumer.close()
+    return found
+
+
+def fold(records: list[tuple[str, str | None, str]]) -> dict[int, dict[str, Any]]:
+    rows: dict[int, dict[str, Any]] = {}
+    moved: dict[str, dict[str, Any]] = {}
+    for key, value, position in records:
+        if value is None:
+            old = rows.pop(int(key), None)
+            if old is not None:
+                moved[position[:-1]] = old  # the create that follows from a changed key has the same position
+            continue
+        row = json.loads(value)
+        known = moved.get(position[:-1]) if position.endswith("c") else None
+        known = known or rows.get(int(key), {})
+        for name in row.pop("__unavailable") or ():
+            row[name] = known[name]
+        rows[int(key)] = row
+    return rows
+
+
+def _wait_for_batches(driver: Driver, number: int) -> None:
+    wait_until(
+        lambda: driver.batches() >= number or not driver.is_running(),
+        "micro-batches are committed",
+        progress=driver.batches,
+    )
+
+
+def run(folder: Path, seed: int, kills: int, seconds_between: float) -> None:
+    rng = random.Random(seed)
+    with PostgresServer() as server, BrokerProcess(folder / "broker") as broker:
+        with psycopg.connect(server.conninfo, autocommit=True) as admin:
+            admin.execute("CREATE SCHEMA shop")
+            admin.execute("CREATE TABLE shop.t (id int PRIMARY KEY, code int, big text, ratio float8)")
+            admin.execute("ALTER TABLE shop.t ALTER big SET STORAGE EXTERNAL")
+            admin.execute("INSERT INTO shop.t SELECT g, g, repeat('y', 3000), g FROM generate_series(1, 300) g")
+        options = capture_texts(server, folder, "shop", output="rows", **{"unavailable.value.handling.mode": "list"})
+        writers = Writers(server, "shop.t", seed)
+        driver = Driver(folder, broker.bootstrap_servers, options)
+        writers.start(2)
+        try:
+            for number in range(kills):
+                driver.start("continuous")
+                if number % 4 != 3:  # else it is killed while it starts
+                    _wait_for_batches(driver, driver.batches() + 2)
+                time.sleep(rng.random() * seconds_between)  # the moment of the kill is at random
+                if number % 2 == 0:
+                    server.kill()
+                    server.start()
+                    if number % 4 != 3:
+                        _wait_for_batches(driver, driver.batches() + 1)  # the query outlives the server
+                        assert driver.is_running()
+                    time.sleep(rng.random() * seconds_between)
+                driver.kill()
+            writers.stop()
+            driver.finish()
+        finally:
+            writers.stop()
+            driver.kill()
+        with psycopg.connect(server.conninfo) as admin:
+            table = {
+                row[0]: dict(zip(("id", "code", "big", "ratio"), row, strict=True))
+                for row in admin.execute("SELECT id, code, big, ratio FROM shop.t")
+            }
+        records = read_topic(broker.bootstrap_servers, partitions=1)
+    assert fold(records) == table
+    changes = Counter((key, position) for key, _, position in records if not position.endswith("r"))
+    assert max(changes.values(), default=1) == 1, "a change is in the topic twice"
+    rows = Counter(key for key, _, position in records if position.endswith("r"))
+    assert max(rows.values()) == 1, "a row of the snapshot is in the topic twice"
+    assert writers.commits > 20
+
+
+@pytest.mark.system
+@pytest.mark.spark
+def test_the_topic_is_the_table_after_a_kill_of_the_database_and_of_the_driver(tmp_path: Path) -> None:
+    run(tmp_path, seed=1, kills=1, seconds_between=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_topic_is_the_table_after_many_kills(tmp_path: Path, seed: int) -> None:
+    run(tmp_path, seed=seed, kills=10, seconds_between=6.0)

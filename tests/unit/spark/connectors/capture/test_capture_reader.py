@@ -1,0 +1,264 @@
+"""The streaming and the batch reader on a source in memory: deaths, replays, triggers, and what is confirmed when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from barnabas.spark.connectors.capture import reader as reader_module
+from barnabas.spark.connectors.capture.errors import CaptureError, StagingError
+from barnabas.spark.connectors.capture.options import CaptureOptions
+from barnabas.spark.connectors.capture.output import CaptureOutput
+from barnabas.spark.connectors.capture.ports import CapturedChanges, Connector, Position, SnapshotStage, TableChange
+from barnabas.spark.connectors.capture.reader import CaptureBatchReader, CaptureStreamReader, parse
+from barnabas.spark.connectors.capture.rows_output import rows_schema
+from barnabas.spark.connectors.events.changes import CREATE, ChangeBatch, ColumnSchema, PostgresPositions, TableSchema
+
+TABLE = TableSchema("db", "public", "t", (ColumnSchema("id", pa.int64(), False),), (0,))
+
+
+class Database:
+    """A table whose log is the list of the ids that were inserted; a position is an index in it."""
+
+    def __init__(self) -> None:
+        self.log: list[int] = [1, 2, 3]
+        self.confirmed: list[int] = []
+        self.checked: list[tuple[Position | None, bool]] = []
+        self.dies_in_snapshot = False
+
+
+DATABASE = Database()
+
+
+class MemorySource:
+    """A ChangeSource on DATABASE."""
+
+    def __init__(self, options: CaptureOptions) -> None:
+        self._options = options
+
+    @property
+    def identity(self) -> str:
+        return "memory"
+
+    def check(self, position: Position | None, *, begun: bool) -> None:
+        DATABASE.checked.append((position, begun))
+
+    def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:
+        if rows:
+            ids = list(DATABASE.log)
+            stage.write(TABLE, [pa.RecordBatch.from_arrays([pa.array([one], pa.int64())], names=["id"]) for one in ids])
+        if DATABASE.dies_in_snapshot:
+            raise CaptureError("the process dies")
+        return {"at": len(DATABASE.log)}
+
+    def find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
+        end = len(DATABASE.log) if bytes_max is None else min(len(DATABASE.log), start["at"] + 2)
+        return {"at": end if until is None else min(end, until["at"])}
+
+    def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
+        ids = DATABASE.log[start["at"] : end["at"]]
+        numbers = np.arange(len(ids), dtype=np.int64)
+        after = pa.StructArray.from_arrays([pa.array(ids, pa.int64())], names=["id"])
+        changes = ChangeBatch(
+            TABLE,
+            np.full(len(ids), CREATE, np.uint8),
+            None,
+            after,
+            numbers,
+            numbers,
+            PostgresPositions(numbers, numbers, numbers),
+        )
+        yield CapturedChanges((TableChange(changes, pa.array(["p"] * len(ids), pa.string())),))
+
+    def confirm(self, position: Position) -> None:
+        DATABASE.confirmed.append(position["at"])
+
+    def snapshot_positions(self, position: Position, rows: int) -> PostgresPositions:
+        none = np.zeros(rows, np.int64)
+        return PostgresPositions(none, none, none)
+
+    def snapshot_place(self, position: Position) -> str:
+        return ""
+
+    def read_tables(self) -> list[TableSchema]:
+        return [TABLE]
+
+    def beat(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+CONNECTOR = Connector("barnabas.memory", "memory", "1", (), {}, MemorySource)
+
+
+@pytest.fixture(autouse=True)
+def database() -> Database:
+    DATABASE.__init__()  # type: ignore[misc]  # workers find the source by its module
+    return DATABASE
+
+
+class Query:
+    """What Spark does with a reader: offsets in a log, and the rows of each micro-batch."""
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        texts = {"stagingLocation": str(folder / "staging"), "output": "rows", **options}
+        self._options = parse(texts, CONNECTOR)
+        self.offsets: list[dict[str, Any]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        output = CaptureOutput(self._options, rows_schema(TABLE, self._options.unavailable))
+        self.reader = CaptureStreamReader(self._options, output, CONNECTOR)
+
+    @property
+    def start(self) -> dict[str, Any]:
+        return self.offsets[-1] if self.offsets else self.reader.initialOffset()
+
+    def plan(self, limit: Any = None) -> dict[str, Any]:
+        return self.reader.latestOffset(self.start, limit or self.reader.getDefaultReadLimit())
+
+    def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, str]]:
+        batches = [one for task in self.reader.partitions(start, end) for one in self.reader.read(task)]
+        return [(row["id"], row["__op"]) for batch in batches for row in batch.to_pylist()]
+
+    def batch(self, limit: Any = None) -> list[tuple[int, str]]:
+        end = self.plan(limit)
+        rows = self.rows(self.start, end)
+        self.offsets.append(end)
+        return rows
+
+
+SNAPSHOT = [(1, "r"), (2, "r"), (3, "r")]
+
+
+def test_changes_follow_the_snapshot_and_are_confirmed_behind_the_planned_batch(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    assert query.batch() == SNAPSHOT
+    DATABASE.log += [4, 5, 6]
+    assert query.batch() == [(4, "c"), (5, "c")]
+    assert DATABASE.confirmed == [3]
+    assert query.batch() == [(6, "c")]
+    assert DATABASE.confirmed == [3, 5]
+    assert query.plan() == query.start
+
+
+def test_a_batch_that_is_replayed_reads_the_same(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    end = query.plan()
+    DATABASE.log.append(4)
+    query.restart()
+    assert query.rows(query.start, end) == SNAPSHOT
+
+
+def test_a_plan_that_was_not_stored_adopts_the_staged_snapshot(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    end = query.plan()
+    DATABASE.log.append(4)
+    query.restart()
+    assert query.plan() == end
+    assert DATABASE.checked == [(None, False), ({"at": 3}, False)]
+    assert query.batch() == SNAPSHOT
+    assert query.batch() == [(4, "c")]
+
+
+def test_a_death_during_the_snapshot_emits_nothing_and_begins_again(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    DATABASE.dies_in_snapshot = True
+    with pytest.raises(CaptureError, match="dies"):
+        query.plan()
+    DATABASE.dies_in_snapshot = False
+    DATABASE.log = [7]
+    query.restart()
+    assert query.batch() == [(7, "r")]
+    assert DATABASE.checked == [(None, False), (None, True)]
+
+
+def test_a_snapshot_is_read_in_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.spark.connectors.capture.staging.STAGED_FILE_BYTES_MAX", 1)
+    query = Query(tmp_path, maxBytesPerTrigger="1")
+    assert [query.batch(), query.batch(), query.batch(), query.batch()] == [[one] for one in SNAPSHOT] + [[]]
+    assert DATABASE.confirmed == [3]
+
+
+def test_the_staged_rows_are_deleted_when_changes_are_planned(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    query.batch()
+    assert list(tmp_path.glob("staging/*/*.arrow"))
+    query.batch()
+    assert not list(tmp_path.glob("staging/*/*.arrow"))
+    query.restart()
+    query.batch()
+
+
+def test_a_new_checkpoint_on_a_read_snapshot_is_refused(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    query.batch()
+    query.batch()
+    with pytest.raises(CaptureError, match="another checkpoint"):
+        Query(tmp_path).plan()
+
+
+def test_a_lost_staging_directory_is_named(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    end = query.plan()
+    (tmp_path / "staging" / "manifest.json").unlink()
+    query.restart()
+    with pytest.raises(StagingError, match="is gone"):
+        query.rows(query.start, end)
+
+
+def test_available_now_ends_at_what_was_there_when_changes_began(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    query.reader.prepareForTriggerAvailableNow()
+    query.batch()
+    DATABASE.log += [4, 5, 6]
+    assert query.batch() == [(4, "c"), (5, "c")]
+    DATABASE.log += [7]
+    assert query.batch() == [(6, "c")]
+    assert query.plan() == query.start
+
+
+def test_trigger_once_reads_without_a_limit(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    query.batch(ReadAllAvailable())
+    DATABASE.log += [4, 5, 6]
+    assert query.batch(ReadAllAvailable()) == [(4, "c"), (5, "c"), (6, "c")]
+
+
+def test_no_data_begins_with_changes(tmp_path: Path) -> None:
+    query = Query(tmp_path, **{"snapshot.mode": "no_data"})
+    assert query.batch() == []
+    DATABASE.log.append(4)
+    assert query.batch() == [(4, "c")]
+
+
+def test_initial_only_ends_with_the_snapshot_and_asks_for_no_setup(tmp_path: Path) -> None:
+    query = Query(tmp_path, **{"snapshot.mode": "initial_only"})
+    assert query.batch() == SNAPSHOT
+    DATABASE.log.append(4)
+    assert query.plan() == query.start
+    assert (DATABASE.checked, DATABASE.confirmed) == ([], [])
+
+
+def test_a_batch_query_reads_a_snapshot_of_its_own(tmp_path: Path) -> None:
+    options = parse({"stagingLocation": str(tmp_path), "output": "rows"}, CONNECTOR)
+    reader = CaptureBatchReader(options, CaptureOutput(options, rows_schema(TABLE, options.unavailable)), CONNECTOR)
+    rows = [row["id"] for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+    assert rows == [1, 2, 3]
+    assert DATABASE.checked == []
+
+
+def test_the_columns_are_those_of_the_only_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"stagingLocation": str(tmp_path), "output": "rows"}
+    assert reader_module.capture_schema(texts, CONNECTOR).startswith("`id` bigint, `__op` string")
+    monkeypatch.setattr(MemorySource, "read_tables", lambda _: [TABLE, TABLE])
+    with pytest.raises(ValueError, match="selects 2"):
+        reader_module.capture_schema(texts, CONNECTOR)
