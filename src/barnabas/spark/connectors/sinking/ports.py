@@ -1,0 +1,110 @@
+"""Port: what a sink of the connectors implements, and the values that flow through it.
+
+One micro-batch (or one `df.write`), with the process in which each step runs:
+
+    driver, planning   SinkTarget.prepare            before the tasks: remove what dead attempts of the query staged
+    workers            SinkTarget.open_stage         one task attempt; nothing that it stages is visible
+                         Stage.add(TableRows) ...
+                         Stage.finish                -> StagedPart for each table and set of columns
+    driver             SinkTarget.publish            the parts of the attempts that Spark names, with the batch's number
+                       or SinkTarget.discard         the micro-batch failed
+
+`publish` makes the rows visible and stores the number of the micro-batch in one transaction of the target, if the
+target has transactions. A micro-batch whose number is stored is not published again (`ledger.py`). Spark may call
+`publish` for a micro-batch that is published already, with other rows in other parts: nothing of them may be written.
+
+`SinkTarget` is pickled for the tasks, so it holds settings and no connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+
+class BatchId(Struct, frozen=True):
+    """The identity of a micro-batch. `query_id` is that of the checkpoint; a `df.write` has an id of its own."""
+
+    query_id: str
+    batch_id: int
+    is_job: bool = False
+
+
+class AttemptId(Struct, frozen=True):
+    """The identity of one attempt of a task. Task and attempt numbers begin at 0 again in each run of a query."""
+
+    query_id: str
+    run_id: str
+    batch_id: int
+    partition: int
+    attempt: int
+    is_job: bool = False
+
+
+class TableRows(Struct, frozen=True):
+    """Rows for one table, all with the same columns. The arrays have one element for each row.
+
+    `rows` is an Arrow RecordBatch of the columns that were received; columns of the table that are not in it keep
+    their values. `key` names the columns, the first ones of `rows`, that identify a row; it is empty if pk.mode=none.
+    `deleted` (Arrow bool) marks rows that delete their key; their other columns are null. It is None if no row does.
+
+    `order` (Arrow int64) is larger for a later change of the same key. Rows with different columns are applied in the
+    order of `step`: the changes of one key have ascending steps whenever their columns change.
+    """
+
+    table: str
+    rows: Any
+    key: tuple[str, ...]
+    deleted: Any
+    order: Any
+    step: int = 0
+
+
+class StagedPart(Struct, frozen=True):
+    """What one attempt staged for one table and set of columns. `place` is where, in the form of the target.
+
+    `schema` is the Arrow schema of the columns, `deletes` the number of rows that delete their key, `first_order` the
+    smallest `order` of the rows.
+    """
+
+    table: str
+    schema: Any
+    key: tuple[str, ...]
+    step: int
+    partition: int
+    rows: int
+    deletes: int
+    first_order: int
+    place: str
+
+
+class Stage(Protocol):
+    """What one task attempt writes."""
+
+    def add(self, rows: TableRows) -> None:
+        """Stage rows. They may be kept in memory until `finish`."""
+
+    def finish(self) -> list[StagedPart]:
+        """Make what was staged durable, and name it."""
+
+    def abandon(self) -> None:
+        """Remove what was staged, as far as that is possible now. Raises nothing."""
+
+
+class SinkTarget(Protocol):
+    """A database, a lake or a web service."""
+
+    def prepare(self, query_id: str | None) -> None:
+        """Check what can be checked before the tasks, and remove orphaned stages of the query. The id is None if the
+        checkpoint cannot be read, and for `df.write`."""
+
+    def open_stage(self, attempt: AttemptId) -> Stage:
+        """Begin a task attempt."""
+
+    def publish(self, batch: BatchId, parts: Sequence[StagedPart]) -> None:
+        """Make the parts visible, once, and remove the stages. Raises DeliveryError, SinkError."""
+
+    def discard(self, parts: Sequence[StagedPart]) -> None:
+        """Remove the parts of a micro-batch that failed."""

@@ -1,0 +1,407 @@
+"""Machine: the rows of a DataFrame -> rows of tables: which table, which key, which columns, and what is deleted.
+
+A field of a record that is missing (JSON without a schema), or that has the placeholder of a value that the source did
+not send, is a column that was not received: rows are divided by the columns that they have, and the others are not
+written. Rows that cannot become rows of a table are returned with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from barnabas.spark.connectors.sinking.options import KAFKA_KEY, PrimaryKeyMode, RowOptions
+from barnabas.spark.connectors.sinking.ports import TableRows
+from barnabas.spark.connectors.sinking.steps import Steps
+from barnabas.spark.errors import SinkError
+
+_JSON: Final = b"barnabas.format"
+OP: Final = "__op"
+DELETED: Final = "__deleted"
+META_COLUMNS: Final = (OP, DELETED, "__source_ts_ms", "__position")
+"""Columns that captured rows have besides those of their table, written only if `fields.include` names them."""
+_OPS: Final = ("c", "r", "u", "d")
+ROWS_BITS: Final = 40
+"""The order of rows without offsets: the number of the task, and the number of the row in the task in these bits."""
+
+
+class Problem(Struct, frozen=True):
+    """A record that cannot become a row: its row in the batch, and why."""
+
+    row: int
+    reason: str
+
+
+class Divided(Struct, frozen=True):
+    """What became of a batch."""
+
+    tables: list[TableRows]
+    problems: list[Problem]
+
+
+class _Columns(Struct, frozen=True):
+    """The columns of rows of one table before they are divided by what each row received.
+
+    `names` begin with the key. `absent` says for each column (by its name) in which rows it was not received.
+    """
+
+    table: str
+    names: tuple[str, ...]
+    arrays: tuple[Any, ...]
+    key: tuple[str, ...]
+    deleted: Any
+    order: Any
+    absent: Mapping[str, Any]
+
+
+class TableDivider:
+    """Rows of one task attempt -> rows of tables. It remembers the order of keys whose columns change."""
+
+    def __init__(self, options: RowOptions, partition: int) -> None:
+        self._options = options
+        self._next_order = partition << ROWS_BITS
+        self._steps: dict[str, Steps] = {}
+
+    def divide_columns(self, batch: Any) -> list[TableRows]:
+        """The rows of a batch with the columns of a table. Raises SinkError for a row that cannot be written."""
+        options = self._options
+        names = [name for name in batch.schema.names if name not in META_COLUMNS or name in (options.fields or ())]
+        missing = [name for name in (*options.key_fields, *(options.fields or ())) if name not in batch.schema.names]
+        if missing:
+            raise SinkError(
+                f"the rows have no column {missing[0]}, which pk.fields or fields.include names; their columns are"
+                f" {', '.join(batch.schema.names)}"
+            )
+        key = options.key_fields
+        chosen = [name for name in names if name not in key and (options.fields is None or name in options.fields)]
+        deleted = self._deleted(batch)
+        for name in key:
+            if batch.column(name).null_count:
+                raise SinkError(f"the key column {name} is null in a row: exclude such rows, or change pk.fields")
+        ordered = (*key, *chosen)
+        columns = _Columns(
+            self._options.table_format,
+            ordered,
+            tuple(batch.column(name) for name in ordered),
+            key,
+            deleted,
+            self._order(batch),
+            {},
+        )
+        return list(self._parts(columns))
+
+    def divide_records(self, batch: Any) -> Divided:
+        """The rows of a records batch: structs, or JSON objects, in the columns key and value."""
+        tables: list[TableRows] = []
+        problems: list[Problem] = []
+        order = self._order(batch)
+        topics = batch.column("topic")
+        names = pc.unique(topics).to_pylist()
+        for topic in names:
+            rows = None if len(names) == 1 else pc.indices_nonzero(pc.equal(topics, topic)).cast(pa.int64())
+            one = batch if rows is None else batch.take(rows)
+            columns, bad = self._record_columns(topic, one, order if rows is None else order.take(rows))
+            where = range(batch.num_rows) if rows is None else rows.to_pylist()
+            problems += [Problem(where[each.row], each.reason) for each in bad]
+            tables += self._parts(columns)
+        return Divided(tables, problems)
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    def _deleted(self, batch: Any) -> Any:
+        """Which rows delete their key, by __op and __deleted; None if no row does."""
+        names = batch.schema.names
+        deleted = None
+        if OP in names:
+            op = batch.column(OP)
+            unknown = set(pc.unique(op).to_pylist()) - {*_OPS, None}
+            if unknown:
+                raise SinkError(f"__op is {unknown.pop()!r} in a row: it is c, r, u or d")
+            deleted = pc.fill_null(pc.equal(op, "d"), False)
+        if DELETED in names:
+            marks = batch.column(DELETED)
+            flags = pc.equal(marks, "true") if pa.types.is_string(marks.type) else marks
+            flags = pc.fill_null(flags, False)
+            deleted = flags if deleted is None else pc.or_(deleted, flags)
+        if deleted is None or not pc.any(deleted).as_py():
+            return None
+        if not self._options.delete_enabled:
+            raise SinkError(
+                "a row has __op=d or __deleted=true, and delete.enabled is false: set delete.enabled=true to delete its"
+                " key, or exclude such rows from the DataFrame"
+            )
+        return deleted
+
+    def _order(self, batch: Any) -> Any:
+        """A number for each row that is larger for later changes."""
+        count = batch.num_rows
+        if self._options.input.value == "records" and "offset" in batch.schema.names:
+            offsets = batch.column("offset")
+            if not offsets.null_count:
+                return offsets.cast(pa.int64())
+        start = self._next_order
+        self._next_order += count
+        return pa.array(np.arange(start, start + count, dtype=np.int64))
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def _record_columns(self, topic: str, batch: Any, order: Any) -> tuple[_Columns, list[Problem]]:
+        """The columns of the records of one topic that can be written, and the records that cannot."""
+        options = self._options
+        table = options.table_format.replace("${topic}", topic)
+        empty = batch.column("value").is_null()
+        fields, absent = _fields(batch, "value")
+        key, bad = self._key(topic, batch, fields)
+        reasons: dict[int, str] = dict(bad)
+        deletes = None
+        if pc.any(empty).as_py():
+            if options.delete_enabled:
+                deletes = empty
+            else:
+                for row in pc.indices_nonzero(empty).to_pylist():
+                    reasons.setdefault(
+                        row,
+                        "it has no value, and delete.enabled is false: set delete.enabled=true and pk.mode=record_key"
+                        " to delete its key, or leave such records out with the transform Filter",
+                    )
+        values = {
+            name: array
+            for name, array in fields.items()
+            if name not in key and (options.fields is None or name in options.fields)
+        }
+        names = (*key, *values)
+        arrays = (*key.values(), *values.values())
+        kept = {name: mask for name, mask in absent.items() if name in values}
+        columns = _Columns(table, names, arrays, tuple(key), deletes, order, kept)
+        if reasons:
+            columns = _take(columns, [row for row in range(batch.num_rows) if row not in reasons])
+        return columns, [Problem(row, reason) for row, reason in sorted(reasons.items())]
+
+    def _key(self, topic: str, batch: Any, fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[int, str]]]:
+        """The key columns by their names, and the rows without a key."""
+        options = self._options
+        match options.key_mode:
+            case PrimaryKeyMode.NONE:
+                return {}, []
+            case PrimaryKeyMode.KAFKA:
+                names = options.key_fields or KAFKA_KEY
+                absent = [name for name in ("partition", "offset") if name not in batch.schema.names]
+                if absent:
+                    raise SinkError(f"pk.mode=kafka needs the column {absent[0]} of the records: select it, too")
+                topics = pa.array([topic] * batch.num_rows, pa.string())
+                return dict(zip(names, (topics, batch.column("partition"), batch.column("offset")), strict=True)), []
+            case PrimaryKeyMode.RECORD_KEY:
+                found = _key_fields(batch, options.key_fields)
+                part = "key"
+            case PrimaryKeyMode.RECORD_VALUE:
+                found, part = dict(fields), "value"
+        wanted = options.key_fields or tuple(found)
+        if not wanted and not batch.column(part).null_count:
+            raise SinkError(f"the {part} of the records of {topic} has no fields: set pk.fields")
+        lacking = [name for name in wanted if name not in found]
+        if lacking and batch.column(part).null_count < batch.num_rows:
+            raise SinkError(
+                f"the {part} of the records of {topic} has no field {lacking[0]}, which pk.fields names; its fields are"
+                f" {', '.join(found) or 'none'}"
+            )
+        key = {name: found[name] if name in found else pa.nulls(batch.num_rows) for name in wanted}
+        bad: list[tuple[int, str]] = []
+        for name, array in key.items():
+            if array.null_count:
+                bad += [
+                    (row, f"its key field {name} is null") for row in pc.indices_nonzero(array.is_null()).to_pylist()
+                ]
+        if not wanted:
+            bad = [(row, f"its {part} is null, and has the key") for row in range(batch.num_rows)]
+        return key, bad
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def _parts(self, columns: _Columns) -> Iterator[TableRows]:
+        """Divide rows by the columns that they received, and by steps."""
+        if not len(columns.order):
+            return
+        if len(set(columns.names)) != len(columns.names):
+            raise SinkError(f"a row for {columns.table} has two columns of one name: {', '.join(columns.names)}")
+        steps = self._steps.setdefault(columns.table, Steps())
+        absent = dict(columns.absent)
+        for name, array in zip(columns.names, columns.arrays, strict=True):
+            mask = None if name in columns.key else _unavailable(array, self._options.unavailable)
+            if mask is not None:
+                absent[name] = mask if name not in absent else pc.or_(absent[name], mask)
+        for names, rows in _by_columns(columns, absent):
+            chosen = columns if rows is None else _take(columns, rows)
+            yield from self._stepped(chosen, names, steps)
+
+    def _stepped(self, columns: _Columns, names: tuple[str, ...], steps: Steps) -> Iterator[TableRows]:
+        schema = tuple((name, array.type) for name, array in zip(columns.names, columns.arrays, strict=True))
+        chosen = tuple((name, str(type_)) for name, type_ in schema if name in names)
+        if steps.is_simple(chosen) or not self._options.changes_keys:
+            yield _rows(columns, names, 0)
+            return
+        keys = _key_values(columns)
+        found = np.asarray(steps.next_steps(keys, chosen))
+        for step in np.unique(found).tolist():
+            yield _rows(_take(columns, np.flatnonzero(found == step)), names, step)
+
+
+def _rows(columns: _Columns, names: tuple[str, ...], step: int) -> TableRows:
+    arrays = dict(zip(columns.names, columns.arrays, strict=True))
+    fields = [pa.field(name, arrays[name].type, name not in columns.key) for name in names]
+    batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=pa.schema(fields))
+    deleted = columns.deleted if columns.deleted is not None and pc.any(columns.deleted).as_py() else None
+    return TableRows(columns.table, batch, columns.key, deleted, columns.order, step)
+
+
+def _take(columns: _Columns, rows: Sequence[int] | Any) -> _Columns:
+    """The same columns with these rows."""
+    indices = pa.array(rows, pa.int64())
+    return _Columns(
+        columns.table,
+        columns.names,
+        tuple(array.take(indices) for array in columns.arrays),
+        columns.key,
+        None if columns.deleted is None else columns.deleted.take(indices),
+        columns.order.take(indices),
+        {name: mask.take(indices) for name, mask in columns.absent.items()},
+    )
+
+
+def _by_columns(columns: _Columns, absent: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The sets of columns that rows have, with their rows (None: all), in runs if a key may occur in several sets.
+
+    A row that deletes its key has no other columns, and goes with the rows before it.
+    """
+    if not absent:
+        yield columns.names, None
+        return
+    masks = {name: np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool) for name, mask in absent.items()}
+    kinds = np.zeros(len(columns.order), dtype=np.int64)
+    patterns: dict[tuple[bool, ...], int] = {}
+    for row, pattern in enumerate(zip(*(mask.tolist() for mask in masks.values()), strict=True)):
+        kinds[row] = patterns.setdefault(pattern, len(patterns))
+    by_kind = {kind: pattern for pattern, kind in patterns.items()}
+    runs = (
+        _runs(kinds)
+        if columns.key and _has_repeated_keys(columns)
+        else [(kind, np.flatnonzero(kinds == kind)) for kind in sorted(by_kind)]
+    )
+    for kind, rows in runs:
+        lacking = {name for name, is_absent in zip(masks, by_kind[kind], strict=True) if is_absent}
+        yield tuple(name for name in columns.names if name not in lacking), rows
+
+
+def _runs(kinds: Any) -> list[tuple[int, Any]]:
+    """(kind, rows) of each run of equal kinds."""
+    ends = np.flatnonzero(np.diff(kinds)) + 1
+    return [(int(kinds[rows[0]]), rows) for rows in np.split(np.arange(len(kinds)), ends)]
+
+
+def _has_repeated_keys(columns: _Columns) -> bool:
+    keys = _key_values(columns)
+    return len(set(keys)) < len(keys)
+
+
+def _key_values(columns: _Columns) -> list[Hashable]:
+    """The key of each row as a value that can be compared and hashed."""
+    arrays = dict(zip(columns.names, columns.arrays, strict=True))
+    if len(columns.key) == 1:
+        found: list[Hashable] = arrays[columns.key[0]].to_pylist()
+        return found
+    return list(zip(*(arrays[name].to_pylist() for name in columns.key), strict=True))
+
+
+def _unavailable(array: Any, placeholder: str) -> Any:
+    """In which rows a column has the placeholder; None if in no row."""
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        mask = pc.equal(array, placeholder)
+    elif pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        mask = pc.equal(array, pa.scalar(placeholder.encode(), array.type))
+    else:
+        return None
+    mask = pc.fill_null(mask, False)
+    return mask if pc.any(mask).as_py() else None
+
+
+def is_json(field: Any) -> bool:
+    """Whether a column has JSON texts without a schema (see transforms/records.py)."""
+    return bool((field.metadata or {}).get(_JSON) == b"json")
+
+
+def _fields(batch: Any, part: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of a key or value as columns, and in which rows a field is missing. Raises SinkError if the part has
+    no fields."""
+    field = batch.schema.field(part)
+    array = batch.column(part)
+    if pa.types.is_struct(field.type):
+        return {child.name: column for child, column in zip(field.type, array.flatten(), strict=True)}, {}
+    if is_json(field) or pa.types.is_map(field.type):
+        return _object_fields(array, field)
+    if array.null_count == len(array):
+        return {}, {}
+    raise SinkError(
+        f"the {part} of a record is {field.type}, and a row of a table needs fields: set the {part}.converter that fits"
+        f" (JsonConverter, AvroConverter), or wrap the {part} with the transform HoistField"
+    )
+
+
+def _object_fields(array: Any, field: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The members of JSON objects as columns, with the types that their values have."""
+    objects = []
+    for cell in array.to_pylist():
+        if cell is not None and not isinstance(cell, list):
+            try:
+                cell = msgspec.json.decode(cell)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise SinkError(f"a {field.name} is not JSON ({error}): set the converter that fits") from None
+        objects.append(dict(cell) if isinstance(cell, list) else cell)
+    wrong = next((each for each in objects if each is not None and not isinstance(each, dict)), None)
+    if wrong is not None:
+        raise SinkError(
+            f"a {field.name} is a JSON {type(wrong).__name__}, and a row of a table needs an object: wrap it with the"
+            " transform HoistField"
+        )
+    names = list(dict.fromkeys(name for each in objects if each for name in each))
+    columns: dict[str, Any] = {}
+    absent: dict[str, Any] = {}
+    for name in names:
+        cells = [None if each is None else each.get(name) for each in objects]
+        try:
+            columns[name] = pa.array(cells)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            # Values of several types in one field: texts, as they are in JSON, hold them all.
+            texts = [
+                cell if cell is None or isinstance(cell, str) else msgspec.json.encode(cell).decode() for cell in cells
+            ]
+            columns[name] = pa.array(texts, pa.string())
+        lacks = [each is not None and name not in each for each in objects]
+        if any(lacks):
+            absent[name] = pa.array(lacks)
+    return columns, absent
+
+
+def _key_fields(batch: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of the keys as columns; a plain key has the one name that pk.fields gives."""
+    field = batch.schema.field("key")
+    array = batch.column("key")
+    if pa.types.is_struct(field.type) or pa.types.is_map(field.type):
+        return _fields(batch, "key")[0]
+    if is_json(field):
+        first = next((cell for cell in array.to_pylist() if cell is not None), None)
+        text = first.decode() if isinstance(first, bytes) else first
+        if text is None or text.lstrip().startswith("{"):
+            return _fields(batch, "key")[0]
+        array = pa.array([None if cell is None else msgspec.json.decode(cell) for cell in array.to_pylist()])
+    if array.null_count == len(array) and not wanted:
+        return {}
+    if len(wanted) != 1:
+        raise SinkError(
+            f"the key of a record is {field.type}, without fields, and pk.fields names {len(wanted)} columns: name one"
+        )
+    return {wanted[0]: array}
