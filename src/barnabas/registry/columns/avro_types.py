@@ -64,6 +64,12 @@ def load_avro(registry: RegistryClient, schema: Schema) -> FastavroSchema:
     return FastavroSchema(fastavro.parse_schema(_load(schema.text), named_schemas=named), named)
 
 
+def load_avro_text(text: str) -> FastavroSchema:
+    """Parse a schema that refers to no other."""
+    named: dict[str, Any] = {}
+    return FastavroSchema(fastavro.parse_schema(_load(text), named_schemas=named), named)
+
+
 def type_name(part: Any) -> str:
     """`record`, `array`, ..., or the name of a primitive type; `union` for a list."""
     if isinstance(part, list):

@@ -1,0 +1,129 @@
+"""Codec: Arrow tables as the bytes of a file, and Avro files as Arrow tables."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from barnabas.spark.connectors.files.errors import FileReadError, FileWriteError
+from barnabas.spark.connectors.files.options import FileFormat
+from barnabas.spark.records.avro_schemas import avro_schema_of
+from barnabas.spark.records.encoding import json_texts
+from barnabas.spark.records.types import conform, spark_arrow
+
+SUFFIXES: Final = {
+    FileFormat.AVRO: ".avro",
+    FileFormat.CSV: ".csv",
+    FileFormat.JSON: ".json",
+    FileFormat.PARQUET: ".zstd.parquet",
+    FileFormat.TEXT: ".txt",
+}
+READ_ROWS: Final = 10_000
+
+
+def write_rows(rows: Any, kind: FileFormat) -> bytes:
+    """A file with the rows of an Arrow table. Raises FileWriteError for a type that the format does not have."""
+    out = io.BytesIO()
+    try:
+        if kind is FileFormat.PARQUET:
+            import pyarrow.parquet as pq
+
+            pq.write_table(rows, out, compression="zstd")
+        elif kind is FileFormat.CSV:
+            import pyarrow.csv as csv
+
+            csv.write_csv(rows, out)
+        elif kind is FileFormat.JSON:
+            for text in json_texts(rows.to_struct_array().combine_chunks(), b"").to_pylist():
+                out.write(text + b"\n")
+        elif kind is FileFormat.AVRO:
+            _write_avro(rows, out)
+        else:
+            out.write(text_lines(rows))
+    except (ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise FileWriteError(
+            f"the rows cannot be written as {kind.value}: {error}; cast or leave out the column"
+        ) from error
+    return out.getvalue()
+
+
+def text_lines(rows: Any) -> bytes:
+    """The column `value`, a line for each row. A null is an empty line. Raises FileWriteError."""
+    names = rows.column_names
+    name = "value" if "value" in names else names[0]
+    kind = rows.schema.field(name).type
+    if (name != "value" and len(names) > 1) or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        raise FileWriteError(
+            "a text file needs the column value, string or binary: give each row as one text, for example with"
+            " to_json(struct(*)) AS value"
+        )
+    texts = rows[name].cast(pa.binary()).to_pylist()
+    return b"".join((text or b"") + b"\n" for text in texts)
+
+
+def _write_avro(rows: Any, out: io.BytesIO) -> None:
+    import fastavro
+
+    schema = json.loads(avro_schema_of(pa.struct(list(rows.schema)), "row"))
+    records = (row for batch in rows.to_batches(READ_ROWS) for row in batch.to_pylist(maps_as_pydicts="strict"))
+    fastavro.writer(out, fastavro.parse_schema(schema), records, codec="deflate")
+
+
+def avro_columns(schema: Any) -> Any:
+    """The Arrow schema of the rows of an Avro file, in the types that Spark has. `schema` is the writer's or reader's
+    schema as parsed JSON. Raises FileReadError.
+    """
+    from barnabas.registry.columns.avro_types import arrow_type, load_avro_text
+
+    try:
+        loaded = load_avro_text(json.dumps(schema))
+        kind = arrow_type(loaded, loaded.parsed)
+        if not pa.types.is_struct(kind):
+            raise ValueError("its values are no records")
+        return pa.schema([pa.field(field.name, spark_arrow(field.type), True) for field in kind])
+    except ValueError as error:
+        raise FileReadError(f"an Avro schema has no columns in Spark: {error}") from error
+
+
+def read_avro(file: Any, columns: Any, place: str, reader_schema: Any | None) -> Iterator[Any]:
+    """The rows of an Avro file as record batches with exactly these columns. Raises FileReadError."""
+    import fastavro
+
+    try:
+        rows = fastavro.reader(file, reader_schema)
+        pending: list[Any] = []
+        for row in rows:
+            pending.append(row)
+            if len(pending) == READ_ROWS:
+                yield _batch(pending, columns)
+                pending = []
+        if pending:
+            yield _batch(pending, columns)
+    except (ValueError, EOFError, KeyError, TypeError, fastavro.read.SchemaResolutionError, pa.ArrowException) as error:
+        raise FileReadError(
+            f"{place} cannot be read as Avro with the columns {', '.join(columns.names)}: {error!r}. Give the schema to"
+            " read all files with as avro.schema, or move the file out of the directory"
+        ) from error
+
+
+def avro_schema_in(file: Any, place: str) -> Any:
+    """The schema that an Avro file begins with, as parsed JSON. Raises FileReadError."""
+    import fastavro
+
+    try:
+        return fastavro.reader(file).writer_schema
+    except (ValueError, EOFError, KeyError) as error:
+        raise FileReadError(f"{place} is no Avro file: {error!r}. Move it out of the directory") from error
+
+
+def _batch(rows: list[Any], columns: Any) -> Any:
+    table = pa.Table.from_pylist([{name: row.get(name) for name in columns.names} for row in rows])
+    arrays = []
+    for field in columns:
+        column = table[field.name].combine_chunks()
+        arrays.append(column if column.type == field.type else conform(column, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

@@ -1,0 +1,131 @@
+"""Codec: the options of `format("barnabas.files")` -> FileSourceOptions or FileSinkOptions.
+
+`file` and `topic` are the options of Connect's FileStreamSource and FileStreamSink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from barnabas.spark import option_parsers as parse_as
+from barnabas.spark.connectors.lake.options import below, local_or_uri, refuse_converting
+from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions
+from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, ROW_PREFIXES, RowOptions, parse_row_options
+from barnabas.spark.errors import OptionError
+
+
+class FileFormat(Enum):
+    """`file.format`."""
+
+    AVRO = "avro"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    TEXT = "text"
+
+
+_SHARED: Final[tuple[ConnectorOption, ...]] = (
+    ConnectorOption("file", "One text file, whose lines are records (Connect's FileStream).", parse_as.name),
+    ConnectorOption("path", "A directory or URI of files, such as /data/orders or s3://bucket/orders.", parse_as.name),
+    ConnectorOption("file.format", "avro, csv, json (a JSON object on each line), parquet or text.",
+                    parse_as.one_of(FileFormat)),
+)  # fmt: skip
+SOURCE_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
+    *_SHARED,
+    ConnectorOption("topic", "The value of the column topic.", parse_as.name),
+    ConnectorOption("maxBytesPerTrigger", "The size of a micro-batch.", parse_as.size),
+    ConnectorOption("avro.schema", "The schema to read Avro files with; without it, that of the first file."),
+)
+SINK_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
+    *_SHARED,
+    ConnectorOption("file.bytes.max", "A task begins another file after this many bytes of rows in memory.",
+                    parse_as.size, 128 * 1024 * 1024),
+)  # fmt: skip
+PREFIXES: Final = ("storage.",)
+_OF_TABLES: Final = (
+    "dbtable", "table.name.format", "insert.mode", "pk.mode", "pk.fields", "delete.enabled",
+    "unavailable.value.placeholder", "stagingLocation",
+)  # fmt: skip
+"""Options of sinks that write tables."""
+BYTES_PER_TRIGGER: Final = 64 * 1024 * 1024
+
+
+class FileSourceOptions(msgspec.Struct, frozen=True):
+    """All options of a query that reads: one text file, or a directory of files in one format."""
+
+    place: str
+    is_file: bool
+    format: FileFormat
+    topic: str | None = None
+    bytes_max: int = BYTES_PER_TRIGGER
+    avro_schema: str | None = None
+    storage: Mapping[str, str] = {}
+
+
+class FileSinkOptions(msgspec.Struct, frozen=True):
+    """All options of a query that writes."""
+
+    rows: RowOptions
+    place: str
+    is_file: bool
+    format: FileFormat
+    file_bytes: int = 128 * 1024 * 1024
+    storage: Mapping[str, str] = {}
+
+
+def parse_file_source(texts: Mapping[str, str]) -> FileSourceOptions:
+    """Raises OptionError for a missing, unknown or invalid option."""
+    given = ConnectorOptions(texts, SOURCE_OPTIONS, prefixes=PREFIXES)
+    given.check_names()
+    place, is_file, kind = _place(given)
+    if not is_file and kind is not FileFormat.AVRO:
+        raise OptionError(
+            f"barnabas.files reads directories of Avro files; Spark reads {kind.value}: use format('{kind.value}')"
+        )
+    if given.get("avro.schema") is not None and is_file:
+        raise OptionError("avro.schema has no effect on a text file: leave it out")
+    return FileSourceOptions(
+        place,
+        is_file,
+        kind,
+        given.get("topic"),
+        given.get("maxBytesPerTrigger") or BYTES_PER_TRIGGER,
+        given.get("avro.schema"),
+        below(given, "storage."),
+    )
+
+
+def parse_file_sink(texts: Mapping[str, str]) -> FileSinkOptions:
+    """Raises OptionError for a missing, unknown or invalid option."""
+    shared = tuple(row for row in ROW_OPTIONS if row.name not in _OF_TABLES)
+    given = ConnectorOptions(texts, (*SINK_OPTIONS, *shared), prefixes=(*ROW_PREFIXES, *PREFIXES))
+    given.check_names()
+    refuse_converting(given)
+    place, is_file, kind = _place(given)
+    if is_file and "://" in place:
+        raise OptionError("file must be a local path, since lines are appended to it; for a URI, give path")
+    named = {**texts, "table.name.format": place}
+    rows = parse_row_options(ConnectorOptions(named, ROW_OPTIONS), named)
+    return FileSinkOptions(rows, place, is_file, kind, given.get("file.bytes.max"), below(given, "storage."))
+
+
+def _place(given: ConnectorOptions) -> tuple[str, bool, FileFormat]:
+    """Where the files are, whether that is one file, and their format."""
+    kind = given.get("file.format")
+    if "file" in given:
+        if "path" in given:
+            raise OptionError("file and path exclude each other: give file for one text file, path for a directory")
+        if kind not in (None, FileFormat.TEXT):
+            raise OptionError("one file has the format text: give path, a directory, for other formats")
+        return local_or_uri(given.get("file")), True, FileFormat.TEXT
+    if "path" not in given:
+        raise OptionError(
+            "path must be given: a directory or URI, such as .start('/data/orders'); or file, a text file"
+        )
+    if kind is None:
+        raise OptionError("file.format must be given: avro, csv, json, parquet or text")
+    return local_or_uri(given.get("path")), False, kind

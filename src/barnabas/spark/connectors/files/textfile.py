@@ -1,0 +1,60 @@
+"""Shell: the complete lines of a text file to which lines are appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from barnabas.spark.connectors.files.errors import FileReadError
+
+_CHUNK: Final = 1024 * 1024
+
+
+class TextFile:
+    """A local file. One that does not exist yet is empty."""
+
+    def __init__(self, place: str) -> None:
+        self._path = Path(place)
+
+    def end_of_lines(self, start: int, bytes_max: int | None = None) -> int:
+        """Where the last complete line after `start` ends; at most `bytes_max` bytes further, unless the first line is
+        longer. Raises FileReadError if the file is shorter than `start`.
+        """
+        size = self._path.stat().st_size if self._path.exists() else 0
+        if size < start:
+            raise FileReadError(
+                f"{self._path} has {size} bytes, and {start} were read: it was replaced or cut. Start the query with a"
+                " new checkpoint to read it from its beginning"
+            )
+        if size == start:
+            return start
+        limit = size if bytes_max is None else min(size, start + bytes_max)
+        with self._path.open("rb") as file:
+            end = limit
+            while end > start:
+                begin = max(start, end - _CHUNK)
+                file.seek(begin)
+                found = file.read(end - begin).rfind(b"\n")
+                if found >= 0:
+                    return begin + found + 1
+                end = begin
+            position = limit
+            file.seek(limit)
+            while chunk := file.read(_CHUNK):
+                found = chunk.find(b"\n")
+                if found >= 0:
+                    return position + found + 1
+                position += len(chunk)
+        return start
+
+    def chunks(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` to `end`. Raises FileReadError if the file has become shorter."""
+        with self._path.open("rb") as file:
+            file.seek(start)
+            while start < end:
+                chunk = file.read(min(_CHUNK, end - start))
+                if not chunk:
+                    raise FileReadError(f"{self._path} ends at {start}, but {end} bytes of it were there before")
+                start += len(chunk)
+                yield chunk

@@ -1,0 +1,93 @@
+"""Shell: the records that a web service does not accept: counted, logged, and written to the dead-letter topic.
+
+A dead letter has Connect's headers of context. Its stage is TASK_PUT, as for a sink connector that reports a record.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from barnabas.spark.connection import shared
+from barnabas.spark.connectors.sinking.options import RowOptions
+from barnabas.spark.records.dead_letters import PREFIX
+from barnabas.spark.sink.rows import RecordColumns
+from barnabas.spark.sink.tasks import Attempt, LogWriter
+
+log = logging.getLogger("barnabas.spark")
+
+_FLUSH: Final = 1000
+_CLASS: Final = "barnabas.spark.connectors.http"
+_ERROR: Final = "barnabas.spark.connectors.http.errors.HttpSinkError"
+
+
+class FailedRecords:
+    """The failed records of one task attempt."""
+
+    def __init__(self, options: RowOptions, attempt: Attempt) -> None:
+        self._options = options
+        self._attempt = attempt
+        self._pending: list[dict[str, Any]] = []
+        self.count = 0
+
+    def add(self, batch: Any, rows: range, reason: str) -> None:
+        """Report these rows of a batch."""
+        self.count += len(rows)
+        if self._options.log_errors:
+            log.warning("%d records are left out: %s", len(rows), reason)
+        if self._options.dead_letters is None:
+            return
+        for row in batch.slice(rows.start, len(rows)).to_pylist():
+            self._pending.append(self._letter(row, reason))
+        if len(self._pending) >= _FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the dead letters, and wait until the brokers have them."""
+        if not self._pending or self._options.dead_letters is None:
+            return
+        import pyarrow as pa
+
+        from barnabas.spark.records.dead_letters import _HEADER
+
+        schema = pa.schema(
+            [
+                ("key", pa.binary()),
+                ("value", pa.binary()),
+                ("headers", pa.list_(pa.field("element", _HEADER))),
+            ]
+        )
+        table = pa.Table.from_pylist(self._pending, schema)
+        writer = shared(LogWriter, self._options.client)
+        columns = RecordColumns(self._options.dead_letters.topic, table, "key", None, None, "headers")
+        writer.send(columns).result()
+        self._pending = []
+
+    def _letter(self, row: dict[str, Any], reason: str) -> dict[str, Any]:
+        import msgspec
+
+        value = row["value"] if "value" in row else msgspec.json.encode(row)
+        headers = list(row.get("headers") or ())
+        letters = self._options.dead_letters
+        if letters is not None and letters.context_headers:
+            headers += [{"key": PREFIX + name, "value": text.encode()} for name, text in self._context(row, reason)]
+        return {"key": _bytes(row.get("key")), "value": _bytes(value), "headers": headers}
+
+    def _context(self, row: dict[str, Any], reason: str) -> list[tuple[str, str]]:
+        place = [(name, str(row[name])) for name in ("topic", "partition", "offset") if row.get(name) is not None]
+        return [
+            *place,
+            ("connector.name", self._attempt.query_id or self._attempt.run_id),
+            ("task.id", str(self._attempt.partition)),
+            ("stage", "TASK_PUT"),
+            ("class.name", _CLASS),
+            ("exception.class.name", _ERROR),
+            ("exception.message", reason),
+            ("exception.stacktrace", f"{_ERROR}: {reason}"),
+        ]
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return str(value).encode()

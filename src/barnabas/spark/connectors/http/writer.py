@@ -1,0 +1,154 @@
+"""Shell: the writers that Spark calls. A task sends the requests of its rows one after another, so that the records of
+a partition arrive in their order. Delivery is at least once: Spark may give a task its rows again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from barnabas.spark.connectors.http.connection import HttpConnection
+from barnabas.spark.connectors.http.errors import HttpSinkError
+from barnabas.spark.connectors.http.failures import FailedRecords
+from barnabas.spark.connectors.http.options import HttpOptions, parse_http_options
+from barnabas.spark.connectors.http.requests import BadText, Request, requests_of
+from barnabas.spark.connectors.http.retrying import Accepted, Again, judge_answer
+from barnabas.spark.connectors.http.texts import record_texts
+from barnabas.spark.errors import SinkError
+from barnabas.spark.heap import freeze_heap
+from barnabas.spark.records.formats import ErrorsTolerance
+from barnabas.spark.reporting import readable_errors
+from barnabas.spark.sink.tasks import Attempt, this_attempt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger("barnabas.spark")
+
+
+@dataclass(frozen=True)
+class Sent(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not followed by mypy
+    """What a task sent."""
+
+    requests: int
+    records: int
+    failed: int
+
+
+@readable_errors
+def http_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> HttpBatchWriter:
+    """The writer of a batch query. Raises OptionError and SinkError."""
+    if overwrite:
+        raise SinkError("a web service cannot be overwritten; write with mode('append')")
+    return HttpBatchWriter(parse_http_options(options))
+
+
+@readable_errors
+def http_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> HttpStreamWriter:
+    """The writer of a streaming query. Raises OptionError."""
+    return HttpStreamWriter(parse_http_options(options))
+
+
+class HttpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
+    """The writer of `df.write`."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+
+    @readable_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        freeze_heap()
+        return send_rows(iterator, self._options, this_attempt())
+
+    def commit(self, messages: list[Sent | None]) -> None:
+        """The requests are accepted when the tasks end."""
+
+    def abort(self, messages: list[Sent | None]) -> None:
+        """Accepted requests cannot be taken back."""
+
+
+class HttpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
+    """The writer of `df.writeStream`."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+
+    @readable_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        freeze_heap()
+        return send_rows(iterator, self._options, this_attempt())
+
+    def commit(self, messages: list[Sent | None], batchId: int) -> None:
+        """The requests are accepted when the tasks end."""
+
+    def abort(self, messages: list[Sent | None], batchId: int) -> None:
+        """Accepted requests cannot be taken back. Spark sends the micro-batch again after a restart."""
+
+
+def send_rows(iterator: Iterator[pa.RecordBatch], options: HttpOptions, attempt: Attempt) -> Sent:
+    """Send the rows of a task. Raises HttpSinkError if the web service does not accept a request."""
+    sender = RequestSender(options)
+    failed = FailedRecords(options.rows, attempt)
+    source = f"{attempt.query_id or attempt.run_id}-{attempt.batch_id}-{attempt.partition}"
+    requests = rows = 0
+    try:
+        for batch in iterator:
+            texts = record_texts(batch, source, rows)
+            rows += batch.num_rows
+            for request in requests_of(texts, options):
+                if isinstance(request, BadText):
+                    _give_up(failed, options, batch, range(request.index, request.index + 1), request.reason)
+                    continue
+                requests += 1
+                reason = sender.send(request)
+                if reason is not None:
+                    _give_up(failed, options, batch, range(request.first, request.end), reason)
+        failed.flush()
+    finally:
+        sender.close()
+    return Sent(requests, rows, failed.count)
+
+
+def _give_up(failed: FailedRecords, options: HttpOptions, batch: Any, rows: range, reason: str) -> None:
+    if options.rows.tolerance is ErrorsTolerance.NONE:
+        raise HttpSinkError(
+            f"{reason}. Set errors.tolerance=all to go on without such records, and"
+            " errors.deadletterqueue.topic.name to keep them"
+        )
+    failed.add(batch, rows, reason)
+
+
+class RequestSender:
+    """Sends requests over one connection, and again as long as that may help."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._connection = HttpConnection(options.url, options.timeout_s)
+        self._random = random.Random()
+
+    def send(self, request: Request) -> str | None:
+        """Send a request until the web service accepts it. Returns why it does not, or None."""
+        options = self._options
+        headers = {**dict(options.headers), options.key_header: request.key}
+        sent = 0
+        while True:
+            sent += 1
+            answer = self._connection.send(options.method, request.body, headers)
+            now_ms = time.time_ns() // 1_000_000
+            verdict = judge_answer(answer, sent, options, now_ms, self._random.random())
+            if isinstance(verdict, Accepted):
+                return None
+            if not isinstance(verdict, Again):
+                return verdict.reason
+            log.info("%s: request %s is sent again in %d ms (%s)", options.url, request.key, verdict.delay_ms, answer)
+            time.sleep(verdict.delay_ms / 1000)
+
+    def close(self) -> None:
+        self._connection.close()

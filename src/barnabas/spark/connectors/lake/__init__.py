@@ -1,0 +1,1 @@
+"""Lake tables: `format("barnabas.delta")` and `format("barnabas.iceberg")`, exactly once, without a JVM."""

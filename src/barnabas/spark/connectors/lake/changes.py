@@ -1,0 +1,103 @@
+"""Machine: the rows of one micro-batch for one table -> one change for each key.
+
+The changes of a key are applied in their order: a row replaces the columns that it has received, and keeps the others;
+a deleted row is gone with all of its columns, also if a later row inserts the key again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.spark.connectors.lake.columns import fit
+from barnabas.spark.connectors.lake.errors import LakeError
+from barnabas.spark.connectors.lake.ports import Changes
+
+ORDER = "__barnabas_order"
+DELETED = "__barnabas_deleted"
+
+
+class KeyedRows(msgspec.Struct, frozen=True):
+    """Rows with the same columns: an Arrow table with the received columns and no others, whether each row deletes its
+    key, and a number that is larger for a later change of the same key (Arrow bool and int64).
+    """
+
+    rows: Any
+    deleted: Any
+    order: Any
+
+
+def to_staged(part: KeyedRows) -> Any:
+    """The table that is staged as a Parquet file."""
+    return part.rows.append_column(ORDER, part.order).append_column(DELETED, part.deleted)
+
+
+def from_staged(table: Any) -> KeyedRows:
+    return KeyedRows(table.drop_columns([ORDER, DELETED]), table[DELETED], table[ORDER])
+
+
+def fold(parts: Sequence[KeyedRows], keys: tuple[str, ...], schema: Any, inserts: bool = True) -> Changes:
+    """One change for each key. `schema` is the table's, which has all columns of the rows."""
+    for key in keys:
+        if pa.types.is_nested(schema.field(key).type) or pa.types.is_floating(schema.field(key).type):
+            raise LakeError(f"the column {key} of the key is a {schema.field(key).type}, which is no key; cast it")
+    names = [name for name in schema.names if any(name in part.rows.column_names for part in parts)]
+    columns = pa.schema([schema.field(name) for name in names])
+    rows = pa.concat_tables([fit(part.rows, columns) for part in parts])
+    in_order = np.argsort(_numpy([part.order for part in parts]), kind="stable")
+    rows = rows.take(pa.array(in_order))
+    deleted = _numpy([part.deleted for part in parts])[in_order]
+    has = {name: _received(parts, name)[in_order] for name in names}
+    group, count = _groups(rows, keys)
+    index = np.arange(len(group))
+    # A fancy assignment keeps the last value for an index that occurs more than once: the latest row of each key.
+    last = np.full(count, -1)
+    last[group] = index
+    last_delete = np.full(count, -1)
+    last_delete[group[deleted]] = index[deleted]
+    alive = index > last_delete[group]
+    stays = last != last_delete
+    inserted_again = last_delete[stays] >= 0
+    if inserted_again.any():  # these rows have no values of the table's other columns any more
+        columns = schema
+    arrays = []
+    received = {}
+    for name in columns.names:
+        if name not in names:
+            arrays.append(pa.nulls(int(stays.sum()), schema.field(name).type))
+            received[name] = pa.array(inserted_again)
+            continue
+        counts = alive & has[name]
+        newest = np.full(count, -1)
+        newest[group[counts]] = index[counts]
+        newest = newest[stays] if name not in keys else last[stays]
+        arrays.append(rows[name].combine_chunks().take(pa.array(newest, mask=newest < 0)))
+        given = (newest >= 0) | inserted_again
+        if not given.all():
+            received[name] = pa.array(given)
+    deletes = rows.select(list(keys)).take(pa.array(last[~stays]))
+    return Changes(keys, pa.Table.from_arrays(arrays, schema=columns), deletes, received, inserts)
+
+
+def _received(parts: Sequence[KeyedRows], name: str) -> Any:
+    return np.concatenate([np.full(part.rows.num_rows, name in part.rows.column_names) for part in parts])
+
+
+def _numpy(arrays: Sequence[Any]) -> Any:
+    """Arrow arrays, one after another, as one NumPy array."""
+    chunks = [array.chunks if isinstance(array, pa.ChunkedArray) else [array] for array in arrays]
+    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for each in chunks for chunk in each])
+
+
+def _groups(rows: Any, keys: Sequence[str]) -> tuple[Any, int]:
+    """The number of each row's key, and how many keys there are."""
+    numbered = rows.select(list(keys)).append_column(ORDER, pa.array(np.arange(rows.num_rows)))
+    lists = numbered.group_by(list(keys)).aggregate([(ORDER, "list")])[f"{ORDER}_list"].combine_chunks()
+    group = np.empty(rows.num_rows, dtype=np.int64)
+    group[lists.flatten().to_numpy()] = pc.list_parent_indices(lists).to_numpy()
+    return group, len(lists)

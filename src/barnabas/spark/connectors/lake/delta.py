@@ -1,0 +1,258 @@
+"""Shell: a Delta table, through the `deltalake` package (Rust, no JVM).
+
+Tasks write Parquet files with PyArrow. A commit adds them, and carries the micro-batch as an application transaction
+(the action `txn` of the Delta protocol): the query's id and the number of the micro-batch. It refuses a commit
+if another one with the same application id came in between, so two drivers of one query cannot both commit.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from barnabas.spark.connectors.lake.columns import lake_schema
+from barnabas.spark.connectors.lake.delta_files import column_statistics, partition_directory, partition_slices
+from barnabas.spark.connectors.lake.errors import LakeError
+from barnabas.spark.connectors.lake.options import LakeOptions
+from barnabas.spark.connectors.lake.ports import Changes, Commit
+from barnabas.spark.connectors.lake.storage import ArrowStorage
+from barnabas.spark.connectors.sinking.ports import BatchId
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties
+
+QUERY: Final = "barnabas.query"
+BATCH: Final = "barnabas.batch"
+ATTEMPTS: Final = "barnabas.attempts"
+"""The keys in a commit's metadata: the query, its micro-batch, and the attempts whose files the commit added."""
+HISTORY_MAX: Final = 1000
+RETRIES: Final = 5
+_DELETED: Final = "__barnabas_deleted"
+
+
+class DeltaFile(msgspec.Struct, frozen=True):
+    """A data file that a task wrote: what the action `add` says of it."""
+
+    path: str
+    size: int
+    modification_time: int
+    partition_values: Mapping[str, str | None]
+    statistics: str
+
+
+class DeltaLakeTable:
+    """A LakeTable in the Delta format."""
+
+    def __init__(self, location: str, storage: Mapping[str, str]) -> None:
+        deltalake = require_deltalake()
+        self._location = location
+        self._table = deltalake.DeltaTable(location, storage_options=dict(storage))
+        self.storage = delta_storage(location, storage)
+
+    def schema(self) -> Any:
+        import pyarrow as pa
+
+        return lake_schema(pa.schema(self._table.schema().to_arrow()))
+
+    def add_columns(self, columns: Sequence[Any]) -> None:
+        import pyarrow as pa
+        from deltalake import Schema
+        from deltalake.exceptions import DeltaError
+
+        for attempt in range(RETRIES):
+            self._table.update_incremental()
+            names = set(self.schema().names)
+            missing = [column for column in columns if column.name not in names]
+            if not missing:
+                return
+            try:
+                self._table.alter.add_columns(list(Schema.from_arrow(pa.schema(missing)).fields))
+                return
+            except DeltaError as error:
+                if attempt == RETRIES - 1:
+                    raise LakeError(f"columns cannot be added to {self._location}: {error}") from error
+
+    def write(self, rows: Any, attempt: str) -> list[str]:
+        partitions = self._partitions()
+        if len(partitions) == rows.num_columns:
+            raise LakeError(f"{self._location} is partitioned by all of its columns; a file needs at least one more")
+        files = []
+        for values, part in partition_slices(rows, partitions):
+            path = f"{partition_directory(values)}part-{attempt}-{uuid.uuid4().hex[:8]}.zstd.parquet"
+            metadata = self.storage.write_parquet(path, part)
+            statistics = msgspec.json.encode(column_statistics(metadata, part.schema)).decode()
+            size = self.storage.size(path)
+            files.append(DeltaFile(path, size, int(time.time() * 1000), values, statistics))
+        return [msgspec.json.encode(file).decode() for file in files]
+
+    def remove(self, files: Sequence[str]) -> None:
+        self.storage.delete([msgspec.json.decode(file, type=DeltaFile).path for file in files])
+
+    def committed_batch(self, query_id: str) -> int | None:
+        self._table.update_incremental()
+        found: int | None = self._table.transaction_version(query_id)
+        return found
+
+    def committed_attempts(self, batch: BatchId) -> frozenset[str] | None:
+        for commit in self._table.history(HISTORY_MAX):
+            if commit.get(QUERY) == batch.query_id and str(commit.get(BATCH)) == str(batch.batch_id):
+                return frozenset(str(commit.get(ATTEMPTS, "")).split(","))
+        return None
+
+    def append(self, files: Sequence[str], commit: Commit) -> bool:
+        from deltalake.transaction import AddAction
+
+        decoded = [msgspec.json.decode(file, type=DeltaFile) for file in files]
+        actions: Any = [
+            AddAction(
+                path=file.path,
+                size=file.size,
+                partition_values=dict(file.partition_values),
+                modification_time=file.modification_time,
+                data_change=True,
+                stats=file.statistics,
+            )
+            for file in decoded
+        ]
+
+        def add(properties: CommitProperties | None) -> None:
+            self._table.create_write_transaction(
+                actions, "append", self._table.schema(), self._partitions(), commit_properties=properties
+            )
+
+        return self._commit(add, commit)
+
+    def merge(self, changes: Changes, commit: Commit) -> bool:
+        return self._commit(lambda properties: self._merge(changes, properties), commit)
+
+    def _merge(self, changes: Changes, properties: CommitProperties | None) -> None:
+        import pyarrow as pa
+
+        upserts, deletes = changes.upserts, changes.deletes
+        flags = {name: f"__barnabas_has_{index}" for index, name in enumerate(changes.received)}
+        for name, flag in flags.items():
+            upserts = upserts.append_column(flag, changes.received[name])
+        upserts = upserts.append_column(_DELETED, pa.repeat(False, upserts.num_rows))
+        deletes = deletes.append_column(_DELETED, pa.repeat(True, deletes.num_rows))
+        merger = self._table.merge(
+            pa.concat_tables([upserts, deletes], promote_options="default"),
+            " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in changes.keys),
+            source_alias="source",
+            target_alias="target",
+            streamed_exec=False,  # files whose statistics exclude the keys of the rows are not read
+            commit_properties=properties,
+        )
+        given = {quoted(name): f"source.{quoted(name)}" for name in changes.upserts.column_names}
+        kept = {
+            quoted(name): f"CASE WHEN source.{flag} THEN source.{quoted(name)} ELSE target.{quoted(name)} END"
+            for name, flag in flags.items()
+        }
+        merger.when_matched_delete(f"source.{_DELETED}")
+        merger.when_matched_update({**given, **kept}, f"NOT source.{_DELETED}")
+        if changes.inserts:
+            merger.when_not_matched_insert(given, f"NOT source.{_DELETED}")
+        merger.execute()
+
+    def _partitions(self) -> list[str]:
+        return list(self._table.metadata().partition_columns)
+
+    def _commit(self, action: Callable[[CommitProperties | None], None], commit: Commit) -> bool:
+        """Call `action` with the properties of the commit, unless the table has the micro-batch."""
+        from deltalake.exceptions import CommitFailedError
+
+        for attempt in range(RETRIES):
+            self._table.update_incremental()
+            if commit.batch is not None:
+                last = self._table.transaction_version(commit.batch.query_id)
+                if last is not None and last >= commit.batch.batch_id:
+                    return False
+            try:
+                action(_properties(commit))
+                return True
+            except CommitFailedError as error:  # another writer was faster; nothing is committed
+                if attempt == RETRIES - 1:
+                    raise LakeError(
+                        f"{self._location}: the commit failed {RETRIES} times because of other writers: {error}."
+                        " Start the query again with its checkpoint; nothing is lost"
+                    ) from error
+        raise AssertionError("the loop returns or raises")
+
+
+def open_delta(options: LakeOptions, location: str, schema: Any | None) -> DeltaLakeTable | None:
+    """Open a table. One that does not exist is created for rows of this schema; without a schema, it is None. Raises
+    LakeError.
+    """
+    deltalake = require_deltalake()
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        return DeltaLakeTable(location, options.storage)
+    except TableNotFoundError:
+        if schema is None:
+            return None
+    if not options.create:
+        raise LakeError(
+            f"there is no Delta table at {location}, and auto.create is false: create it, or set auto.create=true"
+        )
+    columns = lake_schema(schema)
+    partitions = [field.column for field in options.partitions]
+    for name in partitions:
+        if columns.get_field_index(name) < 0:
+            raise LakeError(f"partition.by names {name}, which is no column; there are {', '.join(columns.names)}")
+    try:
+        deltalake.DeltaTable.create(
+            location,
+            deltalake.Schema.from_arrow(columns),
+            mode="ignore",
+            partition_by=partitions,
+            storage_options=dict(options.storage),
+        )
+    except DeltaError as error:
+        if not deltalake.DeltaTable.is_deltatable(location, dict(options.storage)):
+            raise LakeError(f"a Delta table cannot be created at {location}: {error}") from error
+        # Otherwise another task has created the table meanwhile.
+    return DeltaLakeTable(location, options.storage)
+
+
+def delta_storage(location: str, options: Mapping[str, str]) -> ArrowStorage:
+    """The files below a table's location. Local files are opened by PyArrow, others by deltalake's own object store."""
+    from pyarrow.fs import LocalFileSystem, PyFileSystem
+
+    if "://" not in location:
+        return ArrowStorage(LocalFileSystem(), location)
+    from deltalake.fs import DeltaStorageHandler
+
+    return ArrowStorage(PyFileSystem(DeltaStorageHandler(location, dict(options))), "")
+
+
+def require_deltalake() -> Any:
+    """The package. Raises LakeError if it is not installed."""
+    try:
+        import deltalake
+    except ImportError as error:
+        raise LakeError("barnabas.delta needs the package deltalake: pip install 'barnabas[delta]'") from error
+    return deltalake
+
+
+def quoted(name: str) -> str:
+    """A column's name in an expression of deltalake."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _properties(commit: Commit) -> CommitProperties | None:
+    from deltalake import CommitProperties, Transaction
+
+    if commit.batch is None:
+        return None
+    return CommitProperties(
+        custom_metadata={
+            QUERY: commit.batch.query_id,
+            BATCH: str(commit.batch.batch_id),
+            ATTEMPTS: ",".join(sorted(commit.attempts)),
+        },
+        app_transactions=[Transaction(commit.batch.query_id, commit.batch.batch_id)],
+    )

@@ -1,0 +1,13 @@
+"""Value: the errors of lake tables. Each message says what to do next."""
+
+from __future__ import annotations
+
+from barnabas.spark.errors import SinkError, SparkSourceError
+
+
+class LakeError(SinkError):
+    """Rows cannot be written to a lake table, or the table cannot be created or changed as they need it."""
+
+
+class LakeReadError(SparkSourceError):
+    """A lake table cannot be read."""

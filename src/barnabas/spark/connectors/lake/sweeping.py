@@ -1,0 +1,71 @@
+"""Shell: removes the files of attempts that do not count: of failed tasks, and of drivers that died.
+
+Files are removed only for micro-batches that are committed. Before that, another driver of the query that is still
+alive could commit them. The commit of a micro-batch names its attempts, so that all other notes of that micro-batch
+belong to attempts whose files are not in the table, and never will be.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+from barnabas.spark.connectors.lake.ports import LakeTable
+from barnabas.spark.connectors.sinking.ports import BatchId
+
+log = logging.getLogger("barnabas.spark")
+
+DIRECTORY: Final = "_barnabas"
+"""Readers and cleaners of Delta leave out directories that begin with an underscore."""
+_NOTE: Final = re.compile(rf"{DIRECTORY}/[^/]+/(\d+)/([0-9a-f-]{{36}})(-\d+\.parquet)?")
+
+
+def attempt_note(batch: BatchId, attempt: str) -> str:
+    return f"{_directory(batch.query_id)}/{batch.batch_id}/{attempt}"
+
+
+def staged_path(batch: BatchId, attempt: str, number: int) -> str:
+    return f"{attempt_note(batch, attempt)}-{number}.parquet"
+
+
+def sweep(table: LakeTable, batch: BatchId, committed: frozenset[str] | None) -> None:
+    """Remove what attempts left for this micro-batch and earlier ones of the query, which are in the table. `committed`
+    are the attempts whose files this micro-batch added; None if that is not known: then their files stay.
+    """
+    orphans: set[str] = set()
+    done: list[str] = []
+    known = {batch.batch_id: committed}
+    for path in table.storage.list(_directory(batch.query_id)):
+        match = _NOTE.fullmatch(path)
+        if match is None or int(match[1]) > batch.batch_id:
+            continue
+        done.append(path)
+        number = int(match[1])
+        if match[3]:
+            continue  # staged rows, which are never part of the table
+        if number not in known:
+            known[number] = table.committed_attempts(BatchId(batch.query_id, number))
+        counted = known[number]
+        if counted is not None and match[2] not in counted:
+            orphans.add(match[2])
+    if orphans:
+        files = [path for path in table.storage.list("") if path.rpartition("/")[2] and _attempt_of(path) in orphans]
+        table.storage.delete(files)
+        log.info("%d files of %d attempts that do not count are removed", len(files), len(orphans))
+    table.storage.delete(done)
+
+
+_ATTEMPT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _attempt_of(path: str) -> str | None:
+    """The attempt in the name of a data file."""
+    if path.startswith(DIRECTORY + "/") or not path.endswith(".parquet"):
+        return None
+    found = _ATTEMPT.search(path.rpartition("/")[2])
+    return None if found is None else found[0]
+
+
+def _directory(query_id: str) -> str:
+    return f"{DIRECTORY}/{query_id}"

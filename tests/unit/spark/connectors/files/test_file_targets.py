@@ -1,0 +1,201 @@
+"""Files as a sink without Spark: whole files appear in a directory, lines are appended to a file, each exactly once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from barnabas.spark.connectors.files.errors import FileWriteError
+from barnabas.spark.connectors.files.lines import LineFileTarget
+from barnabas.spark.connectors.files.options import parse_file_sink
+from barnabas.spark.connectors.files.storage import FileDirectory
+from barnabas.spark.connectors.files.target import DirectoryTarget
+from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, StagedPart, TableRows
+from barnabas.spark.errors import DeliveryError, OptionError
+
+QUERY = "6f1e3c8a-0000-4000-8000-000000000001"
+
+
+def rows(*ids: int) -> Any:
+    return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64()), "value": [f"v{one}" for one in ids]})
+
+
+class Landing:
+    """A directory or a file, and the micro-batches of a query."""
+
+    def __init__(self, place: Path, kind: str | None) -> None:
+        self.place = place
+        given = {"file": str(place)} if kind is None else {"path": str(place), "file.format": kind}
+        made = LineFileTarget if kind is None else DirectoryTarget
+        self.target = made(parse_file_sink(given))
+
+    def stage(self, batch: int, *batches: Any, partition: int = 0) -> list[StagedPart]:
+        stage = self.target.open_stage(AttemptId(QUERY, "run", batch, partition, 0))
+        for each in batches:
+            stage.add(TableRows(str(self.place), each, (), None, None, 0))
+        return stage.finish()
+
+    def write(self, batch: int, *batches: Any) -> None:
+        self.target.publish(BatchId(QUERY, batch), self.stage(batch, *batches))
+
+    def names(self) -> list[str]:
+        """What a reader of the directory lists."""
+        return sorted(path.name for path in self.place.iterdir() if not path.name.startswith("_"))
+
+    def staged(self) -> list[str]:
+        return [
+            path for path in FileDirectory.open(str(self.place), {}).list("_barnabas") if not path.endswith(".json")
+        ]
+
+
+def avro_ids(landing: Landing) -> list[int]:
+    found = []
+    for name in landing.names():
+        with (landing.place / name).open("rb") as file:
+            found += [row["id"] for row in fastavro.reader(file)]
+    return found
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Landing:
+    return Landing(tmp_path / "out", "avro")
+
+
+def test_files_of_all_tasks_appear_in_the_order_of_the_tasks(landing: Landing) -> None:
+    parts = [*landing.stage(0, rows(3), partition=1), *landing.stage(0, rows(1), rows(2))]
+    landing.target.publish(BatchId(QUERY, 0), parts)
+    assert avro_ids(landing) == [1, 2, 3]
+    assert landing.staged() == []
+
+
+def test_staged_files_are_not_seen_before_the_commit(landing: Landing) -> None:
+    landing.stage(0, rows(1))
+    assert landing.names() == []
+    assert len(landing.staged()) == 1
+
+
+def test_a_commit_that_is_repeated_lands_nothing(landing: Landing) -> None:
+    landing.write(0, rows(1))
+    landing.write(0, rows(1), rows(2))
+    assert avro_ids(landing) == [1]
+    assert landing.staged() == []
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_driver_that_dies_while_files_get_their_names_is_finished_by_the_next(
+    landing: Landing, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = FileDirectory.move
+    calls = []
+
+    def die(self: FileDirectory, source: str, target: str) -> None:
+        calls.append(source)
+        if len(calls) > moved:
+            raise KeyboardInterrupt
+        original(self, source, target)
+
+    parts = [*landing.stage(0, rows(1)), *landing.stage(0, rows(2), partition=1)]
+    monkeypatch.setattr(FileDirectory, "move", die)
+    with pytest.raises(KeyboardInterrupt):
+        landing.target.publish(BatchId(QUERY, 0), parts)
+    monkeypatch.undo()
+    landing.write(0, rows(1), rows(2))  # in other tasks than before
+    assert avro_ids(landing) == [1, 2]
+    assert landing.staged() == []
+
+
+def test_an_older_checkpoint_is_refused(landing: Landing) -> None:
+    landing.write(5, rows(1))
+    with pytest.raises(DeliveryError, match="checkpoint is older"):
+        landing.write(4, rows(2))
+
+
+def test_old_decisions_are_removed(landing: Landing) -> None:
+    for batch in range(5):
+        landing.write(batch, rows(batch))
+    assert avro_ids(landing) == [0, 1, 2, 3, 4]
+    decisions = [path.name for path in (landing.place / "_barnabas" / QUERY).iterdir() if path.suffix == ".json"]
+    assert sorted(decisions) == ["3.json", "4.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("csv", b'"id","value"\n1,"v1"\n2,"v2"\n'),
+        ("json", b'{"id":1,"value":"v1"}\n{"id":2,"value":"v2"}\n'),
+        ("text", b"v1\nv2\n"),
+    ],
+)
+def test_formats_are_written(tmp_path: Path, kind: str, content: bytes) -> None:
+    landing = Landing(tmp_path / "out", kind)
+    landing.write(0, rows(1, 2))
+    (name,) = landing.names()
+    assert (landing.place / name).read_bytes() == content
+
+
+def test_parquet_is_written(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "out", "parquet")
+    landing.write(0, rows(1, 2))
+    assert pq.read_table(landing.place / landing.names()[0])["id"].to_pylist() == [1, 2]
+
+
+def test_changes_by_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"there is no option insert\.mode"):
+        parse_file_sink({"path": str(tmp_path), "file.format": "csv", "insert.mode": "upsert"})
+
+
+# -- one file of lines -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def line_file(tmp_path: Path) -> Landing:
+    return Landing(tmp_path / "out.txt", None)
+
+
+def test_lines_are_appended_in_the_order_of_the_tasks(line_file: Landing) -> None:
+    line_file.write(0, rows(1))
+    parts = [*line_file.stage(1, rows(3), partition=1), *line_file.stage(1, rows(2))]
+    line_file.target.publish(BatchId(QUERY, 1), parts)
+    assert line_file.place.read_text() == "v1\nv2\nv3\n"
+
+
+def test_lines_of_a_repeated_commit_are_not_appended(line_file: Landing) -> None:
+    line_file.write(0, rows(1))
+    line_file.write(0, rows(1))
+    assert line_file.place.read_text() == "v1\n"
+
+
+@pytest.mark.parametrize("ledgers", [1, 2])
+def test_lines_of_a_driver_that_died_while_it_appended_are_cut_off(
+    line_file: Landing, ledgers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line_file.write(0, rows(1))
+    original = Path.replace
+    calls = []
+
+    def die(self: Path, target: Any) -> Any:
+        calls.append(target)
+        if len(calls) >= ledgers:
+            raise KeyboardInterrupt
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "replace", die)
+    with pytest.raises(KeyboardInterrupt):
+        line_file.write(1, rows(2))
+    monkeypatch.undo()
+    assert line_file.place.read_text() == ("v1\n" if ledgers == 1 else "v1\nv2\n")
+    line_file.write(1, rows(2), rows(3))
+    assert line_file.place.read_text() == "v1\nv2\nv3\n"
+
+
+def test_a_text_file_needs_a_text(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "out", "text")
+    stage = landing.target.open_stage(AttemptId(QUERY, "run", 0, 0, 0))
+    with pytest.raises(FileWriteError, match="needs the column value"):
+        stage.add(TableRows(str(landing.place), pa.RecordBatch.from_pydict({"a": [1], "b": [2]}), (), None, None, 0))
+        stage.finish()
