@@ -1,0 +1,106 @@
+"""Converters by the options of Connect, and columns through them and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas.spark.connectors.arrow_fields import record_field, schema_of
+from barnabas.spark.connectors.connect_schemas import ConnectSchema, ConnectType, decimal_schema, struct_schema
+from barnabas.spark.connectors.converters.errors import ConverterConfigError, ConverterDataError
+from barnabas.spark.connectors.converters.json_converter import JsonConverter
+from barnabas.spark.connectors.converters.making import make_converter
+from barnabas.spark.connectors.converters.plain import ByteArrayConverter, StringConverter
+from barnabas.spark.connectors.converters.runs import BadRows
+
+PREFIX = "value.converter"
+
+
+def make(given: str | None = None, **options: str) -> Any:
+    config = {f"{PREFIX}.{name.replace('_', '.')}": text for name, text in options.items()}
+    return make_converter(PREFIX, config if given is None else {PREFIX: given, **config}, is_key=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (None, JsonConverter),
+        ("org.apache.kafka.connect.json.JsonConverter", JsonConverter),
+        ("StringConverter", StringConverter),
+        ("org.apache.kafka.connect.converters.ByteArrayConverter", ByteArrayConverter),
+    ],
+)
+def test_a_class_is_named_alone_or_with_its_package(given: str | None, kind: type) -> None:
+    assert type(make(given)) is kind
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        ("JsonConvertor", {}, "did you mean JsonConverter"),
+        ("com.example.Mine", {}, "the converters are"),
+        (None, {"schemas_enabled": "true"}, "did you mean value.converter.schemas.enable"),
+        (None, {"schemas_enable": "yes"}, "true or false"),
+        (None, {"decimal_format": "TEXT"}, "BASE64 or NUMERIC"),
+        ("StringConverter", {"converter_encoding": "latin1"}, "UTF8"),
+        ("ByteArrayConverter", {"schemas_enable": "true"}, "no options"),
+    ],
+)
+def test_a_wrong_option_is_refused(given: str | None, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConverterConfigError, match=message):
+        make(given, **options)
+
+
+SCHEMA = struct_schema(
+    "a.Value",
+    {
+        "id": ConnectSchema(ConnectType.INT32),
+        "name": ConnectSchema(ConnectType.STRING, True),
+        "amount": decimal_schema(10, 2, optional=True),
+        "tags": ConnectSchema(ConnectType.ARRAY, True, items=ConnectSchema(ConnectType.STRING, True)),
+    },
+    version=3,
+)
+
+
+def test_the_schema_survives_the_arrow_field() -> None:
+    assert schema_of(record_field("value", SCHEMA)) == SCHEMA
+
+
+@pytest.mark.parametrize("schemas", ["true", "false"])
+def test_structs_become_json_with_or_without_their_schema(schemas: str) -> None:
+    field = record_field("value", SCHEMA)
+    rows = [{"id": 1, "name": 'a"', "amount": None, "tags": ["x", None]}, None, {"id": 2, "name": None, "tags": []}]
+    column = pa.array(rows, field.type)
+    converter = make(schemas_enable=schemas)
+    encoded = converter.encode_column(column, field, None)
+    payload = b'{"id":1,"name":"a\\"","amount":null,"tags":["x",null]}'
+    first = encoded[0].as_py()
+    assert first.endswith(b'"payload":' + payload + b"}") if schemas == "true" else first == payload
+    assert encoded[1].as_py() is None
+    if schemas == "true":
+        (run,) = converter.decode_column(encoded, BadRows("value"))
+        assert (run.rows.tolist(), run.values.to_pylist()) == ([0, 1, 2], column.to_pylist())
+        assert schema_of(run.field) == SCHEMA
+
+
+def test_strings_and_bytes_pass_and_structs_are_refused() -> None:
+    column = pa.array(["a", None], pa.string())
+    field = pa.field("value", pa.string())
+    encoded = make("StringConverter").encode_column(column, field, None)
+    assert encoded.to_pylist() == [b"a", None]
+    (run,) = make("StringConverter").decode_column(encoded, BadRows("value"))
+    assert run.values.to_pylist() == ["a", None]
+    with pytest.raises(ConverterDataError, match="use JsonConverter"):
+        make("StringConverter").encode_column(pa.array([{"a": 1}]), field, None)
+    with pytest.raises(ConverterDataError, match="use JsonConverter"):
+        make("ByteArrayConverter").encode_column(column, field, None)
+    assert make("ByteArrayConverter").encode_column(encoded, field, None).to_pylist() == [b"a", None]
+
+
+def test_a_text_that_is_not_utf8_is_a_bad_row() -> None:
+    bad = BadRows("value", raises=False)
+    (run,) = make("StringConverter").decode_column(pa.array([b"a", b"\xff"], pa.binary()), bad)
+    assert (run.rows.tolist(), run.values.to_pylist(), list(bad.found)) == ([0], ["a"], [1])
