@@ -240,7 +240,6 @@ def parse_capture_options(
             raise OptionError(f"give {kind}.include.list or {kind}.exclude.list, not both")
     staging = given.require("stagingLocation", "a directory of this query alone that driver and workers share")
     output: Output = given.get("output")
-    require_output(output)
     if output is Output.RECORDS:
         prefix = given.require("topic.prefix", "a logical name of the source, with which the names of its topics begin")
     else:
@@ -271,12 +270,6 @@ def parse_capture_options(
             connector_name=given.get("name"),
         ),
     )
-
-
-def require_output(output: Output) -> None:
-    """Raise OptionError for an output that cannot be made."""
-    if output is Output.RECORDS:
-        raise OptionError("output=records is not built yet: use output=rows")
 
 
 def _check_rows_output(given: ConnectorOptions) -> None:

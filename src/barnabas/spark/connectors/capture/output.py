@@ -9,11 +9,14 @@ Batches have at most BATCH_ROWS rows, and about BATCH_BYTES.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.spark.connectors.capture.options import CaptureOptions, Operation
+from barnabas.spark.connectors.capture.options import CaptureOptions, Operation, Output
 from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
 from barnabas.spark.connectors.events.changes import TableSchema
+
+if TYPE_CHECKING:
+    from barnabas.spark.connectors.capture.records_output import RecordsOutput
 
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 4 << 20
@@ -26,6 +29,9 @@ RECORDS_DDL: Final = (
 def output_ddl(options: CaptureOptions, table: TableSchema | None) -> str:
     """The columns for Spark. `table` is given for output=rows. Raises OptionError."""
     if table is None:
+        from barnabas.spark.connectors.capture.records_output import check_records_output
+
+        check_records_output(options)
         return RECORDS_DDL
     from barnabas.spark.connectors.capture.rows_output import rows_ddl
 
@@ -38,6 +44,7 @@ class CaptureOutput:
     def __init__(self, options: CaptureOptions, schema: Any) -> None:
         self._options = options
         self._schema = schema
+        self._made: RecordsOutput | None = None  # made in the worker
 
     def batches(self, captured: CapturedChanges) -> Iterator[Any]:
         """The changes as record batches, in the order of each table's changes."""
@@ -47,11 +54,29 @@ class CaptureOutput:
             from barnabas.spark.connectors.capture.skipping import without_operations
 
             tables = tuple(without_operations(table, skipped) for table in tables)
-        yield from self._rows(tables)
+        if self._options.output is Output.ROWS:
+            yield from self._rows(tables)
+            return
+        for batch in self._records_output().records(CapturedChanges(tables, captured.transactions)):
+            yield from sliced(self._conform(batch))
 
     def heartbeat(self, time_ms: int) -> Iterator[Any]:
-        """The heartbeat record of this time; rows have none."""
-        yield from ()
+        """The heartbeat record of this time."""
+        for batch in self._records_output().heartbeat(time_ms):
+            yield self._conform(batch)
+
+    def _records_output(self) -> RecordsOutput:
+        if self._made is None:
+            from barnabas.spark.connectors.capture.records_output import RecordsOutput
+
+            self._made = RecordsOutput(self._options)
+        return self._made
+
+    def _conform(self, batch: Any) -> Any:
+        import pyarrow as pa
+
+        columns = [batch.column(name).cast(self._schema.field(name).type) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _rows(self, tables: tuple[TableChange, ...]) -> Iterator[Any]:
         from barnabas.spark.connectors.capture.rows_output import rows_of
