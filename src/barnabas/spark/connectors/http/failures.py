@@ -8,11 +8,15 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from barnabas.spark.connection import shared
+import msgspec
+
+from barnabas.spark.connection import connect, shared
 from barnabas.spark.connectors.sinking.options import RowOptions
+from barnabas.spark.records.dead_letter_topic import prepare_dead_letters
 from barnabas.spark.records.dead_letters import PREFIX
-from barnabas.spark.sink.rows import RecordColumns
-from barnabas.spark.sink.tasks import Attempt, LogWriter
+from barnabas.spark.records.formats import RecordFormats
+from barnabas.spark.records.reading import DeadLetterWriter
+from barnabas.spark.sink.tasks import Attempt
 
 log = logging.getLogger("barnabas.spark")
 
@@ -48,30 +52,25 @@ class FailedRecords:
             return
         import pyarrow as pa
 
-        from barnabas.spark.records.dead_letters import _HEADER
-
-        schema = pa.schema(
-            [
-                ("key", pa.binary()),
-                ("value", pa.binary()),
-                ("headers", pa.list_(pa.field("element", _HEADER))),
-            ]
-        )
-        table = pa.Table.from_pylist(self._pending, schema)
-        writer = shared(LogWriter, self._options.client)
-        columns = RecordColumns(self._options.dead_letters.topic, table, "key", None, None, "headers")
-        writer.send(columns).result()
+        header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+        columns = {
+            "key": pa.binary(),
+            "value": pa.binary(),
+            "timestamp": pa.timestamp("ms", "UTC"),
+            "headers": pa.list_(pa.field("element", header)),
+        }
+        table = pa.Table.from_pylist(self._pending, pa.schema(columns))
+        shared(DeadLetterWriter, self._options.client).write(self._options.dead_letters.topic, table)
         self._pending = []
 
     def _letter(self, row: dict[str, Any], reason: str) -> dict[str, Any]:
-        import msgspec
-
         value = row["value"] if "value" in row else msgspec.json.encode(row)
         headers = list(row.get("headers") or ())
         letters = self._options.dead_letters
         if letters is not None and letters.context_headers:
             headers += [{"key": PREFIX + name, "value": text.encode()} for name, text in self._context(row, reason)]
-        return {"key": _bytes(row.get("key")), "value": _bytes(value), "headers": headers}
+        place = {"timestamp": row.get("timestamp"), "headers": headers}
+        return {"key": _bytes(row.get("key")), "value": _bytes(value), **place}
 
     def _context(self, row: dict[str, Any], reason: str) -> list[tuple[str, str]]:
         place = [(name, str(row[name])) for name in ("topic", "partition", "offset") if row.get(name) is not None]
@@ -91,3 +90,9 @@ def _bytes(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     return str(value).encode()
+
+
+def prepare_topic(options: RowOptions) -> None:
+    """Create the dead-letter topic on the driver, if it does not exist. Raises KafkaError."""
+    if options.dead_letters is not None:
+        prepare_dead_letters(connect(options.client), RecordFormats(dead_letters=options.dead_letters), set())

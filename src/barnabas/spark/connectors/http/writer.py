@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from barnabas.spark.connectors.http.connection import HttpConnection
 from barnabas.spark.connectors.http.errors import HttpSinkError
-from barnabas.spark.connectors.http.failures import FailedRecords
+from barnabas.spark.connectors.http.failures import FailedRecords, prepare_topic
 from barnabas.spark.connectors.http.options import HttpOptions, parse_http_options
 from barnabas.spark.connectors.http.requests import BadText, Request, requests_of
 from barnabas.spark.connectors.http.retrying import Accepted, Again, judge_answer
@@ -47,13 +47,17 @@ def http_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
     """The writer of a batch query. Raises OptionError and SinkError."""
     if overwrite:
         raise SinkError("a web service cannot be overwritten; write with mode('append')")
-    return HttpBatchWriter(parse_http_options(options))
+    parsed = parse_http_options(options)
+    prepare_topic(parsed.rows)
+    return HttpBatchWriter(parsed)
 
 
 @readable_errors
 def http_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> HttpStreamWriter:
     """The writer of a streaming query. Raises OptionError."""
-    return HttpStreamWriter(parse_http_options(options))
+    parsed = parse_http_options(options)
+    prepare_topic(parsed.rows)
+    return HttpStreamWriter(parsed)
 
 
 class HttpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
