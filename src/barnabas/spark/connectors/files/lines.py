@@ -10,6 +10,7 @@ to the size in the ledger, and appends the micro-batch again. Nothing else may w
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,9 +68,9 @@ class LineFileTarget(msgspec.Struct, frozen=True):
     def _sweep(self, batch: BatchId) -> None:
         """Remove what was staged for this micro-batch and earlier ones of the query."""
         directory = Path(self._staging()) / query_directory(batch.query_id)
-        for path in list(directory.glob("*/*")):
-            if path.parent.name.isdecimal() and int(path.parent.name) <= batch.batch_id:
-                path.unlink(missing_ok=True)
+        for staged in list(directory.glob("*")):
+            if staged.name.isdecimal() and int(staged.name) <= batch.batch_id:
+                shutil.rmtree(staged, ignore_errors=True)
 
     def _staging(self) -> str:
         """The directory in which tasks stage lines."""

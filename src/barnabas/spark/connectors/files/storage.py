@@ -66,14 +66,15 @@ class FileDirectory(ArrowStorage):
             return bytes(file.read())
 
     def move(self, source: str, target: str) -> None:
-        """Give a file its final name; nothing happens if that was done before."""
-        target = self.path(target)
+        """Give a file its final name; nothing happens if that was done before. An object store copies the file."""
+        from pyarrow.fs import FileType
+
+        source, target = self.path(source), self.path(target)
+        if self.filesystem.get_file_info(source).type is FileType.NotFound:
+            return
         if self._has_directories:
             self.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
-        try:
-            self.filesystem.move(self.path(source), target)
-        except FileNotFoundError:
-            return
+        self.filesystem.move(source, target)
         if self.filesystem.type_name == "local":
             os.utime(target)  # so that files become visible in the order of their times
 

@@ -76,8 +76,11 @@ class DirectoryTarget(msgspec.Struct, frozen=True):
         below = query_directory(batch.query_id) + "/"
         paths = directory.list(below.rstrip("/"))
         old = decided_batches(paths, batch.query_id)[:-DECISIONS_KEPT]
-        staged = [path for path in paths if path.count("/") == 3 and int(path.split("/")[2]) <= batch.batch_id]
-        directory.delete([*staged, *(decision_path(BatchId(batch.query_id, number)) for number in old)])
+        directory.delete([decision_path(BatchId(batch.query_id, number)) for number in old])
+        # The directory of this micro-batch exists, also if its files have their final names.
+        staged = {int(path.split("/")[2]) for path in paths if path.count("/") == 3}
+        for number in sorted({batch.batch_id} | {number for number in staged if number <= batch.batch_id}):
+            directory.delete_directory(f"{below}{number}")
 
     def _directory(self, place: str) -> FileDirectory:
         return FileDirectory.open(place, self.options.storage)

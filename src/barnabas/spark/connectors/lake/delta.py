@@ -19,7 +19,7 @@ from barnabas.spark.connectors.lake.delta_files import column_statistics, partit
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.options import LakeOptions
 from barnabas.spark.connectors.lake.ports import Changes, Commit
-from barnabas.spark.connectors.lake.storage import ArrowStorage
+from barnabas.spark.connectors.lake.storage import ArrowStorage, DeltaObjectStorage
 from barnabas.spark.connectors.sinking.ports import BatchId
 
 if TYPE_CHECKING:
@@ -220,13 +220,11 @@ def open_delta(options: LakeOptions, location: str, schema: Any | None) -> Delta
 
 def delta_storage(location: str, options: Mapping[str, str]) -> ArrowStorage:
     """The files below a table's location. Local files are opened by PyArrow, others by deltalake's own object store."""
-    from pyarrow.fs import LocalFileSystem, PyFileSystem
+    from pyarrow.fs import LocalFileSystem
 
     if "://" not in location:
         return ArrowStorage(LocalFileSystem(), location)
-    from deltalake.fs import DeltaStorageHandler
-
-    return ArrowStorage(PyFileSystem(DeltaStorageHandler(location, dict(options))), "")
+    return DeltaObjectStorage(location, options)
 
 
 def require_deltalake() -> Any:

@@ -53,6 +53,9 @@ class TableStorage(Protocol):
     def delete(self, paths: Sequence[str]) -> None:
         """Delete files; those that do not exist are left out."""
 
+    def delete_directory(self, directory: str) -> None:
+        """Delete a directory with its files, if it exists."""
+
 
 class LakeTable(Protocol):
     """A table that exists."""

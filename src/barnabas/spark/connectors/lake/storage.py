@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -24,15 +26,8 @@ class ArrowStorage:
 
     def write_parquet(self, path: str, rows: Any) -> Any:
         """Write an Arrow table, and return the metadata of the file."""
-        import pyarrow.parquet as pq
-
-        collected: list[Any] = []
-        with (
-            self._open(path) as file,
-            pq.ParquetWriter(file, rows.schema, compression="zstd", metadata_collector=collected) as writer,
-        ):
-            writer.write_table(rows, row_group_size=1024 * 1024)
-        return collected[0]
+        with self._open(path) as file:
+            return write_parquet(file, rows)
 
     def read_parquet(self, path: str) -> Any:
         import pyarrow.parquet as pq
@@ -57,8 +52,53 @@ class ArrowStorage:
             except FileNotFoundError:
                 continue
 
+    def delete_directory(self, directory: str) -> None:
+        """Delete a directory with its files. In an object store, PyArrow keeps an empty object for a directory."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_dir(self.path(directory))
+
     def _open(self, path: str) -> Any:
+        """A new file, to write."""
         full = self.path(path)
         if self._has_directories:
             self.filesystem.create_dir(posixpath.dirname(full), recursive=True)
         return self.filesystem.open_output_stream(full)
+
+
+class DeltaObjectStorage(ArrowStorage):
+    """The files below a table's location in an object store, with the options that deltalake has for it.
+
+    A file is written as a whole: deltalake's streams do not take the buffers of PyArrow's files.
+    """
+
+    def __init__(self, location: str, options: Mapping[str, str]) -> None:
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        self._handler = DeltaStorageHandler(location, dict(options))
+        super().__init__(PyFileSystem(self._handler), "")
+
+    def write(self, path: str, content: bytes) -> None:
+        stream = self._handler._handler.open_output_stream(path)
+        stream.write(content)
+        stream.close()
+
+    def delete_directory(self, directory: str) -> None:
+        """There are no directories, so that there is nothing besides the files."""
+        self.delete(self.list(directory))
+
+    def write_parquet(self, path: str, rows: Any) -> Any:
+        out = io.BytesIO()
+        metadata = write_parquet(out, rows)
+        self.write(path, out.getvalue())
+        return metadata
+
+
+def write_parquet(file: Any, rows: Any) -> Any:
+    """Write an Arrow table, and return the metadata of the Parquet file."""
+    import pyarrow.parquet as pq
+
+    collected: list[Any] = []
+    with pq.ParquetWriter(file, rows.schema, compression="zstd", metadata_collector=collected) as writer:
+        writer.write_table(rows, row_group_size=1024 * 1024)
+    return collected[0]

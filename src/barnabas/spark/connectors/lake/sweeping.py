@@ -34,14 +34,14 @@ def sweep(table: LakeTable, batch: BatchId, committed: frozenset[str] | None) ->
     are the attempts whose files this micro-batch added; None if that is not known: then their files stay.
     """
     orphans: set[str] = set()
-    done: list[str] = []
+    done: set[int] = set()
     known = {batch.batch_id: committed}
     for path in table.storage.list(_directory(batch.query_id)):
         match = _NOTE.fullmatch(path)
         if match is None or int(match[1]) > batch.batch_id:
             continue
-        done.append(path)
         number = int(match[1])
+        done.add(number)
         if match[3]:
             continue  # staged rows, which are never part of the table
         if number not in known:
@@ -53,7 +53,8 @@ def sweep(table: LakeTable, batch: BatchId, committed: frozenset[str] | None) ->
         files = [path for path in table.storage.list("") if path.rpartition("/")[2] and _attempt_of(path) in orphans]
         table.storage.delete(files)
         log.info("%d files of %d attempts that do not count are removed", len(files), len(orphans))
-    table.storage.delete(done)
+    for number in sorted(done):
+        table.storage.delete_directory(f"{_directory(batch.query_id)}/{number}")
 
 
 _ATTEMPT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -109,7 +109,10 @@ class LakeTarget(msgspec.Struct, frozen=True):
         if not committed:
             log.info("micro-batch %d of %s is in the table %s already", batch.batch_id, batch.query_id, name)
             _remove(table, parts)
-        sweep(table, batch, frozenset(attempts) if committed else table.committed_attempts(batch))
+        try:
+            sweep(table, batch, frozenset(attempts) if committed else table.committed_attempts(batch))
+        except OSError as error:  # the micro-batch is in the table; the next commit removes what is left
+            log.warning("files that do not belong to %s are not removed now: %s", name, error)
 
     def _merge(self, table: LakeTable, name: str, parts: Sequence[StagedPart], commit: Commit) -> bool:
         for part in parts:

@@ -70,7 +70,7 @@ def test_files_of_all_tasks_appear_in_the_order_of_the_tasks(landing: Landing) -
     parts = [*landing.stage(0, rows(3), partition=1), *landing.stage(0, rows(1), rows(2))]
     landing.target.publish(BatchId(QUERY, 0), parts)
     assert avro_ids(landing) == [1, 2, 3]
-    assert landing.staged() == []
+    assert [path.name for path in (landing.place / "_barnabas" / QUERY).iterdir()] == ["0.json"]
 
 
 def test_staged_files_are_not_seen_before_the_commit(landing: Landing) -> None:

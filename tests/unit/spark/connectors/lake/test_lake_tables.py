@@ -108,6 +108,7 @@ def test_rows_of_all_tasks_are_appended_in_one_commit(lake: Lake) -> None:
     assert lake.table().committed_batch(QUERY) == 0
     assert len(lake.files()) == 2
     assert lake.beside() == []
+    assert list(lake.folder.rglob(f"{QUERY}/*")) == []
 
 
 def test_a_commit_that_is_repeated_adds_nothing(lake: Lake) -> None:
