@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from barnabas.protocol.wire.apis import APIS
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
 from barnabas.server.broker.controller_apis import CONTROLLER_APIS
+from barnabas.spark.connectors.capture.options import CAPTURE_OPTIONS
+from barnabas.spark.connectors.option_rows import ConnectorOption
+from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
 from barnabas.spark.options import OPTIONS
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -36,13 +40,29 @@ def render_spark_options() -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_options(rows: Sequence[ConnectorOption]) -> str:
+    lines = ["| Option | Default | Meaning |", "|---|---|---|"]
+    lines += [f"| `{row.name}` | {_default(row.default)} | {row.meaning} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _default(value: object) -> str:
+    if value in (None, "", ()):
+        return ""
+    if isinstance(value, frozenset):
+        return f"`{','.join(sorted(value))}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
 PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("COMPATIBILITY.md", "apis", render_apis),
     ("SPARK.md", "options", render_spark_options),
+    ("CONNECT.md", "capture-options", partial(render_options, CAPTURE_OPTIONS)),
+    ("CONNECT.md", "postgres-options", partial(render_options, POSTGRES_OPTIONS)),
 ]
 
 
-@pytest.mark.parametrize(("page", "name", "render"), PAGES, ids=[page for page, *_ in PAGES])
+@pytest.mark.parametrize(("page", "name", "render"), PAGES, ids=[f"{page}-{name}" for page, name, _ in PAGES])
 def test_the_page_says_what_the_code_says(
     page: str, name: str, render: Callable[[], str], request: pytest.FixtureRequest
 ) -> None:
