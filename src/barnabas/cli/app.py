@@ -21,6 +21,7 @@ NOUNS = (
     "cluster",
     "registry",
     "pipelines",
+    "connect",
 )
 """The nouns, in the order in which `barnabas --help` lists them.
 

@@ -1,4 +1,4 @@
-"""Two processes of Connect workers with Spark: one is killed, and its connector continues on the other."""
+"""Two processes of `barnabas connect serve`: one is killed, and its connector continues on the other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READY = re.compile(r"barnabas connect ready: (http://\S+)")
 @contextmanager
 def worker(properties: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A worker's process, and the URL of its API."""
-    command = [sys.executable, "-m", "tests.system.connectors.connect_worker", str(properties)]
+    command = [sys.executable, "-m", "barnabas", "connect", "serve", str(properties)]
     process = start_child(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -100,7 +100,7 @@ def test_a_killed_worker_is_replaced_and_every_record_is_copied_once(tmp_path: P
     with EmbeddedBroker(broker_settings) as broker:
         servers = broker.bootstrap_servers
         with Admin(bootstrap_servers=servers) as admin:
-            for topic in ("from", "to"):
+            for topic in ("from", "to", "lines"):
                 admin.create_topic(topic, PARTITIONS, 1)
         properties = tmp_path / "worker.properties"
         properties.write_text(
@@ -121,7 +121,16 @@ def test_a_killed_worker_is_replaced_and_every_record_is_copied_once(tmp_path: P
         produce(servers, "from", range(2_000))
         copied = Copied(servers, "to")
         with worker(properties) as one, worker(properties) as two:
-            config = {"connector.class": "CopyTopic", "topics": "from", "to": "to", "max.records": "100"}
+            config = {
+                "connector.class": "SparkSink",
+                "topics": "from",
+                "maxOffsetsPerTrigger": "100",
+                "trigger.interval.ms": "100",
+                "spark.format": "barnabas",
+                "spark.select": "value",
+                "spark.option.topic": "to",
+                "spark.option.kafka.bootstrap.servers": servers,
+            }
             assert call(one[1], "POST", "/connectors", {"name": "copy", "config": config})[0] == 201
             wait_until(lambda: copied.count() >= 300, "some records are copied", progress=copied.count)
             owner = state(two[1], "copy")[1]
@@ -146,6 +155,19 @@ def test_a_killed_worker_is_replaced_and_every_record_is_copied_once(tmp_path: P
             assert call(url, "PUT", "/connectors/copy/resume") == (202, None)
             wait_until(lambda: copied.count() >= 2_550, "the records are copied again", progress=copied.count)
             assert copied.values == Counter(range(2_500)) + Counter(range(2_401, 2_501, 2))
+
+            lines = tmp_path / "lines.txt"
+            lines.write_text("".join(f"{number}\n" for number in range(3_000, 3_010)))
+            source = {"connector.class": "FileStreamSource", "file": str(lines), "topic": "lines"}
+            assert call(url, "POST", "/connectors", {"name": "source", "config": source})[0] == 201
+            copied_lines = Copied(servers, "lines")
+            wait_until(
+                lambda: copied_lines.count() >= 10,
+                "the lines are in the topic",
+                progress=lambda: (copied_lines.count(), call(url, "GET", "/connectors/source/status")),
+            )
+            assert copied_lines.values == Counter(range(3_000, 3_010))
+            copied_lines.close()
 
             assert call(url, "DELETE", "/connectors/copy") == (204, None)
             second.send_signal(signal.SIGTERM)

@@ -164,7 +164,7 @@ class SparkConnectorRuntime:
         return self._planner.definitions(plugin)
 
     async def validate(self, config: ConnectorConfig) -> Sequence[ConfigFinding]:
-        return await asyncio.to_thread(self._planner.findings, config)
+        return await asyncio.to_thread(self._planner.findings, {**self._defaults, **config})
 
     async def start(self, job: ConnectorJob) -> StartedConnector:
         return await asyncio.to_thread(self._start, job)
@@ -232,7 +232,9 @@ def open_session_of(config: ConnectWorkerConfig) -> Any:
     settings = {name: text for name, text in config.properties.items() if name.startswith("spark.")}
     for name, text in settings.items():
         builder = builder.config(name, text)
-    return builder.master(settings.get("spark.master", "local[*]")).getOrCreate()
+    session = builder.master(settings.get("spark.master", "local[*]")).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")  # failures of queries are in the worker's log and in the statuses
+    return session
 
 
 def _converter_defaults(properties: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Machine: configurations of connectors -> plans of streaming queries."""

@@ -1,0 +1,101 @@
+"""Shell: the `ConnectorPlanner` of a worker: plans whose queries Spark runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, ConfigFinding, ConnectPlugin
+from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
+from barnabas.spark.connectors.connect.plans.queries import PlannedQuery, definitions_of, findings_of, plan_query
+from barnabas.spark.connectors.connect.plans.table import CONNECTORS, find_connector
+from barnabas.spark.errors import OptionError
+
+
+class SparkQueryPlan:
+    """A connector that is one streaming query."""
+
+    queries = 1
+
+    def __init__(self, planned: PlannedQuery, version: str) -> None:
+        self.planned = planned
+        self.version = version
+        self.topics: Sequence[str] = planned.topics
+
+    def start(self, number: int, spark: Any, location: str) -> Any:
+        planned = self.planned
+        rows = spark.readStream.format(planned.read_format).options(**planned.read_options).load()
+        if planned.select is not None:
+            rows = spark.sql(f"SELECT {planned.select} FROM {{rows}}", rows=rows)
+        if planned.kind is ConnectorKind.SOURCE:
+            rows = rows.select(*[name for name in RECORD_COLUMNS if name in rows.columns])
+        elif planned.select is None:
+            rows = _columns_of_values(rows, deletes=planned.deletes)
+        return (
+            rows.writeStream.format(planned.write_format)
+            .options(**planned.write_options)
+            .option("checkpointLocation", location)
+            .trigger(processingTime=f"{planned.trigger_ms} milliseconds")
+            .start()
+        )
+
+
+RECORD_COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
+"""The columns that `format("barnabas")` writes."""
+
+
+class WorkerPlanner:
+    """Plans for all connectors of `table.py`. `client` has the settings of the worker's Kafka clients."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        from barnabas import __version__
+
+        self._client = dict(client)
+        self._version = __version__
+
+    def plugins(self) -> Sequence[ConnectPlugin]:
+        rows = [(name, row.kind.value) for row in CONNECTORS for name in (row.name, *row.aliases)]
+        return [ConnectPlugin(name, kind, self._version) for name, kind in rows]
+
+    def kind(self, config: ConnectorConfig) -> ConnectorKind:
+        try:
+            return find_connector(config.get("connector.class", "")).kind
+        except LookupError:
+            return ConnectorKind.UNKNOWN
+
+    def definitions(self, plugin: str) -> Sequence[ConfigDefinition]:
+        return definitions_of(find_connector(plugin))
+
+    def findings(self, config: ConnectorConfig) -> Sequence[ConfigFinding]:
+        return findings_of(config)
+
+    def plan(self, config: ConnectorConfig) -> SparkQueryPlan:
+        return SparkQueryPlan(plan_query(config, self._client), self._version)
+
+
+def _columns_of_values(rows: Any, *, deletes: bool) -> Any:
+    """The fields of typed values as columns; rows whose values are bytes or text stay as they are.
+
+    A tombstone is a row with `__deleted` and the fields of its key if rows may be deleted, else an error.
+    """
+    values = rows.schema["value"].dataType
+    if values.typeName() != "struct":
+        return rows
+    if not deletes:
+        return rows.where(_NO_TOMBSTONES).select("value.*")
+    keys = rows.schema["key"].dataType
+    if keys.typeName() != "struct":
+        raise OptionError("delete.enabled needs the fields of the keys: give keyFormat")
+    fields = [
+        f"coalesce(value.`{name}`, key.`{name}`) AS `{name}`" if name in keys.names else f"value.`{name}`"
+        for name in values.names
+    ]
+    missing = [f"key.`{name}`" for name in keys.names if name not in values.names]
+    return rows.selectExpr(*fields, *missing, "value IS NULL AS __deleted")
+
+
+_NO_TOMBSTONES = (
+    "CASE WHEN value IS NULL THEN CAST(raise_error(concat('the record at offset ', offset, ' of ', topic, '-',"
+    " partition, ' has no value: set delete.enabled=true with insert.mode=upsert to delete its key')) AS BOOLEAN)"
+    " ELSE true END"
+)

@@ -1,0 +1,241 @@
+"""Machine: the configuration of a connector -> the options of its streaming query.
+
+Each key belongs to one of three: to the connector (`table.py`), to the topic's side of the query (an option of
+`format("barnabas")`, such as startingOffsets or valueFormat), or to the clients of the topic (`consumer.override.*` of
+a sink, `producer.override.*` of a source). A key that belongs to none is an error, with the nearest name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, ConfigFinding
+from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
+from barnabas.spark.connectors.connect.plans.table import (
+    AS_BYTES,
+    COMMON,
+    SINK_KEYS,
+    SOURCE_KEYS,
+    TRIGGER_MS,
+    ConnectorRow,
+    find_connector,
+)
+from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
+from barnabas.spark.errors import OptionError
+from barnabas.spark.options import OPTIONS, OptionRow
+
+_OVERRIDES = {ConnectorKind.SINK: "consumer.override.", ConnectorKind.SOURCE: "producer.override."}
+_IGNORED_PREFIXES = ("consumer.override.", "producer.override.", "admin.override.")
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_STARTING = ("earliest", "latest")
+_REFERENCE = "${"
+_SPARK_OPTION = "spark.option."
+_BY_CONNECT = ("kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "topic")
+"""Options of `format("barnabas")` that the worker sets by itself."""
+
+
+class PlannedQuery(Struct, frozen=True):
+    """One streaming query: the formats that it reads and writes, with their options."""
+
+    kind: ConnectorKind
+    read_format: str
+    read_options: Mapping[str, str]
+    write_format: str
+    write_options: Mapping[str, str]
+    trigger_ms: int
+    topics: tuple[str, ...] = ()
+    select: str | None = None
+    """What follows SELECT in a query over the rows that are read; None for all columns."""
+    deletes: bool = False
+    """Whether a record without a value deletes its key."""
+
+
+def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQuery:
+    """The query of a configuration. `client` has the settings of the worker's Kafka clients. Raises OptionError, and
+    LookupError for an unknown connector.
+    """
+    row = find_connector(config["connector.class"])
+    for finding in findings_of(config):
+        if finding.errors:
+            raise OptionError("; ".join(finding.errors))
+    own, topic_side = _divided(row, config)
+    clients = {f"kafka.{name}": text for name, text in {**client, **_overrides(row.kind, config)}.items()}
+    select = config.get("spark.select", "").strip() or None
+    trigger = config.get("trigger.interval.ms")
+    trigger_ms = TRIGGER_MS if trigger is None else milliseconds("trigger.interval.ms", trigger)
+    if row.kind is ConnectorKind.SINK:
+        topics = tuple(part.strip() for part in config.get("topics", "").split(",") if part.strip())
+        chosen = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": config["topics.regex"]}
+        start = clients.pop("kafka.auto.offset.reset", "earliest")
+        read = {"startingOffsets": start, **topic_side, **clients, **chosen}
+        deletes = config.get("delete.enabled", "false").strip().lower() == "true"
+        return PlannedQuery(row.kind, "barnabas", read, _format(row, config), own, trigger_ms, topics, select, deletes)
+    topic = config.get("topic")
+    write = {**topic_side, **clients, **({"topic": topic} if topic else {})}
+    named = (topic,) if topic else ()
+    return PlannedQuery(row.kind, _format(row, config), own, "barnabas", write, trigger_ms, named, select)
+
+
+def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
+    """What is to be said about each key of a configuration. Raises LookupError for an unknown connector."""
+    row = find_connector(config["connector.class"])
+    errors: dict[str, list[str]] = {}
+    definitions = {definition.name: definition for definition in definitions_of(row)}
+    rows = {option.name.lower(): option for option in _options(row)}
+    for name, text in config.items():
+        option = rows.get(name.lower())
+        if option is not None and _REFERENCE in text:
+            continue  # a secret, which only the worker that starts the connector knows
+        if option is not None:
+            try:
+                option.parse(option.name, text)
+            except OptionError as error:
+                errors.setdefault(name, []).append(str(error))
+        elif not _belongs(row, name):
+            errors.setdefault(name, []).append(_unknown(row, name))
+    _check_required(row, config, errors)
+    _check_converters(config, errors)
+    if not errors and not any(_REFERENCE in text for text in config.values()):
+        try:
+            row.check(_divided(row, config)[0])
+        except OptionError as error:
+            first = str(error).split(" ", 1)[0].rstrip(":,")
+            errors.setdefault(first if first in definitions else "connector.class", []).append(str(error))
+    names = [*definitions, *(name for name in config if name not in definitions)]
+    return [
+        ConfigFinding(name, definitions.get(name), config.get(name), tuple(errors.get(name, ())))
+        for name in dict.fromkeys([*names, *errors])
+    ]
+
+
+def definitions_of(row: ConnectorRow) -> list[ConfigDefinition]:
+    """The keys of a connector, with Connect's fields."""
+    required = _required(row)
+    return [
+        ConfigDefinition(
+            option.name,
+            _type_of(option),
+            option.name in required,
+            _default_text(option),
+            "HIGH" if option.name in required else "MEDIUM",
+            option.meaning,
+            "Common" if option in COMMON else row.name,
+            number,
+        )
+        for number, option in enumerate(_options(row))
+    ]
+
+
+def _options(row: ConnectorRow) -> list[ConnectorOption]:
+    keys = SINK_KEYS if row.kind is ConnectorKind.SINK else SOURCE_KEYS
+    found = {option.name.lower(): option for option in (*COMMON, *keys, *row.options())}
+    return list(found.values())
+
+
+def _required(row: ConnectorRow) -> frozenset[str]:
+    return frozenset({"name", "connector.class", *(("spark.format",) if row.format is None else ())})
+
+
+def _check_required(row: ConnectorRow, config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
+    for name in sorted(_required(row) - {"name"}):
+        if not config.get(name, "").strip():
+            errors.setdefault(name, []).append(f"{name} is missing; it must be given")
+    if row.kind is ConnectorKind.SINK:
+        given = [name for name in ("topics", "topics.regex") if config.get(name, "").strip()]
+        if len(given) != 1:
+            errors.setdefault("topics", []).append("give either topics or topics.regex")
+        reset = config.get("consumer.override.auto.offset.reset", "earliest")
+        if reset not in _STARTING:
+            errors.setdefault("consumer.override.auto.offset.reset", []).append(
+                f"consumer.override.auto.offset.reset must be earliest or latest, got {reset!r}"
+            )
+
+
+def _check_converters(config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
+    for name in _CONVERTERS:
+        class_name = config.get(name, "").rpartition(".")[2]
+        if class_name and class_name not in AS_BYTES and name != "header.converter":
+            errors.setdefault(name, []).append(
+                f"{name} {class_name} is not supported by this connector: use {' or '.join(AS_BYTES)}, which leave the"
+                f" bytes as they are, and {name.partition('.')[0]}Format (avro, json, json-schema, protobuf) for typed"
+                " columns"
+            )
+
+
+def _belongs(row: ConnectorRow, name: str) -> bool:
+    """Whether a key that the connector has no row for belongs to it, to the topic's side, to clients or converters."""
+    lowered = name.lower()
+    if lowered.startswith((*row.prefixes, *_IGNORED_PREFIXES, *(f"{one}." for one in _CONVERTERS))):
+        return True
+    option = _topic_options(row).get(lowered)
+    return option is not None and option.name not in _BY_CONNECT
+
+
+def _topic_options(row: ConnectorRow) -> dict[str, OptionRow]:
+    use = {"read", "stream"} if row.kind is ConnectorKind.SINK else {"write"}
+    return {option.name.lower(): option for option in OPTIONS if use & set(option.use.split(","))}
+
+
+def _unknown(row: ConnectorRow, name: str) -> str:
+    known = {option.name for option in _options(row)} | {
+        option.name for option in _topic_options(row).values() if option.name not in _BY_CONNECT
+    }
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"GET /connector-plugins/{row.name}/config has a list of all keys"
+    return f"{row.name} has no key {name}: {hint}"
+
+
+def _divided(row: ConnectorRow, config: ConnectorConfig) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the connector's format, and those of the topic's side."""
+    rows = {option.name.lower() for option in row.options()} - {option.name.lower() for option in COMMON}
+    topic_rows = _topic_options(row)
+    own: dict[str, str] = {}
+    topic_side: dict[str, str] = {}
+    for name, text in config.items():
+        lowered = name.lower()
+        if row.format is None:
+            if lowered.startswith(_SPARK_OPTION):
+                own[name[len(_SPARK_OPTION) :]] = text
+                continue
+        elif lowered in rows or (row.prefixes and lowered.startswith(row.prefixes)):
+            own[name] = text
+            continue
+        if lowered in topic_rows and topic_rows[lowered].name not in _BY_CONNECT:
+            topic_side[name] = text
+    return own, topic_side
+
+
+def _overrides(kind: ConnectorKind, config: ConnectorConfig) -> dict[str, str]:
+    prefix = _OVERRIDES[kind]
+    return {name[len(prefix) :]: text for name, text in config.items() if name.startswith(prefix)}
+
+
+def _format(row: ConnectorRow, config: ConnectorConfig) -> str:
+    return row.format or config["spark.format"].strip()
+
+
+def _type_of(option: ConnectorOption) -> str:
+    """The name of Connect's `ConfigDef.Type` that fits the default."""
+    match option.default:
+        case bool():
+            return "BOOLEAN"
+        case int():
+            return "LONG"
+        case tuple() | list():
+            return "LIST"
+        case _:
+            return "PASSWORD" if "password" in option.name else "STRING"
+
+
+def _default_text(option: ConnectorOption) -> str | None:
+    value = option.default
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(str, value))
+    return str(getattr(value, "value", value))

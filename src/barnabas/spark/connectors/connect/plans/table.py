@@ -1,0 +1,200 @@
+"""Table: the connectors that a configuration can name, with their formats and their keys.
+
+To add a connector, add a row to CONNECTORS. A row names the format of Spark that does the work; the keys of the
+connector are the options of that format. `barnabas.spark.connectors` has the formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from barnabas.spark import option_parsers as parse_as
+from barnabas.spark.connectors.connect.cluster.values import ConnectorKind
+from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
+
+Check = Callable[[Mapping[str, str]], Any]
+"""Parses the options of a format as the format does. Raises OptionError."""
+
+TRIGGER_MS: Final = 500
+
+
+class ConnectorRow(Struct, frozen=True):
+    """One connector. `aliases` are the Java classes whose configurations it takes. `format` None: the key spark.format
+    names it.
+    """
+
+    name: str
+    kind: ConnectorKind
+    format: str | None
+    options: Callable[[], Sequence[ConnectorOption]]
+    check: Check
+    aliases: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    doc: str = ""
+
+
+COMMON: Final[tuple[ConnectorOption, ...]] = (
+    ConnectorOption("name", "the name of the connector"),
+    ConnectorOption("connector.class", "the class of the connector"),
+    ConnectorOption(
+        "tasks.max", "accepted for Connect's sake: Spark divides the work of a query by itself", parse_as.positive, 1
+    ),
+    ConnectorOption("key.converter", "how keys are encoded: StringConverter or ByteArrayConverter", default=""),
+    ConnectorOption("value.converter", "how values are encoded: StringConverter or ByteArrayConverter", default=""),
+    ConnectorOption("header.converter", "how headers are encoded: headers are bytes", default=""),
+    ConnectorOption(
+        "spark.select",
+        "what follows SELECT in a query of Spark SQL over the rows that are read: a transformation. Without it, a sink"
+        " gets the fields of typed values as columns",
+    ),
+    ConnectorOption("trigger.interval.ms", "the time from one micro-batch to the next", milliseconds, TRIGGER_MS),
+)
+"""The keys of every connector."""
+SINK_KEYS: Final[tuple[ConnectorOption, ...]] = (
+    ConnectorOption("topics", "the topics to read, separated by commas"),
+    ConnectorOption("topics.regex", "a regular expression of the topics to read"),
+)
+"""The keys of every sink. A sink also has the options by which `format("barnabas")` reads a topic."""
+SOURCE_KEYS: Final[tuple[ConnectorOption, ...]] = (
+    ConnectorOption("topic", "the topic to write to, for rows without a column topic"),
+)
+"""The keys of every source. A source also has the options by which `format("barnabas")` writes to a topic."""
+ANY_FORMAT: Final[tuple[ConnectorOption, ...]] = (
+    ConnectorOption("spark.format", "the format of Spark that does the work"),
+)
+"""The keys of SparkSource and SparkSink. Options of the format begin with `spark.option.`."""
+
+
+def _delta_options() -> Sequence[ConnectorOption]:
+    from barnabas.spark.connectors.lake.options import LAKE_OPTIONS
+    from barnabas.spark.connectors.sinking.options import ROW_OPTIONS
+
+    return (*LAKE_OPTIONS, *ROW_OPTIONS)
+
+
+def _check_delta(texts: Mapping[str, str]) -> Any:
+    from barnabas.spark.connectors.lake.options import LakeKind, parse_lake_options
+
+    return parse_lake_options(LakeKind.DELTA, texts)
+
+
+def _check_iceberg(texts: Mapping[str, str]) -> Any:
+    from barnabas.spark.connectors.lake.options import LakeKind, parse_lake_options
+
+    return parse_lake_options(LakeKind.ICEBERG, texts)
+
+
+def _http_options() -> Sequence[ConnectorOption]:
+    from barnabas.spark.connectors.http.options import HTTP_OPTIONS
+    from barnabas.spark.connectors.sinking.options import ROW_OPTIONS
+
+    return (*HTTP_OPTIONS, *ROW_OPTIONS)
+
+
+def _check_http(texts: Mapping[str, str]) -> Any:
+    from barnabas.spark.connectors.http.options import parse_http_options
+
+    return parse_http_options(texts)
+
+
+def _file_sink_options() -> Sequence[ConnectorOption]:
+    from barnabas.spark.connectors.files.options import SINK_OPTIONS
+
+    return SINK_OPTIONS
+
+
+def _check_file_sink(texts: Mapping[str, str]) -> Any:
+    from barnabas.spark.connectors.files.options import parse_file_sink
+
+    return parse_file_sink(texts)
+
+
+def _file_source_options() -> Sequence[ConnectorOption]:
+    from barnabas.spark.connectors.files.options import SOURCE_OPTIONS
+
+    return SOURCE_OPTIONS
+
+
+def _check_file_source(texts: Mapping[str, str]) -> Any:
+    from barnabas.spark.connectors.files.options import parse_file_source
+
+    return parse_file_source(texts)
+
+
+def _unchecked(texts: Mapping[str, str]) -> Any:
+    """The options of any format of Spark are checked when the query starts."""
+    return texts
+
+
+CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
+    ConnectorRow(
+        "DeltaSink",
+        ConnectorKind.SINK,
+        "barnabas.delta",
+        _delta_options,
+        _check_delta,
+        prefixes=("storage.",),
+    ),
+    ConnectorRow(
+        "FileStreamSink",
+        ConnectorKind.SINK,
+        "barnabas.files",
+        _file_sink_options,
+        _check_file_sink,
+        ("org.apache.kafka.connect.file.FileStreamSinkConnector",),
+        ("storage.",),
+    ),
+    ConnectorRow(
+        "FileStreamSource",
+        ConnectorKind.SOURCE,
+        "barnabas.files",
+        _file_source_options,
+        _check_file_source,
+        ("org.apache.kafka.connect.file.FileStreamSourceConnector",),
+        ("storage.",),
+    ),
+    ConnectorRow(
+        "HttpSink",
+        ConnectorKind.SINK,
+        "barnabas.http",
+        _http_options,
+        _check_http,
+        ("io.aiven.kafka.connect.http.HttpSinkConnector",),
+    ),
+    ConnectorRow(
+        "IcebergSink",
+        ConnectorKind.SINK,
+        "barnabas.iceberg",
+        _delta_options,
+        _check_iceberg,
+        ("org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"),
+        ("storage.", "catalog."),
+    ),
+    ConnectorRow("SparkSink", ConnectorKind.SINK, None, lambda: ANY_FORMAT, _unchecked, prefixes=("spark.option.",)),
+    ConnectorRow(
+        "SparkSource", ConnectorKind.SOURCE, None, lambda: ANY_FORMAT, _unchecked, prefixes=("spark.option.",)
+    ),
+)
+"""All connectors, in the order of their names."""
+
+AS_BYTES: Final = ("StringConverter", "ByteArrayConverter")
+"""The converters after which a value is what the topic has."""
+
+
+def find_connector(class_name: str) -> ConnectorRow:
+    """The connector of a class: our name, with or without `Connector` at the end, or a Java class. Raises LookupError
+    with the nearest name.
+    """
+    import difflib
+
+    given = class_name.strip()
+    for row in CONNECTORS:
+        if given in (row.name, f"{row.name}Connector", *row.aliases):
+            return row
+    names = [name for row in CONNECTORS for name in (row.name, *row.aliases)]
+    near = difflib.get_close_matches(given, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the connectors are {', '.join(row.name for row in CONNECTORS)}"
+    raise LookupError(f"Failed to find any class that implements Connector and which name matches {given}: {hint}")

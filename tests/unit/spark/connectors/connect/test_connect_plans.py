@@ -1,0 +1,143 @@
+"""Configurations of connectors: what is wrong with them, and the queries that are made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.spark.connectors.connect.cluster.values import ConnectorKind
+from barnabas.spark.connectors.connect.plans.planner import WorkerPlanner
+from barnabas.spark.connectors.connect.plans.queries import PlannedQuery, definitions_of, findings_of, plan_query
+from barnabas.spark.connectors.connect.plans.table import CONNECTORS, ConnectorRow, find_connector
+from barnabas.spark.errors import OptionError
+
+CLIENT = {"bootstrap.servers": "b:1", "sasl.mechanism": "PLAIN"}
+FILE_SOURCE = {
+    "name": "local-file-source",
+    "connector.class": "FileStreamSource",
+    "tasks.max": "1",
+    "file": "/tmp/test.txt",
+    "topic": "connect-test",
+}
+"""As in Kafka's quick start of Connect."""
+DELTA = {
+    "name": "lake",
+    "connector.class": "DeltaSink",
+    "topics": "orders, returns",
+    "path": "/lake/orders",
+    "insert.mode": "upsert",
+    "pk.fields": "id",
+    "delete.enabled": "true",
+    "keyFormat": "json",
+    "keySchema": "id BIGINT",
+    "valueFormat": "avro",
+    "schema.registry.url": "http://r:8081",
+    "consumer.override.auto.offset.reset": "latest",
+    "consumer.override.client.id": "lake",
+    "trigger.interval.ms": "2000",
+}
+
+
+def errors(**config: str) -> dict[str, str]:
+    """The keys that have errors, with the first one of each."""
+    given = {name.replace("__", "."): text for name, text in config.items()}
+    return {finding.name: finding.errors[0] for finding in findings_of(given) if finding.errors}
+
+
+def test_the_file_source_of_connects_quick_start() -> None:
+    assert plan_query(FILE_SOURCE, CLIENT) == PlannedQuery(
+        ConnectorKind.SOURCE,
+        "barnabas.files",
+        {"file": "/tmp/test.txt", "topic": "connect-test"},
+        "barnabas",
+        {"kafka.bootstrap.servers": "b:1", "kafka.sasl.mechanism": "PLAIN", "topic": "connect-test"},
+        500,
+        ("connect-test",),
+    )
+
+
+def test_a_sink_of_typed_values_with_overrides() -> None:
+    assert plan_query(DELTA, CLIENT) == PlannedQuery(
+        ConnectorKind.SINK,
+        "barnabas",
+        {
+            "startingOffsets": "latest",
+            "subscribe": "orders,returns",
+            "keyFormat": "json",
+            "keySchema": "id BIGINT",
+            "valueFormat": "avro",
+            "schema.registry.url": "http://r:8081",
+            "kafka.bootstrap.servers": "b:1",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.client.id": "lake",
+        },
+        "barnabas.delta",
+        {"path": "/lake/orders", "insert.mode": "upsert", "pk.fields": "id", "delete.enabled": "true"},
+        2000,
+        ("orders", "returns"),
+        deletes=True,
+    )
+
+
+def test_any_format_of_spark() -> None:
+    config = {
+        "name": "n",
+        "connector.class": "SparkSink",
+        "topics.regex": "orders.*",
+        "spark.format": "parquet",
+        "spark.option.path": "/lake/raw",
+        "spark.select": "key, value, topic",
+        "maxOffsetsPerTrigger": "10",
+    }
+    planned = plan_query(config, {"bootstrap.servers": "b:1"})
+    assert (planned.write_format, planned.write_options) == ("parquet", {"path": "/lake/raw"})
+    assert planned.read_options == {
+        "startingOffsets": "earliest",
+        "subscribePattern": "orders.*",
+        "maxOffsetsPerTrigger": "10",
+        "kafka.bootstrap.servers": "b:1",
+    }
+    assert planned.select == "key, value, topic"
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        ({"insert__mod": "upsert"}, "insert.mod", "did you mean insert.mode?"),
+        ({"insert__mode": "replace"}, "insert.mode", "must be one of"),
+        ({"topics": ""}, "topics", "either topics or topics.regex"),
+        ({"topics__regex": "x"}, "topics", "either topics or topics.regex"),
+        ({"value__converter": "org.apache.kafka.connect.json.JsonConverter"}, "value.converter", "valueFormat"),
+        ({"consumer__override__auto__offset__reset": "none"}, "consumer.override.auto.offset.reset", "earliest or"),
+        ({"trigger__interval__ms": "soon"}, "trigger.interval.ms", "soon"),
+        ({"kafka.bootstrap.servers": "x:1"}, "kafka.bootstrap.servers", "has no key"),
+        ({"path": ""}, "path", "path"),
+    ],
+)
+def test_a_wrong_key_is_named(change: dict[str, str], key: str, words: str) -> None:
+    given = {name.replace(".", "__"): text for name, text in DELTA.items()} | change
+    found = errors(**given)
+    assert list(found) == [key] and words in found[key]
+    with pytest.raises(OptionError):
+        plan_query({name.replace("__", "."): text for name, text in given.items()}, CLIENT)
+
+
+def test_a_reference_to_a_secret_is_not_checked() -> None:
+    assert errors(**{**DELTA, "trigger.interval.ms": "${env:TRIGGER}"}) == {}
+    assert errors(connector__class="SparkSource") == {"spark.format": "spark.format is missing; it must be given"}
+
+
+def test_an_unknown_connector_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(LookupError, match=r"did you mean DeltaSink\?"):
+        findings_of({"connector.class": "DeltaSnk"})
+    assert WorkerPlanner(CLIENT).kind({"connector.class": "Nothing"}) is ConnectorKind.UNKNOWN
+
+
+@pytest.mark.parametrize("found", CONNECTORS, ids=lambda row: row.name)
+def test_every_connector_is_found_by_all_its_names_and_describes_its_keys(found: ConnectorRow) -> None:
+    for name in (found.name, f"{found.name}Connector", *found.aliases):
+        assert find_connector(name) is found
+    definitions = definitions_of(found)
+    names = [definition.name for definition in definitions]
+    assert len(names) == len(set(names)) and {"connector.class", "tasks.max"} <= set(names)
+    assert all(definition.documentation for definition in definitions)
+    assert {plugin.class_name for plugin in WorkerPlanner(CLIENT).plugins()} >= {found.name, *found.aliases}
