@@ -1,0 +1,1 @@
+"""Kafka Connect's single message transforms and predicates as pure functions on Arrow record batches."""
