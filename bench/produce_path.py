@@ -151,12 +151,14 @@ class RequestPath:
         self.batch = self._next_batch()
         self._sequence = 0
         self.transport = CountingTransport()
+        self._listener = listener
         self._connection = AcceptedConnection(listener)
         self._connection.connection_made(cast("Any", self.transport))
 
     def send(self, frame: bytes) -> int:
         """Let the broker receive a request. Returns the number of bytes of the response."""
         before = self.transport.written
+        self._listener.requests_left = 1  # as if each request came in a turn of the loop of its own
         rest = memoryview(frame)
         while len(rest):
             target = self._connection.get_buffer(-1)

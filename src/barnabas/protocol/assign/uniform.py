@@ -9,7 +9,10 @@ Each move reduces the difference between two members, so that the third step end
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heapreplace
+from itertools import groupby
+from operator import itemgetter
 
 from barnabas.core.ids import TopicId, sorted_ids
 from barnabas.protocol.assign.server import GroupSpec, Partitions
@@ -25,10 +28,7 @@ class UniformAssignor:
             return {}
         held = _keep(group)
         taken = {partition for partitions in held.values() for partition in partitions}
-        wanted_by = {
-            topic_id: [m for m in sorted(group.members) if topic_id in group.members[m].topics]
-            for topic_id in sorted_ids(group.topics)
-        }
+        wanted_by = _subscribers(group)
         free = [
             (topic_id, p)
             for topic_id in sorted(wanted_by, key=lambda topic_id: (len(wanted_by[topic_id]), topic_id.int))
@@ -36,9 +36,10 @@ class UniformAssignor:
             if wanted_by[topic_id] and (topic_id, p) not in taken
         ]
         if group.is_homogeneous:
-            _deal_alike(held, free)
+            _deal(held, free, list(held))
         else:
-            _deal(held, free, wanted_by)
+            for topic_id, partitions in groupby(free, key=itemgetter(0)):
+                _deal(held, partitions, wanted_by[topic_id])
             _level(held, wanted_by)
         return {member_id: _by_topic(partitions) for member_id, partitions in held.items()}
 
@@ -65,9 +66,20 @@ def _keep(group: GroupSpec) -> dict[str, list[Partition]]:
     return held
 
 
-def _deal_alike(held: dict[str, list[Partition]], free: list[Partition]) -> None:
-    """Assign free partitions, with equal subscriptions: each to the member with the fewest."""
-    heap = [(len(partitions), member_id) for member_id, partitions in held.items()]
+def _subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:
+    """The members that subscribe to each topic, in order. The topics are in order, too."""
+    wanted_by: dict[TopicId, list[str]] = {topic_id: [] for topic_id in sorted_ids(group.topics)}
+    for member_id in sorted(group.members):
+        for topic_id in sorted_ids(group.members[member_id].topics):
+            subscribers = wanted_by.get(topic_id)
+            if subscribers is not None:
+                subscribers.append(member_id)
+    return wanted_by
+
+
+def _deal(held: dict[str, list[Partition]], free: Iterable[Partition], members: list[str]) -> None:
+    """Assign each free partition to the one of the members that has the fewest; of several, to the first."""
+    heap = [(len(held[member_id]), member_id) for member_id in members]
     heapify(heap)
     for partition in free:
         load, member_id = heap[0]
@@ -75,38 +87,33 @@ def _deal_alike(held: dict[str, list[Partition]], free: list[Partition]) -> None
         heapreplace(heap, (load + 1, member_id))
 
 
-def _deal(held: dict[str, list[Partition]], free: list[Partition], wanted_by: dict[TopicId, list[str]]) -> None:
-    load = {member_id: len(partitions) for member_id, partitions in held.items()}
-    for partition in free:
-        poorest = min(wanted_by[partition[0]], key=load.__getitem__)  # the first of several: they are in order
-        held[poorest].append(partition)
-        load[poorest] += 1
-
-
 def _level(held: dict[str, list[Partition]], wanted_by: dict[TopicId, list[str]]) -> None:
+    load = {member_id: len(partitions) for member_id, partitions in held.items()}
     moved = True
     while moved:
         moved = False
         for topic_id, members in wanted_by.items():
-            while _level_topic(held, topic_id, members):
+            while members and _level_topic(held, load, topic_id, members):
                 moved = True
 
 
-def _level_topic(held: dict[str, list[Partition]], topic_id: TopicId, members: list[str]) -> bool:
+def _level_topic(held: dict[str, list[Partition]], load: dict[str, int], topic_id: TopicId, members: list[str]) -> bool:
     """Move one partition of the topic to the member with the fewest partitions, if that improves the balance.
 
-    `members` are the subscribers of the topic. The partition comes from the member with the most partitions (of all
-    topics) among those that have a partition of the topic. Returns whether a partition was moved.
+    `members` are the subscribers of the topic, in order. The partition comes from the member with the most partitions
+    (of all topics) among those that have a partition of the topic. Of several members with as many partitions, the
+    first one is chosen. Returns whether a partition was moved.
     """
-    if not members:
-        return False
-    poorest = min(members, key=lambda m: (len(held[m]), m))
-    for richest in sorted(members, key=lambda m: (-len(held[m]), m)):
-        if len(held[richest]) <= len(held[poorest]) + 1:
-            return False
-        for i in range(len(held[richest]) - 1, -1, -1):
-            if held[richest][i][0] == topic_id:
-                held[poorest].append(held[richest].pop(i))
+    poorest = min(members, key=load.__getitem__)
+    enough = load[poorest] + 1
+    rich = [member_id for member_id in members if load[member_id] > enough]
+    for richest in sorted(rich, key=load.__getitem__, reverse=True):
+        partitions = held[richest]
+        for i in range(len(partitions) - 1, -1, -1):
+            if partitions[i][0] == topic_id:
+                held[poorest].append(partitions.pop(i))
+                load[poorest] += 1
+                load[richest] -= 1
                 return True
     return False
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import get_logger
@@ -35,6 +35,9 @@ _BEHIND_BYTES = 1_048_576
 _TURN = 16
 _TURN_BYTES = 131_072
 """After `_TURN` requests or `_TURN_BYTES` bytes of responses in a row, a connection lets the loop run other ones."""
+TURN_OF_ALL: Final = 100
+"""After so many requests of all connections together, the listener lets the loop run other callbacks: with 0.3 ms each,
+after 30 ms. A thousand connections may have a request each, and timers would wait for all of them."""
 
 
 class AcceptedConnection(asyncio.BufferedProtocol):
@@ -95,7 +98,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             for request in requests:
                 self._waiting_bytes += len(request.frame)
             self._waiting.extend(requests)
-            self._start_waiting()
+            self.start_waiting()
 
     def data_received(self, data: bytes) -> None:
         """For in-memory transports, which have bytes and no socket to receive from."""
@@ -112,7 +115,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._writable = True
         self._count_unsent(0)
         self.last_active = self._owner.now()
-        self._start_waiting()
+        self.start_waiting()
 
     def eof_received(self) -> bool:
         return False  # close: the client will send no more, and its requests need no response, as in Kafka
@@ -161,9 +164,9 @@ class AcceptedConnection(asyncio.BufferedProtocol):
 
     # ---- requests
 
-    def _start_waiting(self) -> None:
+    def start_waiting(self) -> None:
         """Start waiting requests, in order, until one must be answered first, back-pressure applies, or the connection
-        has used its share of this turn of the loop.
+        or the listener has used its share of this turn of the loop.
         """
         if self._starting or self._transport is None or self._transport.is_closing():
             return
@@ -173,11 +176,12 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         limit = owner.limits.pipelined_requests_max
         try:
             while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
-                if started == _TURN or self._outgoing_bytes >= _TURN_BYTES:
-                    owner.call_soon(self._start_waiting)
+                if started == _TURN or self._outgoing_bytes >= _TURN_BYTES or not owner.requests_left:
+                    owner.defer(self)
                     break
                 request = waiting.popleft()
                 started += 1
+                owner.requests_left -= 1
                 self._waiting_bytes -= len(request.frame)
                 self._start(request)
         finally:
@@ -237,7 +241,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if not self._closing:
             self._answer(request, answer)
             if self._waiting or not self._reading:
-                self._start_waiting()
+                self.start_waiting()
 
     def _answer(self, request: ReceivedRequest, answer: Answer) -> None:
         if self._closing:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from barnabas.core.telemetry import Metrics, get_logger
-from barnabas.protocol.transport.accepted_connection import AcceptedConnection
+from barnabas.protocol.transport.accepted_connection import TURN_OF_ALL, AcceptedConnection
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import ConnectionQuota, OccasionalWarning, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
@@ -64,6 +64,9 @@ class Listener:
         self._refusals = OccasionalWarning(_WARNING_EVERY_S)
         self.quota.owners.append(self)
         self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
+        self.requests_left = TURN_OF_ALL
+        """The requests that connections may start until the next run of `_start_deferred`."""
+        self._deferred: dict[AcceptedConnection, None] = {}
         self._sock = sock
         self._server: asyncio.Server | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -159,11 +162,21 @@ class Listener:
         task.add_done_callback(lambda done: self._request_tasks.pop(done, None))
         return task
 
-    def call_soon(self, callback: Callable[[], None]) -> None:
+    def defer(self, connection: AcceptedConnection) -> None:
+        """Let the connection start its waiting requests in the next turn of the loop, after those that wait already."""
         assert self._loop is not None
-        self._loop.call_soon(callback)
+        if not self._deferred:
+            self._loop.call_soon(self._start_deferred)
+        self._deferred[connection] = None
 
     # ---- inside
+
+    def _start_deferred(self) -> None:
+        """A connection for which nothing is left in this turn defers itself again, in the same order."""
+        deferred, self._deferred = self._deferred, {}
+        self.requests_left = TURN_OF_ALL
+        for connection in deferred:
+            connection.start_waiting()
 
     async def _sweep_idle(self) -> None:
         """Close idle connections (connections.max.idle.ms). A periodic check is cheaper than a timer per connection."""

@@ -100,6 +100,9 @@ class ConsumerGroup:
         self.regexes: TimelineMap[str, ResolvedRegex] = TimelineMap(timeline)
         self.expressions: TimelineMap[str, int] = TimelineMap(timeline)
         """The number of members that subscribe to each regular expression, resolved or not."""
+        self._subscribed: TimelineCell[frozenset[str] | None] = TimelineCell(timeline, frozenset())
+        """The topics of all subscriptions; None if a subscription or an expression has changed since they were united.
+        Not in the log."""
         self.expressions_version = TimelineCell(timeline, 0)
         """The version of the topic metadata for which the expressions were last resolved. Not in the log."""
         self.assigned_at_ms = TimelineCell(timeline, 0)
@@ -151,9 +154,13 @@ class ConsumerGroup:
         return max((resolved.timestamp_ms for resolved in self.regexes.values()), default=None)
 
     def subscribed_topics(self) -> frozenset[str]:
-        subscriptions = {member.topic_names for member in self.members.values()}
-        subscriptions.update(resolved.topics for resolved in self.regexes.values())
-        return frozenset().union(*subscriptions)
+        """The topics of all subscriptions. Usually the same object again while members join."""
+        topics = self._subscribed.value
+        if topics is None:
+            subscriptions = {member.topic_names for member in self.members.values()}
+            subscriptions.update(resolved.topics for resolved in self.regexes.values())
+            topics = self._subscribed.value = frozenset().union(*subscriptions)
+        return topics
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in member.topic_names for member in self.members.values()) or any(
@@ -208,6 +215,7 @@ class ConsumerGroup:
             if before is not None:
                 self._release(before)
                 self._count_expression(before.topic_regex, -1)
+                self._subscribed.value = None
                 self.members.pop(member_id)
                 if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
                     self.static_members.pop(before.instance_id)
@@ -227,6 +235,7 @@ class ConsumerGroup:
         if before is not None:
             self._count_expression(before.topic_regex, -1)
         self._count_expression(member.topic_regex, 1)
+        self._count_topics(() if before is None else before.topic_names, member.topic_names)
         self.members[member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member_id
@@ -238,6 +247,16 @@ class ConsumerGroup:
                 self.expressions[pattern] = count
             else:
                 self.expressions.pop(pattern)
+
+    def _count_topics(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
+        """A member subscribed to the topics `before`, and subscribes to the topics `now`."""
+        subscribed = self._subscribed.value
+        if before == now or subscribed is None:
+            return
+        if before:
+            self._subscribed.value = None
+        elif not subscribed.issuperset(now):
+            self._subscribed.value = subscribed.union(now)
 
     def apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         before = self.members.get(member_id)
@@ -283,6 +302,7 @@ class ConsumerGroup:
         self.assigned_at_ms.value = 0 if value is None else value.assignment_timestamp
 
     def apply_regex(self, regex: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
+        self._subscribed.value = None
         if value is None:
             self.regexes.pop(regex)
         else:
