@@ -42,13 +42,13 @@ class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followe
         return file_stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from barnabas.spark.connectors.files.opening import file_target
-        from barnabas.spark.connectors.lake.writer import target_batch_writer
+        from barnabas.spark.connectors.files.opening import file_plan
+        from barnabas.spark.connectors.sinking.writer import target_batch_writer
 
-        return target_batch_writer(self.options, overwrite, file_target)
+        return target_batch_writer(self.options, overwrite, file_plan)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from barnabas.spark.connectors.files.opening import file_target
-        from barnabas.spark.connectors.lake.writer import target_stream_writer
+        from barnabas.spark.connectors.files.opening import file_plan
+        from barnabas.spark.connectors.sinking.writer import target_stream_writer
 
-        return target_stream_writer(self.options, file_target)
+        return target_stream_writer(self.options, file_plan)

@@ -34,13 +34,13 @@ class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followe
         return lake_reader(LakeKind.ICEBERG, self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from barnabas.spark.connectors.lake.opening import iceberg_target
-        from barnabas.spark.connectors.lake.writer import target_batch_writer
+        from barnabas.spark.connectors.lake.opening import iceberg_plan
+        from barnabas.spark.connectors.sinking.writer import target_batch_writer
 
-        return target_batch_writer(self.options, overwrite, iceberg_target)
+        return target_batch_writer(self.options, overwrite, iceberg_plan)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from barnabas.spark.connectors.lake.opening import iceberg_target
-        from barnabas.spark.connectors.lake.writer import target_stream_writer
+        from barnabas.spark.connectors.lake.opening import iceberg_plan
+        from barnabas.spark.connectors.sinking.writer import target_stream_writer
 
-        return target_stream_writer(self.options, iceberg_target)
+        return target_stream_writer(self.options, iceberg_plan)

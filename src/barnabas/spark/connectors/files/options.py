@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from barnabas.spark import option_parsers as parse_as
-from barnabas.spark.connectors.lake.options import below, local_or_uri, refuse_converting
+from barnabas.spark.connectors.lake.options import below, local_or_uri
 from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions
 from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, ROW_PREFIXES, RowOptions, parse_row_options
 from barnabas.spark.errors import OptionError
@@ -104,7 +104,6 @@ def parse_file_sink(texts: Mapping[str, str]) -> FileSinkOptions:
     shared = tuple(row for row in ROW_OPTIONS if row.name not in _OF_TABLES)
     given = ConnectorOptions(texts, (*SINK_OPTIONS, *shared), prefixes=(*ROW_PREFIXES, *PREFIXES))
     given.check_names()
-    refuse_converting(given)
     place, is_file, kind = _place(given)
     if is_file and "://" in place:
         raise OptionError("file must be a local path, since lines are appended to it; for a URI, give path")

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from barnabas.spark import option_parsers as parse_as
-from barnabas.spark.connectors.lake.options import refuse_converting
 from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions
 from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, ROW_PREFIXES, RowOptions, parse_row_options
 from barnabas.spark.errors import OptionError
@@ -119,7 +118,6 @@ def parse_http_options(texts: Mapping[str, str]) -> HttpOptions:
     shared = tuple(row for row in ROW_OPTIONS if row.name not in _OF_TABLES)
     given = ConnectorOptions(texts, (*HTTP_OPTIONS, *shared), prefixes=ROW_PREFIXES, refused=_REFUSED)
     given.check_names()
-    refuse_converting(given)
     url = str(given.require("http.url", "the address of the web service, such as https://example.com/hook")).strip()
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -36,7 +36,11 @@ def _texts(batch: Any) -> list[bytes]:
     if "value" not in names:
         structs = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
         return [bytes(text) for text in json_texts(structs, b"").to_pylist()]
-    column = batch.column("value")
+    return value_texts(batch.column("value"))
+
+
+def value_texts(column: Any) -> list[bytes]:
+    """The text of each value. Raises SinkError for a value that is no text and has no fields."""
     if pa.types.is_struct(column.type):
         return [b"null" if text is None else bytes(text) for text in json_texts(column, b"").to_pylist()]
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):

@@ -9,20 +9,20 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.spark.connectors.http.connection import HttpConnection
-from barnabas.spark.connectors.http.errors import HttpSinkError
-from barnabas.spark.connectors.http.failures import FailedRecords, prepare_topic
 from barnabas.spark.connectors.http.options import HttpOptions, parse_http_options
 from barnabas.spark.connectors.http.requests import BadText, Request, requests_of
 from barnabas.spark.connectors.http.retrying import Accepted, Again, judge_answer
 from barnabas.spark.connectors.http.texts import record_texts
+from barnabas.spark.connectors.sinking.failures import FailedRecords, prepare_topic, read_records
+from barnabas.spark.connectors.sinking.options import InputKind
+from barnabas.spark.connectors.sinking.records import RecordReader
 from barnabas.spark.errors import SinkError
 from barnabas.spark.heap import freeze_heap
-from barnabas.spark.records.formats import ErrorsTolerance
 from barnabas.spark.reporting import readable_errors
 from barnabas.spark.sink.tasks import Attempt, this_attempt
 
@@ -97,36 +97,30 @@ class HttpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
 
 
 def send_rows(iterator: Iterator[pa.RecordBatch], options: HttpOptions, attempt: Attempt) -> Sent:
-    """Send the rows of a task. Raises HttpSinkError if the web service does not accept a request."""
+    """Send the rows of a task. Raises SinkError if the web service does not accept a request."""
     sender = RequestSender(options)
     failed = FailedRecords(options.rows, attempt)
+    reader = RecordReader(options.rows) if options.rows.input is InputKind.RECORDS else None
     source = f"{attempt.query_id or attempt.run_id}-{attempt.batch_id}-{attempt.partition}"
     requests = rows = 0
     try:
         for batch in iterator:
-            texts = record_texts(batch, source, rows)
-            rows += batch.num_rows
-            for request in requests_of(texts, options):
-                if isinstance(request, BadText):
-                    _give_up(failed, options, batch, range(request.index, request.index + 1), request.reason)
-                    continue
-                requests += 1
-                reason = sender.send(request)
-                if reason is not None:
-                    _give_up(failed, options, batch, range(request.first, request.end), reason)
+            decoded = [batch] if reader is None else read_records(reader, batch, failed)
+            for one in decoded:
+                texts = record_texts(one, source, rows)
+                rows += one.num_rows
+                for request in requests_of(texts, options):
+                    if isinstance(request, BadText):
+                        failed.add(one, range(request.index, request.index + 1), request.reason)
+                        continue
+                    requests += 1
+                    reason = sender.send(request)
+                    if reason is not None:
+                        failed.add(one, range(request.first, request.end), reason)
         failed.flush()
     finally:
         sender.close()
     return Sent(requests, rows, failed.count)
-
-
-def _give_up(failed: FailedRecords, options: HttpOptions, batch: Any, rows: range, reason: str) -> None:
-    if options.rows.tolerance is ErrorsTolerance.NONE:
-        raise HttpSinkError(
-            f"{reason}. Set errors.tolerance=all to go on without such records, and"
-            " errors.deadletterqueue.topic.name to keep them"
-        )
-    failed.add(batch, rows, reason)
 
 
 class RequestSender:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from barnabas.spark.connectors.lake.options import LakeKind, parse_lake_options
 from barnabas.spark.connectors.lake.target import LakeTarget
-from barnabas.spark.connectors.sinking.options import RowOptions
+from barnabas.spark.connectors.sinking.writer import SinkPlan
 
 
-def delta_target(options: Mapping[str, str]) -> tuple[LakeTarget, RowOptions]:
+def delta_plan(options: Mapping[str, str]) -> SinkPlan:
     parsed = parse_lake_options(LakeKind.DELTA, options)
-    return LakeTarget(parsed), parsed.rows
+    return SinkPlan(LakeTarget(parsed), parsed.rows)
 
 
-def iceberg_target(options: Mapping[str, str]) -> tuple[LakeTarget, RowOptions]:
+def iceberg_plan(options: Mapping[str, str]) -> SinkPlan:
     parsed = parse_lake_options(LakeKind.ICEBERG, options)
-    return LakeTarget(parsed), parsed.rows
+    return SinkPlan(LakeTarget(parsed), parsed.rows)

@@ -18,7 +18,6 @@ from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOpti
 from barnabas.spark.connectors.sinking.options import (
     ROW_OPTIONS,
     ROW_PREFIXES,
-    InputKind,
     RowOptions,
     parse_row_options,
 )
@@ -84,7 +83,6 @@ def parse_lake_options(kind: LakeKind, texts: Mapping[str, str]) -> LakeOptions:
     known = tuple(row for row in ROW_OPTIONS if row.name not in _NOT_HERE)
     given = ConnectorOptions(texts, (*LAKE_OPTIONS, *known), prefixes=(*ROW_PREFIXES, *PREFIXES), refused=_REFUSED)
     given.check_names()
-    refuse_converting(given)
     target = table_target(kind, given)
     all_rows = ConnectorOptions({**texts, "table.name.format": target}, (*LAKE_OPTIONS, *ROW_OPTIONS))
     partitions = parse_partitions(given.get("partition.by") or "")
@@ -129,16 +127,6 @@ def catalog_options(kind: LakeKind, given: ConnectorOptions) -> dict[str, str]:
     if catalog:
         raise OptionError("barnabas.delta has no catalog: leave the options catalog.* out")
     return {}
-
-
-def refuse_converting(given: ConnectorOptions) -> None:
-    """Raise OptionError for options of converters and transforms, which sinks of columns do not apply."""
-    names = sorted(given.under("key.converter", "value.converter", "header.converter", "transforms", "predicates"))
-    if names or given.get("input") is InputKind.RECORDS:
-        raise OptionError(
-            f"{names[0] if names else 'input=records'} is not supported here: give the sink typed columns, for example"
-            " those that format('barnabas') reads with valueFormat=avro or json"
-        )
 
 
 def below(given: ConnectorOptions, prefix: str) -> dict[str, str]:

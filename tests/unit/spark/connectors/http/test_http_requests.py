@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from barnabas.spark.connectors.http.errors import HttpSinkError
 from barnabas.spark.connectors.http.options import HttpOptions, parse_http_options
 from barnabas.spark.connectors.http.requests import BadText, RecordText, Request, requests_of
 from barnabas.spark.connectors.http.retrying import Accepted, Again, Answer, Refused, judge_answer
 from barnabas.spark.connectors.http.writer import Sent, send_rows
-from barnabas.spark.errors import OptionError
+from barnabas.spark.errors import OptionError, SinkError
 from barnabas.spark.sink.tasks import Attempt
 
 URL = "http://127.0.0.1:1/hook"
@@ -242,7 +241,7 @@ def test_a_json_array_has_the_records_of_a_request(service: WebService) -> None:
 
 def test_a_request_that_stays_refused_stops_the_task(service: WebService) -> None:
     service.script = [(422, {})]
-    with pytest.raises(HttpSinkError, match=r"answered 422: ok\. Set errors\.tolerance=all"):
+    with pytest.raises(SinkError, match=r"answered 422: ok\. Set errors\.tolerance=all"):
         send_rows(iter([batch()]), sending(service), ATTEMPT)
 
 

@@ -34,7 +34,6 @@ from barnabas.spark.errors import OptionError
         (LakeKind.DELTA, {"path": "/t", "insert.mode": "upsert"}, "insert.mode=upsert needs a key"),
         (LakeKind.DELTA, {"path": "/t", "auto.evole": "true"}, "did you mean auto.evolve"),
         (LakeKind.DELTA, {"path": "/t", "stagingLocation": "/s"}, "the table's own directory"),
-        (LakeKind.DELTA, {"path": "/t", "value.converter": "x"}, "give the sink typed columns"),
         (LakeKind.ICEBERG, {"table": "t", "catalog.warehouse": "/w"}, "a namespace and a name, such as shop.t"),
         (LakeKind.ICEBERG, {"table": "a.t"}, "needs a catalog"),
         (LakeKind.ICEBERG, {"table": "a.t", "catalog.warehouse": "s3://b/w"}, "also give catalog.uri"),

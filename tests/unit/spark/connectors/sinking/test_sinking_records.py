@@ -1,0 +1,145 @@
+"""Records of topics into Delta tables and lines: converters, transforms, deletes, and records that are bad."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from barnabas.spark.connectors.files.opening import file_plan
+from barnabas.spark.connectors.lake.opening import delta_plan
+from barnabas.spark.connectors.option_rows import ConnectorOptions
+from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, parse_row_options
+from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId
+from barnabas.spark.connectors.sinking.records import ROW, BadRecord, RecordReader
+from barnabas.spark.connectors.sinking.writer import SinkPlan, stage_rows
+from barnabas.spark.errors import SinkError
+
+QUERY = "6f1e3c8a-0000-4000-8000-000000000001"
+JSON = {
+    "key.converter": "JsonConverter",
+    "key.converter.schemas.enable": "false",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+
+
+def records(*rows: tuple[Any, Any], topic: str = "orders") -> Any:
+    """Records as `format("barnabas")` gives them."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([None if key is None else json.dumps(key).encode() for key, _ in rows], pa.binary()),
+            "value": pa.array(
+                [
+                    value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+                    for _, value in rows
+                ],
+                pa.binary(),
+            ),
+            "topic": [topic] * len(rows),
+            "partition": pa.array([0] * len(rows), pa.int32()),
+            "offset": pa.array(range(len(rows)), pa.int64()),
+        }
+    )
+
+
+def reader(**given: str) -> RecordReader:
+    texts = {**JSON, **{name.replace("_", "."): text for name, text in given.items()}}
+    return RecordReader(parse_row_options(ConnectorOptions(texts, ROW_OPTIONS), texts, keyed=False))
+
+
+def write(plan: SinkPlan, batch: int, *batches: Any) -> None:
+    staged = stage_rows(iter(batches), plan, AttemptId(QUERY, "run", batch, 0, 0))
+    plan.target.publish(BatchId(QUERY, batch), staged.parts)
+
+
+def table_rows(place: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: row["id"])
+
+
+def test_keys_and_values_are_decoded_and_bad_ones_are_named() -> None:
+    batch = records(({"id": 1}, {"n": 1}), ({"id": 2}, b"no JSON"), ({"id": 3}, None))
+    decoded, bad = reader().read(batch)
+    assert [row for each in decoded for row in each.column(ROW).to_pylist()] == [0, 2]
+    assert [(each.row, each.stage) for each in bad] == [(1, "VALUE_CONVERTER")]
+
+
+def test_values_of_several_schemas_are_batches_in_their_order() -> None:
+    def envelope(*fields: tuple[str, str]) -> Any:
+        schema = {"type": "struct", "fields": [{"field": name, "type": kind} for name, kind in fields]}
+        return {"schema": schema, "payload": {name: 1 for name, _ in fields}}
+
+    one, two = envelope(("a", "int64")), envelope(("a", "int64"), ("b", "int32"))
+    batch = records((None, one), (None, two), (None, two), (None, one))
+    decoded, bad = reader(value_converter_schemas_enable="true").read(batch)
+    assert bad == []
+    assert [each.column(ROW).to_pylist() for each in decoded] == [[0], [1, 2], [3]]
+
+
+def test_records_that_a_transform_cannot_change_are_named() -> None:
+    given = {"transforms": "c", "transforms_c_type": "Cast$Value", "transforms_c_spec": "n:int32"}
+    decoded, bad = reader(**given).read(records((None, {"n": "7"}), (None, {"n": "x"}), (None, {"n": 9})))
+    assert [json.loads(text) for each in decoded for text in each.column("value").to_pylist()] == [{"n": 7}, {"n": 9}]
+    assert [(each.row, each.stage) for each in bad] == [(1, "TRANSFORMATION")]
+    assert all(isinstance(each, BadRecord) and "Cast" in each.reason for each in bad)
+
+
+def test_rows_without_records_are_refused() -> None:
+    with pytest.raises(SinkError, match="they have no column topic"):
+        reader().read(pa.RecordBatch.from_pydict({"value": [b"x"]}))
+
+
+def test_records_are_merged_into_the_table_of_their_topic(tmp_path: Path) -> None:
+    options = {
+        **JSON,
+        "path": f"{tmp_path}/${{topic}}",
+        "insert.mode": "upsert",
+        "pk.mode": "record_key",
+        "pk.fields": "id",
+        "delete.enabled": "true",
+    }
+    plan = delta_plan(options)
+    first = records(({"id": 1}, {"name": "a", "n": 1}), ({"id": 2}, {"name": "b", "n": 2}))
+    write(plan, 0, first, records(({"id": 5}, {"x": 1.5}), topic="other"))
+    write(plan, 1, records(({"id": 1}, {"n": 10}), ({"id": 2}, None), ({"id": 3}, {"name": "c"})))
+    assert table_rows(tmp_path / "orders") == [{"id": 1, "name": "a", "n": 10}, {"id": 3, "name": "c", "n": None}]
+    assert table_rows(tmp_path / "other") == [{"id": 5, "x": 1.5}]
+
+
+def test_transforms_route_and_shape_records(tmp_path: Path) -> None:
+    options = {
+        **JSON,
+        "path": f"{tmp_path}/${{topic}}",
+        "transforms": "route,drop",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": "(.*)",
+        "transforms.route.replacement": "lake_$1",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "transforms.drop.exclude": "secret",
+    }
+    write(delta_plan(options), 0, records((None, {"id": 1, "secret": "x"})))
+    assert table_rows(tmp_path / "lake_orders") == [{"id": 1}]
+
+
+def test_a_bad_record_stops_the_task_and_is_named(tmp_path: Path) -> None:
+    plan = delta_plan({**JSON, "path": str(tmp_path / "t")})
+    with pytest.raises(SinkError, match=r"orders-0 offset 1: .*errors\.tolerance=all"):
+        write(plan, 0, records((None, {"id": 1}), (None, b"{")))
+
+
+def test_bad_records_are_left_out_with_tolerance(tmp_path: Path) -> None:
+    plan = delta_plan({**JSON, "path": str(tmp_path / "t"), "errors.tolerance": "all"})
+    write(plan, 0, records((None, {"id": 1}), (None, b"{"), (None, None), (None, {"id": 2})))
+    assert table_rows(tmp_path / "t") == [{"id": 1}, {"id": 2}]
+
+
+def test_texts_of_records_are_the_lines_of_a_file(tmp_path: Path) -> None:
+    plan = file_plan({"file": str(tmp_path / "out.txt"), "value.converter": "StringConverter"})
+    write(plan, 0, records((None, b"one"), (None, b"two")))
+    write(plan, 1, records((None, b"three")))
+    assert (tmp_path / "out.txt").read_text() == "one\ntwo\nthree\n"
