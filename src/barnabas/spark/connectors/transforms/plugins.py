@@ -35,6 +35,7 @@ from barnabas.spark.connectors.transforms.routing import (
 )
 from barnabas.spark.connectors.transforms.settings import Settings, Transform
 from barnabas.spark.connectors.transforms.timestamps import build_timestamp_converter
+from barnabas.spark.connectors.transforms.unwrapping import DEBEZIUM_PACKAGE, UNWRAP, build_unwrap
 from barnabas.spark.connectors.transforms.values import build_cast, build_mask_field
 
 
@@ -83,7 +84,7 @@ def transform_classes() -> dict[str, Definition]:
         for suffix in ("$Key", "$Value") if definition.variants else ("",):
             found[definition.name + suffix] = definition
             found[TRANSFORMS_PACKAGE + definition.name + suffix] = definition
-    return found
+    return found | {UNWRAP.name: UNWRAP, DEBEZIUM_PACKAGE + UNWRAP.name: UNWRAP}
 
 
 def predicate_classes() -> dict[str, Definition]:
@@ -94,6 +95,8 @@ def predicate_classes() -> dict[str, Definition]:
 
 def build_transform(class_name: str, definition: Definition, settings: Settings) -> Transform:
     """The function of a configured transform. Raises TransformConfigError."""
+    if definition is UNWRAP:
+        return build_unwrap(settings)
     for suffix, part in _PARTS:
         if class_name.endswith(suffix):
             return OF_PART[definition.name](settings, part)

@@ -1,0 +1,80 @@
+"""Machine: Debezium's ExtractNewRecordState, which makes change events flat (`events/unwrap.py`).
+
+The keys `drop.tombstones` and `delete.handling.mode` of older versions are understood, too.
+Source: io.debezium.transforms.ExtractNewRecordStateConfigDefinition.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.spark.connectors.events.errors import EventError
+from barnabas.spark.connectors.events.unwrap import DeleteHandling, UnwrapOptions, added_fields, unwrap
+from barnabas.spark.connectors.transforms.definitions import ConfigKey, Definition, KeyKind
+from barnabas.spark.connectors.transforms.errors import TransformPlanError
+from barnabas.spark.connectors.transforms.settings import Settings, Transform, boolean
+
+DEBEZIUM_PACKAGE: Final = "io.debezium.transforms."
+
+UNWRAP: Final = Definition(
+    "ExtractNewRecordState",
+    (
+        ConfigKey(
+            "delete.tombstone.handling.mode",
+            choices=tuple(DeleteHandling),
+            doc="what becomes of deletes and their tombstones; tombstone if it is not set",
+        ),
+        ConfigKey(
+            "add.fields", KeyKind.LIST, default="", doc="fields of the event to add to the row: op, source.ts_ms"
+        ),
+        ConfigKey("add.fields.prefix", default="__", doc="start of their names"),
+        ConfigKey("add.headers", KeyKind.LIST, default="", doc="fields of the event to add as headers"),
+        ConfigKey("add.headers.prefix", default="__", doc="start of their names"),
+        ConfigKey("route.by.field", doc="the field of the row that has the topic"),
+        ConfigKey("drop.tombstones", KeyKind.BOOLEAN, doc="of older versions: use delete.tombstone.handling.mode"),
+        ConfigKey(
+            "delete.handling.mode",
+            choices=("drop", "rewrite", "none"),
+            doc="of older versions: use delete.tombstone.handling.mode",
+        ),
+    ),
+    variants=False,
+)
+
+_OLDER: Final = {
+    # (delete.handling.mode, drop.tombstones)
+    ("drop", True): DeleteHandling.DROP,
+    ("drop", False): DeleteHandling.TOMBSTONE,
+    ("rewrite", True): DeleteHandling.REWRITE,
+    ("rewrite", False): DeleteHandling.REWRITE_WITH_TOMBSTONE,
+    ("none", True): DeleteHandling.DELETE_TO_TOMBSTONE,
+    ("none", False): DeleteHandling.TOMBSTONE,
+}
+
+
+def build_unwrap(settings: Settings) -> Transform:
+    """ExtractNewRecordState: the value becomes the row after the change."""
+    options = UnwrapOptions(
+        _deletes(settings),
+        added_fields(settings.list("add.fields"), settings.text("add.fields.prefix")),
+        added_fields(settings.list("add.headers"), settings.text("add.headers.prefix")),
+        settings.optional("route.by.field"),
+    )
+
+    def apply(batch: Any) -> Any:
+        try:
+            return unwrap(batch, options)
+        except EventError as error:
+            raise TransformPlanError(str(error)) from error
+
+    return apply
+
+
+def _deletes(settings: Settings) -> DeleteHandling:
+    mode = settings.optional("delete.tombstone.handling.mode")
+    if mode is not None:
+        return DeleteHandling(mode)
+    older, dropped = settings.optional("delete.handling.mode"), settings.optional("drop.tombstones")
+    if older is None and dropped is None:
+        return DeleteHandling.TOMBSTONE
+    return _OLDER[older or "drop", boolean(f"{settings.prefix}drop.tombstones", dropped or "true")]
