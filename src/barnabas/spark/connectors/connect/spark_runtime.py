@@ -18,6 +18,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     ConfigDefinition,
     ConfigFinding,
     ConnectorJob,
+    ConnectorPlaces,
     ConnectorReport,
     ConnectPlugin,
     StartedConnector,
@@ -50,9 +51,9 @@ class QueryPlan(Protocol):
         """The number of queries."""
         ...
 
-    def start(self, number: int, spark: Any, location: str) -> Any:
-        """Start one query, and return Spark's `StreamingQuery`. Its checkpoint is `location`, or a directory inside if
-        the plan has several queries.
+    def start(self, number: int, spark: Any, places: ConnectorPlaces) -> Any:
+        """Start one query, and return Spark's `StreamingQuery`. Its checkpoint is `places.checkpoint`, or a directory
+        inside if the plan has several queries.
         """
         ...
 
@@ -97,7 +98,7 @@ class _Running:
             raise
 
     def _start_query(self, number: int) -> Any:
-        return self.plan.start(number, self._spark, self.job.location)
+        return self.plan.start(number, self._spark, self.job.places)
 
     def stop(self) -> None:
         for query in self.queries:

@@ -10,6 +10,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     ConfigDefinition,
     ConfigFinding,
     ConnectorJob,
+    ConnectorPlaces,
     ConnectorReport,
     ConnectPlugin,
     StartedConnector,
@@ -142,8 +143,8 @@ class MemoryOffsets:
     def __init__(self) -> None:
         self.offsets: dict[str, list[dict[str, Any]]] = {}
 
-    async def location(self, name: str) -> str:
-        return f"/memory/{name}"
+    async def places(self, name: str) -> ConnectorPlaces:
+        return ConnectorPlaces(f"/memory/{name}", f"/memory/{name}-staging")
 
     async def read(self, name: str, config: ConnectorConfig) -> list[dict[str, Any]]:
         return self.offsets.get(name, [])

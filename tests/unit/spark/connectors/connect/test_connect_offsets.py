@@ -58,7 +58,10 @@ class Store:
         asyncio.run(self._store().reset("n"))
 
     def location(self) -> Path:
-        return Path(asyncio.run(self._store().location("n")))
+        return Path(asyncio.run(self._store().places("n")).checkpoint)
+
+    def staging(self) -> str:
+        return asyncio.run(self._store().places("n")).staging
 
     def _store(self) -> CheckpointStore:
         return CheckpointStore(str(self._tmp_path), self._earliest)
@@ -165,11 +168,14 @@ def test_a_reset_is_an_empty_checkpoint(tmp_path: Path) -> None:
     store.reset()
     assert store.location() == store.root / "0"
     write_checkpoint(store.root / "0", planned={0: positions(p0=5)}, committed=[0])
+    store.alter(SINK, topic("orders", 0, 1))
+    assert store.staging() == f"{store.root}/staging-0"
     store.reset()
-    assert store.location() == store.root / "1"
+    assert store.location() == store.root / "2"
+    assert store.staging() == f"{store.root}/staging-2"
     assert store.read(SINK) == []
     store.reset()
-    assert store.location() == store.root / "1"
+    assert store.location() == store.root / "2"
 
 
 def test_a_change_that_did_not_complete_does_not_count_and_its_number_is_not_used_again(tmp_path: Path) -> None:

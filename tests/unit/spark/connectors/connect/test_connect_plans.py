@@ -78,6 +78,35 @@ def test_a_sink_of_typed_values_with_overrides() -> None:
     )
 
 
+DEBEZIUM = {
+    "name": "inventory",
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "tasks.max": "1",
+    "database.hostname": "db",
+    "database.user": "debezium",
+    "database.password": "${file:/secrets:password}",
+    "database.dbname": "shop",
+    "topic.prefix": "shop",
+    "table.include.list": "public.orders",
+    "plugin.name": "pgoutput",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+
+
+def test_a_connector_of_debezium() -> None:
+    planned = plan_query({**DEBEZIUM, "database.password": "secret"}, {"bootstrap.servers": "b:1"})
+    assert (planned.read_format, planned.write_format, planned.is_staged) == ("barnabas.postgres", "barnabas", True)
+    assert planned.read_options == {
+        name: text for name, text in DEBEZIUM.items() if name not in ("connector.class", "tasks.max")
+    } | {"database.password": "secret"}
+    assert planned.write_options == {"kafka.bootstrap.servers": "b:1"}
+    found = {finding.name: finding.errors for finding in findings_of({**DEBEZIUM, "slot.drop.on.stop": "true"})}
+    assert "a dropped slot loses changes" in found["slot.drop.on.stop"][0]
+    (without,) = [f.errors for f in findings_of({**DEBEZIUM, "table.include.list": "["}) if f.errors]
+    assert "is not a regular expression" in without[0]
+
+
 def test_any_format_of_spark() -> None:
     config = {
         "name": "n",

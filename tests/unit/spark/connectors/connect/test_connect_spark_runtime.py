@@ -13,6 +13,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     ConfigDefinition,
     ConfigFinding,
     ConnectorJob,
+    ConnectorPlaces,
     ConnectPlugin,
     TaskReport,
 )
@@ -22,14 +23,15 @@ from barnabas.spark.connectors.connect.restarts import FIRST_PAUSE_MS, PAUSE_MAX
 from barnabas.spark.connectors.connect.spark_runtime import SparkConnectorRuntime
 from barnabas.spark.connectors.connect.worker_config import parse_worker_config
 
+PLACES = ConnectorPlaces("/x/n/0", "/x/n/staging-0")
 WORKER = {"group.id": "g", "config.storage.topic": "c", "status.storage.topic": "s", "storage.location": "/x"}
 
 
 class Query:
     """What the runtime uses of Spark's `StreamingQuery`."""
 
-    def __init__(self, location: str) -> None:
-        self.location = location
+    def __init__(self, places: ConnectorPlaces) -> None:
+        self.places = places
         self.isActive = True
         self.lastProgress: dict[str, Any] | None = None
         self.error: str | None = None
@@ -53,10 +55,10 @@ class Plan:
         self.config = config
         self.queries = int(config.get("queries", "1"))
 
-    def start(self, number: int, spark: Any, location: str) -> Any:
+    def start(self, number: int, spark: Any, places: ConnectorPlaces) -> Any:
         if self.config.get("refuse") == str(number):
             raise OSError("the database is down")
-        self._planner.started.append(Query(location))
+        self._planner.started.append(Query(places))
         return self._planner.started[-1]
 
 
@@ -108,14 +110,14 @@ def test_a_connector_is_started_with_secrets_and_converters_and_stopped(
             value_converter="JsonConverter",
         )
         given = {"password": "${env:THE_PASSWORD}", "key.converter": "JsonConverter"}
-        started = await runtime.start(ConnectorJob("n", given, "/x/n/0"))
+        started = await runtime.start(ConnectorJob("n", given, PLACES))
         assert started.tasks == (given,)  # what the topic has keeps the reference
         assert planner.plans[0].config == {
             "password": "secret",
             "key.converter": "JsonConverter",
             "value.converter": "JsonConverter",
         }
-        assert planner.started[0].location == "/x/n/0"
+        assert planner.started[0].places == PLACES
         report = await runtime.report("n")
         assert report is not None
         assert (report.tasks, report.topics) == ((TaskReport(ConnectorState.RUNNING),), ("orders",))
@@ -123,7 +125,7 @@ def test_a_connector_is_started_with_secrets_and_converters_and_stopped(
         assert not planner.started[0].isActive
         assert await runtime.report("n") is None
         await runtime.stop("n")
-        await runtime.start(ConnectorJob("n", given, "/x/n/0"))
+        await runtime.start(ConnectorJob("n", given, PLACES))
         await runtime.close()
         assert session.stopped and not planner.started[1].isActive
 
@@ -134,7 +136,7 @@ def test_the_first_queries_are_stopped_if_a_later_one_cannot_start() -> None:
     async def play() -> None:
         runtime, planner, _ = make()
         with pytest.raises(OSError, match="is down"):
-            await runtime.start(ConnectorJob("n", {"queries": "2", "refuse": "1"}, "/x"))
+            await runtime.start(ConnectorJob("n", {"queries": "2", "refuse": "1"}, PLACES))
         assert [query.isActive for query in planner.started] == [False]
         assert await runtime.report("n") is None
 
@@ -150,7 +152,7 @@ def test_a_query_is_restarted_after_an_outage_and_failed_after_an_error_that_sta
     async def play() -> None:
         nonlocal now_ns
         runtime, planner, _ = make()
-        await runtime.start(ConnectorJob("n", {}, "/x"))
+        await runtime.start(ConnectorJob("n", {}, PLACES))
 
         async def task() -> TaskReport:
             report = await runtime.report("n")

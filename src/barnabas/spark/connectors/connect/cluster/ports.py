@@ -63,14 +63,23 @@ class ConnectorReport(Struct, frozen=True):
     """The topics that the connector has read or written so far."""
 
 
-class ConnectorJob(Struct, frozen=True):
-    """A connector to run. `location` is the directory of its checkpoints, on storage that all workers share; the
-    runtime creates it, and a directory inside for each of several queries.
+class ConnectorPlaces(Struct, frozen=True):
+    """The directories of a connector, on storage that all workers share; the runtime creates them.
+
+    `checkpoint` is the checkpoint of its query, or has a directory for each of several queries. A source that has to
+    copy what it reads has the copies in `staging`.
     """
+
+    checkpoint: str
+    staging: str
+
+
+class ConnectorJob(Struct, frozen=True):
+    """A connector to run."""
 
     name: str
     config: ConnectorConfig
-    location: str
+    places: ConnectorPlaces
 
 
 class StartedConnector(Struct, frozen=True):
@@ -121,8 +130,8 @@ class StatusLog(Protocol):
 class OffsetStore(Protocol):
     """The offsets of connectors, in their checkpoints."""
 
-    async def location(self, name: str) -> str:
-        """The directory of the newest checkpoints of a connector, which need not exist."""
+    async def places(self, name: str) -> ConnectorPlaces:
+        """The directories of a connector, which need not exist."""
 
     async def read(self, name: str, config: ConnectorConfig) -> list[dict[str, Any]]:
         """The committed offsets: `{"partition": {...}, "offset": {...}}`."""

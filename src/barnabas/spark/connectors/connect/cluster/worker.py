@@ -171,8 +171,8 @@ class ConnectWorker:
         entry = step.entry
         log.info("a connector is being started", connector=entry.name)
         try:
-            location = await self._offsets.location(entry.name)
-            started = await self._runtime.start(ConnectorJob(entry.name, entry.config, location))
+            places = await self._offsets.places(entry.name)
+            started = await self._runtime.start(ConnectorJob(entry.name, entry.config, places))
         except Exception as error:  # noqa: BLE001  # the runtime starts the code of any connector and driver
             log.warning("a connector could not be started", connector=entry.name, reason=str(error))
             self._note(self.duties.on_failed(entry.name, f"{type(error).__name__}: {error}", len(entry.tasks)))

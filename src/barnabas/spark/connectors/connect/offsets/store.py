@@ -2,7 +2,8 @@
 
     <storage.location>/checkpoints/<connector>/<n>/                the newest n counts
                                               /<n>/<query>/        a checkpoint, if there are several queries
-                                              /<n>/_complete       written last; number 0 needs none
+                                              /<n>/_complete       written last, with the number <s>; 0 needs none
+                                              /staging-<s>/        what a source has copied; a reset begins another
 
 Changing offsets never changes the files of a checkpoint: a worker that is cut off from the others could still be
 writing to them. A new checkpoint with the next number is written, and counts when `_complete` is there.
@@ -16,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from barnabas.core.ids import TopicPartition
+from barnabas.spark.connectors.connect.cluster.ports import ConnectorPlaces
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectRequestError
 from barnabas.spark.connectors.connect.offsets.checkpoint import (
     COMMIT_TEXT,
@@ -42,8 +44,8 @@ class CheckpointStore:
         self._root = f"{storage_location.rstrip('/')}/checkpoints"
         self._writing = asyncio.Lock()
 
-    async def location(self, name: str) -> str:
-        return await asyncio.to_thread(self._location, name)
+    async def places(self, name: str) -> ConnectorPlaces:
+        return await asyncio.to_thread(self._places, name)
 
     async def read(self, name: str, config: ConnectorConfig) -> list[dict[str, Any]]:
         return await asyncio.to_thread(lambda: offsets_document(self._queries(name), config))
@@ -71,6 +73,15 @@ class CheckpointStore:
         return changes
 
     # -- in a thread
+
+    def _places(self, name: str) -> ConnectorPlaces:
+        staging = self._staging(name)
+        return ConnectorPlaces(self._location(name), f"{self._connector(name)}/staging-{staging}")
+
+    def _staging(self, name: str) -> int:
+        newest = self._newest(name)
+        text = _Directory(self._connector(name)).read(f"{newest}/{_COMPLETE}") if newest else "0"
+        return int(text)
 
     def _location(self, name: str) -> str:
         return f"{self._connector(name)}/{self._newest(name)}"
@@ -107,12 +118,13 @@ class CheckpointStore:
             if entry is not None and not any(entry.sources):
                 continue  # the query begins anew
             _copy_query(old, new, query, entry)
-        new.write(_COMPLETE, "")
+        new.write(_COMPLETE, str(self._staging(name)))
 
     def _reset(self, name: str) -> None:
         if not _query_names(_Directory(self._location(name))):
             return
-        _Directory(self._next(name)).write(_COMPLETE, "")
+        new = self._next(name)
+        _Directory(new).write(_COMPLETE, new.rpartition("/")[2])
 
 
 def _query_names(location: _Directory) -> list[str]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, ConfigFinding, ConnectPlugin
+from barnabas.spark.connectors.connect.cluster.ports import (
+    ConfigDefinition,
+    ConfigFinding,
+    ConnectorPlaces,
+    ConnectPlugin,
+)
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
 from barnabas.spark.connectors.connect.plans.queries import PlannedQuery, definitions_of, findings_of, plan_query
 from barnabas.spark.connectors.connect.plans.table import CONNECTORS, find_connector
@@ -22,9 +27,10 @@ class SparkQueryPlan:
         self.version = version
         self.topics: Sequence[str] = planned.topics
 
-    def start(self, number: int, spark: Any, location: str) -> Any:
+    def start(self, number: int, spark: Any, places: ConnectorPlaces) -> Any:
         planned = self.planned
-        rows = spark.readStream.format(planned.read_format).options(**planned.read_options).load()
+        staging = {"stagingLocation": places.staging} if planned.is_staged else {}
+        rows = spark.readStream.format(planned.read_format).options(**staging, **planned.read_options).load()
         if planned.select is not None:
             rows = spark.sql(f"SELECT {planned.select} FROM {{rows}}", rows=rows)
         if planned.kind is ConnectorKind.SOURCE:
@@ -34,7 +40,7 @@ class SparkQueryPlan:
         return (
             rows.writeStream.format(planned.write_format)
             .options(**planned.write_options)
-            .option("checkpointLocation", location)
+            .option("checkpointLocation", places.checkpoint)
             .trigger(processingTime=f"{planned.trigger_ms} milliseconds")
             .start()
         )

@@ -51,6 +51,8 @@ class PlannedQuery(Struct, frozen=True):
     """What follows SELECT in a query over the rows that are read; None for all columns."""
     deletes: bool = False
     """Whether a record without a value deletes its key."""
+    is_staged: bool = False
+    """Whether the source needs the option stagingLocation."""
 
 
 def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQuery:
@@ -76,7 +78,9 @@ def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQue
     topic = config.get("topic")
     write = {**topic_side, **clients, **({"topic": topic} if topic else {})}
     named = (topic,) if topic else ()
-    return PlannedQuery(row.kind, _format(row, config), own, "barnabas", write, trigger_ms, named, select)
+    return PlannedQuery(
+        row.kind, _format(row, config), own, "barnabas", write, trigger_ms, named, select, is_staged=row.is_staged
+    )
 
 
 def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
@@ -97,7 +101,8 @@ def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
         elif not _belongs(row, name):
             errors.setdefault(name, []).append(_unknown(row, name))
     _check_required(row, config, errors)
-    _check_converters(config, errors)
+    if not row.converts:
+        _check_converters(config, errors)
     if not errors and not any(_REFERENCE in text for text in config.values()):
         try:
             row.check(_divided(row, config)[0])
@@ -180,6 +185,9 @@ def _topic_options(row: ConnectorRow) -> dict[str, OptionRow]:
 
 
 def _unknown(row: ConnectorRow, name: str) -> str:
+    for pattern, reason in row.refused().items():
+        if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
+            return f"{name} is not supported: {reason}"
     known = {option.name for option in _options(row)} | {
         option.name for option in _topic_options(row).values() if option.name not in _BY_CONNECT
     }
@@ -190,7 +198,9 @@ def _unknown(row: ConnectorRow, name: str) -> str:
 
 def _divided(row: ConnectorRow, config: ConnectorConfig) -> tuple[dict[str, str], dict[str, str]]:
     """The options of the connector's format, and those of the topic's side."""
-    rows = {option.name.lower() for option in row.options()} - {option.name.lower() for option in COMMON}
+    rows = {option.name.lower() for option in row.options()}
+    if not row.converts:
+        rows -= {option.name.lower() for option in COMMON}
     topic_rows = _topic_options(row)
     own: dict[str, str] = {}
     topic_side: dict[str, str] = {}

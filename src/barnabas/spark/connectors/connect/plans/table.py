@@ -33,7 +33,12 @@ class ConnectorRow(Struct, frozen=True):
     check: Check
     aliases: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
-    doc: str = ""
+    refused: Callable[[], Mapping[str, str]] = dict
+    """Keys that are known elsewhere and have no meaning here, with what to do instead; a star ends a prefix."""
+    converts: bool = False
+    """Whether the connector encodes records by converters. Others have bytes, texts or typed columns."""
+    is_staged: bool = False
+    """Whether the source needs a directory for what it copies (the option stagingLocation)."""
 
 
 COMMON: Final[tuple[ConnectorOption, ...]] = (
@@ -124,6 +129,34 @@ def _check_file_source(texts: Mapping[str, str]) -> Any:
     return parse_file_source(texts)
 
 
+def _postgres_options() -> Sequence[ConnectorOption]:
+    from barnabas.spark.connectors.capture.options import CAPTURE_OPTIONS
+    from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
+
+    return (*(row for row in CAPTURE_OPTIONS if row.name != "output"), *POSTGRES_OPTIONS)
+
+
+def _postgres_refused() -> Mapping[str, str]:
+    from barnabas.spark.connectors.capture.options import REFUSED
+    from barnabas.spark.connectors.postgres.options import POSTGRES_REFUSED
+
+    return {**REFUSED, **POSTGRES_REFUSED, "output": "a connector writes records; use Spark's DataFrames for rows"}
+
+
+def _check_postgres(texts: Mapping[str, str]) -> Any:
+    from barnabas.spark.connectors.capture.options import parse_capture_options
+    from barnabas.spark.connectors.postgres.options import (
+        POSTGRES_OPTIONS,
+        POSTGRES_REFUSED,
+        parse_postgres_options,
+    )
+
+    staged = {"stagingLocation": "set by the worker", **texts}
+    return parse_postgres_options(
+        parse_capture_options(staged, POSTGRES_OPTIONS, POSTGRES_REFUSED, connector="postgresql", version="")
+    )
+
+
 def _unchecked(texts: Mapping[str, str]) -> Any:
     """The options of any format of Spark are checked when the query starts."""
     return texts
@@ -172,6 +205,18 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _check_iceberg,
         ("org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"),
         ("storage.", "catalog."),
+    ),
+    ConnectorRow(
+        "PostgresSource",
+        ConnectorKind.SOURCE,
+        "barnabas.postgres",
+        _postgres_options,
+        _check_postgres,
+        ("io.debezium.connector.postgresql.PostgresConnector",),
+        ("key.converter.", "value.converter.", "transforms.", "predicates.", "errors."),
+        _postgres_refused,
+        converts=True,
+        is_staged=True,
     ),
     ConnectorRow("SparkSink", ConnectorKind.SINK, None, lambda: ANY_FORMAT, _unchecked, prefixes=("spark.option.",)),
     ConnectorRow(
