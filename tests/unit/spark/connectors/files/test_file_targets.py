@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import io
+import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from barnabas.spark.connectors.files.errors import FileWriteError
+from barnabas.spark.connectors.files.formats import write_rows
 from barnabas.spark.connectors.files.lines import LineFileTarget
-from barnabas.spark.connectors.files.options import parse_file_sink
+from barnabas.spark.connectors.files.options import FileFormat, parse_file_sink
 from barnabas.spark.connectors.files.storage import FileDirectory
 from barnabas.spark.connectors.files.target import DirectoryTarget
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, StagedPart, TableRows
@@ -199,3 +204,60 @@ def test_a_text_file_needs_a_text(tmp_path: Path) -> None:
     with pytest.raises(FileWriteError, match="needs the column value"):
         stage.add(TableRows(str(landing.place), pa.RecordBatch.from_pydict({"a": [1], "b": [2]}), (), None, None, 0))
         stage.finish()
+
+
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 123456, datetime.UTC)
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "big": (pa.int64(), -(2**62), -(2**62)),
+    "small": (pa.int16(), 7, 7),
+    "flag": (pa.bool_(), False, False),
+    "real": (pa.float64(), 0.1, 0.1),
+    "text": (pa.string(), 'é"\n', 'é"\n'),
+    "bytes": (pa.binary(), b"\x00\xff", "AP8="),
+    "day": (pa.date32(), AT.date(), "2026-01-02"),
+    "at": (pa.timestamp("us", "UTC"), AT, "2026-01-02T03:04:05.123456Z"),
+    "local": (pa.timestamp("us"), AT.replace(tzinfo=None), "2026-01-02T03:04:05.123456"),
+    "price": (pa.decimal128(9, 2), Decimal("-1.50"), "-1.50"),
+}
+"""A type, a value, and the value in JSON."""
+
+
+def table_of(**more: Any) -> Any:
+    arrays = {name: pa.array([value, None], kind) for name, (kind, value, _) in VALUES.items()}
+    return pa.table({**arrays, **more})
+
+
+def test_avro_files_are_read_by_another_implementation() -> None:
+    nested = pa.array([{"x": [1, None], "y": {"k": 2}}, None], NESTED)
+    content = write_rows(table_of(nested=nested), FileFormat.AVRO)
+    first, second = fastavro.reader(io.BytesIO(content))
+    assert first == {
+        **{name: value for name, (_, value, _) in VALUES.items()},
+        "local": AT.replace(tzinfo=None),
+        "nested": {"x": [1, None], "y": {"k": 2}},
+    }
+    assert second == dict.fromkeys([*VALUES, "nested"])
+
+
+NESTED = pa.struct([("x", pa.list_(pa.field("element", pa.int64()))), ("y", pa.map_(pa.string(), pa.int64()))])
+
+
+def test_avro_files_of_many_rows_have_several_blocks() -> None:
+    content = write_rows(pa.table({"id": range(25_000)}), FileFormat.AVRO)
+    assert [row["id"] for row in fastavro.reader(io.BytesIO(content))] == list(range(25_000))
+    assert len(list(fastavro.block_reader(io.BytesIO(content)))) == 3
+
+
+def test_json_lines_have_no_nulls() -> None:
+    first, second = write_rows(table_of(), FileFormat.JSON).splitlines()
+    assert json.loads(first) == {name: shown for name, (_, _, shown) in VALUES.items()}
+    assert second == b"{}"
+
+
+def test_json_lines_may_be_nested() -> None:
+    nested = pa.array([{"x": [1, None], "y": {"k": 2}}, None], NESTED)
+    first, second = write_rows(pa.table({"n": nested}), FileFormat.JSON).splitlines()
+    assert json.loads(first) == {"n": {"x": [1, None], "y": {"k": 2}}}
+    assert second == b"{}"
