@@ -42,6 +42,15 @@ BATCH: Final = "barnabas.batch"
 ATTEMPTS: Final = "barnabas.attempts"
 """The keys in a snapshot's summary: the query, its micro-batch, and the attempts whose files the snapshot added."""
 RETRIES: Final = 5
+MERGE_MANIFESTS: Final = "commit.manifest-merge.enabled"
+STREAM_PROPERTIES: Final = {
+    MERGE_MANIFESTS: "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+"""Properties of a table that is created. A stream commits often: without them, each commit would leave a file of
+metadata for ever, and read a list of all commits before it.
+"""
 KEYS_IN_FILTER: Final = 200
 """Up to this number of keys, the scan for files that an upsert changes looks for each key, otherwise for a range."""
 
@@ -94,7 +103,9 @@ class IcebergLakeTable:
 
     def append(self, files: Sequence[str], commit: Commit) -> bool:
         def add(transaction: Transaction, properties: dict[str, str]) -> None:
-            with transaction.update_snapshot(snapshot_properties=properties).fast_append() as update:
+            update_snapshot = transaction.update_snapshot(snapshot_properties=properties)
+            merges = self._table.metadata.properties.get(MERGE_MANIFESTS, "false").lower() == "true"
+            with update_snapshot.merge_append() if merges else update_snapshot.fast_append() as update:
                 for file in files:
                     update.append_data_file(_decoded(file))
 
@@ -242,7 +253,10 @@ def _create(catalog: Catalog, name: str, columns: Any, partitions: Sequence[Part
                 f"partition.by names {field.column}, which is no column; there are {', '.join(columns.names)}"
             )
     _while_busy(lambda: catalog.create_namespace_if_not_exists(name.rpartition(".")[0]))
-    with catalog.create_table_transaction(name, columns) as transaction, transaction.update_spec() as spec:
+    with (
+        catalog.create_table_transaction(name, columns, properties=dict(STREAM_PROPERTIES)) as transaction,
+        transaction.update_spec() as spec,
+    ):
         for field in partitions:
             spec.add_field(field.column, _transform(field), _partition_name(field))
 

@@ -216,6 +216,21 @@ def _publish() -> Any:
     return Standing.PUBLISH
 
 
+def test_many_commits_of_a_stream_leave_few_files_of_metadata(tmp_path: Path) -> None:
+    lake = Lake(LakeKind.ICEBERG, tmp_path)
+    lake.write(0, rows(0))
+    table: Any = lake.table()
+    small = {"commit.manifest.min-count-to-merge": "5", "write.metadata.previous-versions-max": "3"}
+    with table._table.transaction() as transaction:
+        transaction.set_properties(small)
+    for batch in range(1, 15):
+        lake.write(batch, rows(batch))
+    assert ids(lake) == list(range(15))
+    table = lake.table()
+    assert len(table._table.current_snapshot().manifests(table._table.io)) < 10
+    assert len([path for path in table.storage.list("metadata") if path.endswith(".json")]) <= 5
+
+
 def test_an_old_checkpoint_is_refused(lake: Lake) -> None:
     lake.write(3, rows(1))
     with pytest.raises(DeliveryError, match="checkpoint is older"):
