@@ -18,7 +18,7 @@ from barnabas.spark.connectors.lake.columns import lake_schema
 from barnabas.spark.connectors.lake.delta_files import column_statistics, partition_directory, partition_slices
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.options import LakeOptions
-from barnabas.spark.connectors.lake.ports import Changes, Commit
+from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
 from barnabas.spark.connectors.lake.storage import ArrowStorage, DeltaObjectStorage
 from barnabas.spark.connectors.sinking.ports import BatchId
 
@@ -169,7 +169,7 @@ class DeltaLakeTable:
             if commit.batch is not None:
                 last = self._table.transaction_version(commit.batch.query_id)
                 if last is not None and last >= commit.batch.batch_id:
-                    return False
+                    return attempt > 0 and is_own_commit(self, commit)
             try:
                 action(_properties(commit))
                 return True
@@ -194,6 +194,8 @@ def open_delta(options: LakeOptions, location: str, schema: Any | None) -> Delta
     except TableNotFoundError:
         if schema is None:
             return None
+    except OSError as error:
+        raise LakeError(f"{location} cannot be read; check the options storage.*: {error}") from error
     if not options.create:
         raise LakeError(
             f"there is no Delta table at {location}, and auto.create is false: create it, or set auto.create=true"

@@ -23,7 +23,7 @@ from barnabas.spark.connectors.lake.columns import fit, lake_schema
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.iceberg_merge import kept_rows, upserted_rows
 from barnabas.spark.connectors.lake.options import LakeOptions, PartitionField
-from barnabas.spark.connectors.lake.ports import Changes, Commit
+from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
 from barnabas.spark.connectors.lake.storage import ArrowStorage
 from barnabas.spark.connectors.sinking.ports import BatchId
 
@@ -187,7 +187,7 @@ class IcebergLakeTable:
             if commit.batch is not None:
                 last = self._last_batch(commit.batch.query_id)
                 if last is not None and last >= commit.batch.batch_id:
-                    return False
+                    return attempt > 0 and is_own_commit(self, commit)
                 properties = {
                     QUERY: commit.batch.query_id,
                     BATCH: str(commit.batch.batch_id),

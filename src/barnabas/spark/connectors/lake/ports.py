@@ -87,3 +87,11 @@ class LakeTable(Protocol):
 
     def merge(self, changes: Changes, commit: Commit) -> bool:
         """Commit changes. False if the table has the micro-batch already; then nothing is committed."""
+
+
+def is_own_commit(table: LakeTable, commit: Commit) -> bool:
+    """Whether the table has this very commit, whose answer was lost, and not that of another driver of the query."""
+    if commit.batch is None:
+        return False
+    counted = table.committed_attempts(commit.batch)
+    return counted is not None and counted == frozenset(commit.attempts)

@@ -210,6 +210,43 @@ def test_a_stale_table_does_not_commit_a_micro_batch_again(lake: Lake, monkeypat
     assert ids(lake) == [0, 1]
 
 
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+def test_a_commit_whose_answer_is_lost_keeps_its_files(lake: Lake, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store or the catalog reports a conflict, and it is the commit itself that is there already."""
+    if mode == "upsert":
+        upserting(lake)
+    lake.write(0, rows(0))
+    parts = lake.stage(1, rows(1)).finish()
+    lost = []
+
+    def lose(original: Callable[..., Any], error: Exception) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            original(*given, **named)
+            if not lost:
+                lost.append(True)
+                raise error
+
+        return call
+
+    if lake.kind is LakeKind.DELTA:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.table import TableMerger
+
+        owner, name = (DeltaTable, "create_write_transaction") if mode == "insert" else (TableMerger, "execute")
+        error: Exception = CommitFailedError("lost")
+    else:
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table import Transaction
+
+        owner, name, error = Transaction, "commit_transaction", CommitFailedException("lost")
+    monkeypatch.setattr(owner, name, lose(getattr(owner, name), error))
+    lake.target.publish(BatchId(QUERY, 1), parts)
+    assert lost
+    assert ids(lake) == [0, 1]
+    assert lake.beside() == []
+
+
 def _publish() -> Any:
     from barnabas.spark.connectors.sinking.ledger import Standing
 
