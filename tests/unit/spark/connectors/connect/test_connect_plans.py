@@ -170,3 +170,18 @@ def test_every_connector_is_found_by_all_its_names_and_describes_its_keys(found:
     assert len(names) == len(set(names)) and {"connector.class", "tasks.max"} <= set(names)
     assert all(definition.documentation for definition in definitions)
     assert {plugin.class_name for plugin in WorkerPlanner(CLIENT).plugins()} >= {found.name, *found.aliases}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"value.converter": "Mine"}, "names no converter"),
+        ({"transforms": "a", "transforms.a.type": "Unwrap"}, "transforms.a.type"),
+    ],
+)
+def test_wrong_converters_and_transforms_of_a_captured_database_are_named(
+    changed: dict[str, str], message: str
+) -> None:
+    given = {**DEBEZIUM, "database.password": "secret", **changed}
+    ((error,),) = (finding.errors for finding in findings_of(given) if finding.errors)
+    assert message in error

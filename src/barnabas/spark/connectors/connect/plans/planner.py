@@ -30,7 +30,9 @@ class SparkQueryPlan:
     def start(self, number: int, spark: Any, places: ConnectorPlaces) -> Any:
         planned = self.planned
         staging = {"stagingLocation": places.staging} if planned.is_staged else {}
-        rows = spark.readStream.format(planned.read_format).options(**staging, **planned.read_options).load()
+        given = {name.lower(): text for name, text in planned.read_options.items()}
+        read_options = {**{name.lower(): text for name, text in staging.items()}, **given}
+        rows = spark.readStream.format(planned.read_format).options(**read_options).load()
         if planned.select is not None:
             rows = spark.sql(f"SELECT {planned.select} FROM {{rows}}", rows=rows)
         if planned.kind is ConnectorKind.SOURCE:

@@ -234,7 +234,7 @@ def _type_of(option: ConnectorOption) -> str:
             return "BOOLEAN"
         case int():
             return "LONG"
-        case tuple() | list():
+        case tuple() | list() | frozenset():
             return "LIST"
         case _:
             return "PASSWORD" if "password" in option.name else "STRING"
@@ -246,6 +246,8 @@ def _default_text(option: ConnectorOption) -> str | None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, frozenset):
+        return ",".join(sorted(map(str, value)))
     if isinstance(value, (tuple, list)):
         return ",".join(map(str, value))
     return str(getattr(value, "value", value))

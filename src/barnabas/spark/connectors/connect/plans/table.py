@@ -14,6 +14,7 @@ from msgspec import Struct
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.connect.cluster.values import ConnectorKind
 from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
+from barnabas.spark.errors import OptionError
 
 Check = Callable[[Mapping[str, str]], Any]
 """Parses the options of a format as the format does. Raises OptionError."""
@@ -145,16 +146,22 @@ def _postgres_refused() -> Mapping[str, str]:
 
 def _check_postgres(texts: Mapping[str, str]) -> Any:
     from barnabas.spark.connectors.capture.options import parse_capture_options
+    from barnabas.spark.connectors.capture.records_output import check_records_output
+    from barnabas.spark.connectors.converters.errors import ConverterConfigError
     from barnabas.spark.connectors.postgres.options import (
         POSTGRES_OPTIONS,
         POSTGRES_REFUSED,
         parse_postgres_options,
     )
+    from barnabas.spark.connectors.transforms.errors import TransformConfigError
 
     staged = {"stagingLocation": "set by the worker", **texts}
-    return parse_postgres_options(
-        parse_capture_options(staged, POSTGRES_OPTIONS, POSTGRES_REFUSED, connector="postgresql", version="")
-    )
+    options = parse_capture_options(staged, POSTGRES_OPTIONS, POSTGRES_REFUSED, connector="postgresql", version="")
+    try:
+        check_records_output(options)
+    except (ConverterConfigError, TransformConfigError) as error:
+        raise OptionError(str(error)) from error
+    return parse_postgres_options(options)
 
 
 def _unchecked(texts: Mapping[str, str]) -> Any:
