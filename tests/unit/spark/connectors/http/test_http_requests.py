@@ -260,3 +260,22 @@ def test_columns_are_sent_as_an_object_with_a_key_of_the_task(service: WebServic
         ("query-4-2-2", b'{"id":1,"name":"a"}'),
         ("query-4-2-3", b'{"id":2}'),
     ]
+
+
+def test_records_are_decoded_and_transformed_before_they_are_sent(service: WebService) -> None:
+    given = {
+        "value_converter": "JsonConverter",
+        "value_converter_schemas_enable": "false",
+        "transforms": "name",
+        "transforms_name_type": "ReplaceField$Value",
+        "transforms_name_renames": "n:number",
+        "errors_tolerance": "all",
+    }
+    whole = batch()
+    values = pa.array([b'{"n": 0}', b"no JSON", b'{"n": 2}'], pa.binary())
+    whole = whole.set_column(whole.schema.get_field_index("value"), "value", values)
+    assert send_rows(iter([whole]), sending(service, **given), ATTEMPT) == Sent(2, 2, 1)
+    assert [(key, json.loads(body)) for key, body in service.accepted] == [
+        ("t-0-0", {"number": 0}),
+        ("t-0-2", {"number": 2}),
+    ]

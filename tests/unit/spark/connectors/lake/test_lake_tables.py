@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, StagedPa
 from barnabas.spark.errors import DeliveryError
 
 QUERY = "6f1e3c8a-0000-4000-8000-000000000001"
+NOW = datetime.datetime(2026, 11, 23, 10, 0, 0, 123456, datetime.UTC)
 KINDS = [LakeKind.DELTA, LakeKind.ICEBERG]
 
 
@@ -367,6 +370,15 @@ def test_update_changes_only_rows_that_exist(lake: Lake) -> None:
     assert lake.rows() == [{"id": 1, "name": "b"}]
 
 
+def test_rows_of_a_partitioned_table_are_merged_and_move_between_partitions(lake: Lake) -> None:
+    upserting(lake, partition_by="region")
+    lake.write(0, rows(1, 2, 3, 4, region=["eu", "eu", "us", None]))
+    lake.write(1, rows(1, 3, 4, region=["us", None, "eu"]), deleted=[False, True, False])
+    assert [(row["id"], row["region"]) for row in lake.rows()] == [(1, "us"), (2, "eu"), (4, "eu")]
+    lake.write(2, rows(2, 5, region=["eu", "us"]))
+    assert [(row["id"], row["region"]) for row in lake.rows()] == [(1, "us"), (2, "eu"), (4, "eu"), (5, "us")]
+
+
 def test_keys_of_two_columns_are_merged(lake: Lake) -> None:
     lake.use(insert_mode="upsert", pk_fields="id,region")
     lake.write(0, rows(1, 1, region=["eu", "us"], n=[1, 2]))
@@ -376,6 +388,26 @@ def test_keys_of_two_columns_are_merged(lake: Lake) -> None:
         (1, "us", 3),
         (2, "us", 4),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "two"),
+    [
+        (pa.string(), "a'b", "c"),
+        (pa.int32(), -1, 5),
+        (pa.date32(), datetime.date(2026, 1, 1), datetime.date(1960, 1, 1)),
+        (pa.timestamp("us", "UTC"), NOW, NOW + datetime.timedelta(microseconds=1)),
+        (pa.decimal128(12, 2), Decimal("1.50"), Decimal("-3.00")),
+        (pa.binary(), b"\x00\xff", b"\x01"),
+        (pa.bool_(), True, False),
+    ],
+    ids=str,
+)
+def test_keys_of_every_type_are_merged(lake: Lake, kind: Any, one: Any, two: Any) -> None:
+    upserting(lake)
+    lake.write(0, pa.table({"id": pa.array([one, two], kind), "n": [1, 2]}))
+    lake.write(1, pa.table({"id": pa.array([one, two], kind), "n": [10, None]}), deleted=[False, True])
+    assert lake.rows() == [{"id": one, "n": 10}]
 
 
 def test_more_keys_than_a_filter_names_are_merged(lake: Lake) -> None:
@@ -411,10 +443,7 @@ def test_an_attempt_that_fails_removes_its_files(lake: Lake) -> None:
 
 
 def test_all_types_come_back(lake: Lake) -> None:
-    import datetime
-    from decimal import Decimal
-
-    utc = datetime.datetime(2026, 11, 23, 10, 0, 0, 123456, datetime.UTC)
+    utc = NOW
     columns: Mapping[str, tuple[Any, Any]] = {
         "b": (pa.bool_(), True),
         "i": (pa.int32(), -5),
