@@ -19,6 +19,7 @@ from barnabas.spark.connectors.capture.ports import CapturedChanges, Connector, 
 from barnabas.spark.connectors.capture.reader import CaptureBatchReader, CaptureStreamReader, parse
 from barnabas.spark.connectors.capture.rows_output import rows_schema
 from barnabas.spark.connectors.events.changes import CREATE, ChangeBatch, ColumnSchema, PostgresPositions, TableSchema
+from barnabas.spark.connectors.events.envelope import HEADERS_TYPE
 
 TABLE = TableSchema("db", "public", "t", (ColumnSchema("id", pa.int64(), False),), (0,))
 
@@ -246,6 +247,34 @@ def test_initial_only_ends_with_the_snapshot_and_asks_for_no_setup(tmp_path: Pat
     DATABASE.log.append(4)
     assert query.plan() == query.start
     assert (DATABASE.checked, DATABASE.confirmed) == ([], [])
+
+
+RECORDS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS_TYPE),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+def test_a_heartbeat_is_written_in_the_batch_whose_offset_has_its_time(tmp_path: Path) -> None:
+    texts = {"stagingLocation": str(tmp_path), "topic.prefix": "shop", "heartbeat.interval.ms": "3600000"}
+    options = parse(texts | {"value.converter.schemas.enable": "false"}, CONNECTOR)
+    reader = CaptureStreamReader(options, CaptureOutput(options, RECORDS), CONNECTOR)
+    limit = reader.getDefaultReadLimit()
+    snapshot = reader.latestOffset(reader.initialOffset(), limit)
+    first = reader.latestOffset(snapshot, limit)
+    assert first["heartbeat"] > 0
+    for _ in range(2):  # a replay gives the same heartbeat
+        tasks = reader.partitions(snapshot, first)
+        rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+        assert [(row["topic"], row["value"]) for row in rows] == [
+            ("__debezium-heartbeat.shop", b'{"ts_ms":%d}' % first["heartbeat"])
+        ]
+    assert reader.latestOffset(first, limit) == first  # the next one is not due
 
 
 def test_a_batch_query_reads_a_snapshot_of_its_own(tmp_path: Path) -> None:
