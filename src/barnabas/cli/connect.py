@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from barnabas.cli.connect_serve import connect_serve
+from barnabas.cli.connect_standalone import connect_standalone
 from barnabas.cli.options import noun
 
 app = noun("Connectors: Kafka Connect's configurations and REST API, on Spark.")
 
 app.command("serve")(connect_serve)
-
-
-@app.callback()
-def _verbs() -> None:
-    """With a callback, Typer keeps the verb also while there is only one."""
+app.command("standalone")(connect_standalone)

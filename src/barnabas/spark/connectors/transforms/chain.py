@@ -41,7 +41,7 @@ ROW: Final = "__row"
 """The column that has the number of each record in the batch given to the chain, while the chain works."""
 
 
-class Step(Struct, frozen=True):
+class ChainStep(Struct, frozen=True):
     """A transform of the chain, and the predicates that a record must match to be transformed."""
 
     label: str
@@ -53,7 +53,7 @@ class Step(Struct, frozen=True):
 class Chain:
     """Transforms that are applied one after the other."""
 
-    def __init__(self, steps: Iterable[Step]) -> None:
+    def __init__(self, steps: Iterable[ChainStep]) -> None:
         self.steps = tuple(steps)
 
     def __bool__(self) -> bool:
@@ -79,7 +79,7 @@ class Chain:
         return [each.drop_columns([ROW]) for each in batches]
 
 
-def _apply_step(step: Step, batch: Any, failures: list[RowFailure] | None) -> list[Any]:
+def _apply_step(step: ChainStep, batch: Any, failures: list[RowFailure] | None) -> list[Any]:
     mask = None
     for condition in step.conditions:
         found = condition(batch)
@@ -92,7 +92,7 @@ def _apply_step(step: Step, batch: Any, failures: list[RowFailure] | None) -> li
     return _merge([*(each for each in chosen if each.num_rows), batch.filter(_pc.invert(mask))])
 
 
-def _run(step: Step, batch: Any, failures: list[RowFailure] | None) -> Iterator[Any]:
+def _run(step: ChainStep, batch: Any, failures: list[RowFailure] | None) -> Iterator[Any]:
     try:
         yield step.transform(batch)
         return
@@ -109,7 +109,7 @@ def _run(step: Step, batch: Any, failures: list[RowFailure] | None) -> Iterator[
     yield from _merge(halves)
 
 
-def _placed(step: Step, batch: Any, error: Exception) -> Exception:
+def _placed(step: ChainStep, batch: Any, error: Exception) -> Exception:
     where = f"row {batch.column(ROW)[0].as_py()} of the batch"
     names = batch.schema.names
     if all(name in names for name in ("topic", "partition", "offset")):
@@ -122,7 +122,7 @@ def _placed(step: Step, batch: Any, error: Exception) -> Exception:
     )
 
 
-def _failure(step: Step, batch: Any, error: Exception) -> RowFailure:
+def _failure(step: ChainStep, batch: Any, error: Exception) -> RowFailure:
     row = batch.column(ROW)[0].as_py()
     return RowFailure(
         row, step.label, step.class_name, f"{type(error).__module__}.{type(error).__qualname__}", str(error)
@@ -236,7 +236,7 @@ def _predicate(label: str, texts: Mapping[str, str]) -> Predicate:
     return PREDICATE_BUILDERS[definition.name](Settings(prefix, definition, own))
 
 
-def _step(label: str, texts: Mapping[str, str], predicates: Mapping[str, Predicate]) -> Step:
+def _step(label: str, texts: Mapping[str, str], predicates: Mapping[str, Predicate]) -> ChainStep:
     prefix, own = f"transforms.{label}.", _own(label, texts, "transforms")
     wanted, negate = own.pop("predicate", "").strip(), own.pop("negate", None)
     class_name, definition = _definition(prefix, own, transform_classes(), "transform")
@@ -251,7 +251,7 @@ def _step(label: str, texts: Mapping[str, str], predicates: Mapping[str, Predica
         conditions.append(_negated(predicate) if boolean(prefix + "negate", negate or "false") else predicate)
     elif negate is not None:
         raise TransformConfigError(f"{prefix}negate has no effect without {prefix}predicate; add it or remove negate")
-    return Step(label, class_name, transform, tuple(conditions))
+    return ChainStep(label, class_name, transform, tuple(conditions))
 
 
 def _negated(predicate: Predicate) -> Predicate:

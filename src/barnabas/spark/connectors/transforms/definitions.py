@@ -25,7 +25,7 @@ class KeyKind(StrEnum):
     INT = "INT"
 
 
-class ConfigKey(Struct, frozen=True):
+class TransformKey(Struct, frozen=True):
     """One configuration key of a transform. A `default` of None with `required` false means: not set."""
 
     name: str
@@ -40,11 +40,11 @@ class Definition(Struct, frozen=True):
     """A transform or predicate: its class name without the package, its keys, and if it has $Key and $Value."""
 
     name: str
-    keys: tuple[ConfigKey, ...] = ()
+    keys: tuple[TransformKey, ...] = ()
     variants: bool = True
 
 
-_DEFAULTS = ConfigKey(
+_DEFAULTS = TransformKey(
     "replace.null.with.default",
     KeyKind.BOOLEAN,
     default="true",
@@ -52,12 +52,12 @@ _DEFAULTS = ConfigKey(
 )
 
 
-def _string(name: str, doc: str, default: str | None = None) -> ConfigKey:
-    return ConfigKey(name, default=default, doc=doc)
+def _string(name: str, doc: str, default: str | None = None) -> TransformKey:
+    return TransformKey(name, default=default, doc=doc)
 
 
-def _required(name: str, doc: str, kind: KeyKind = KeyKind.STRING, choices: tuple[str, ...] = ()) -> ConfigKey:
-    return ConfigKey(name, kind, required=True, choices=choices, doc=doc)
+def _required(name: str, doc: str, kind: KeyKind = KeyKind.STRING, choices: tuple[str, ...] = ()) -> TransformKey:
+    return TransformKey(name, kind, required=True, choices=choices, doc=doc)
 
 
 _LIST = KeyKind.LIST
@@ -69,7 +69,7 @@ TRANSFORMS: Final = (
         "ExtractField",
         (
             _required("field", "the field that becomes the whole key or value"),
-            ConfigKey(
+            TransformKey(
                 "field.syntax.version",
                 default="V1",
                 choices=("V1", "V2"),
@@ -126,9 +126,9 @@ TRANSFORMS: Final = (
     Definition(
         "ReplaceField",
         (
-            ConfigKey("exclude", _LIST, default="", doc="fields to drop; wins over include"),
-            ConfigKey("include", _LIST, default="", doc="fields to keep; all if empty"),
-            ConfigKey("renames", _LIST, default="", doc="old:new pairs"),
+            TransformKey("exclude", _LIST, default="", doc="fields to drop; wins over include"),
+            TransformKey("include", _LIST, default="", doc="fields to keep; all if empty"),
+            TransformKey("renames", _LIST, default="", doc="old:new pairs"),
             _DEFAULTS,
         ),
     ),
@@ -136,7 +136,7 @@ TRANSFORMS: Final = (
         "SetSchemaMetadata",
         (
             _string("schema.name", "name of the schema"),
-            ConfigKey("schema.version", KeyKind.INT, doc="version of the schema"),
+            TransformKey("schema.version", KeyKind.INT, doc="version of the schema"),
             _DEFAULTS,
         ),
     ),
@@ -150,7 +150,7 @@ TRANSFORMS: Final = (
                 choices=("string", "unix", "Date", "Time", "Timestamp"),
             ),
             _string("format", "pattern of java.text.SimpleDateFormat, for texts", ""),
-            ConfigKey(
+            TransformKey(
                 "unix.precision",
                 default="milliseconds",
                 choices=("seconds", "milliseconds", "microseconds", "nanoseconds"),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from barnabas.spark.connectors.transforms.definitions import ConfigKey, Definition, KeyKind
+from barnabas.spark.connectors.transforms.definitions import Definition, KeyKind, TransformKey
 from barnabas.spark.connectors.transforms.errors import TransformConfigError
 
 
@@ -27,7 +27,7 @@ class Settings:
         for row in definition.keys:
             self._check(row)
 
-    def _check(self, row: ConfigKey) -> None:
+    def _check(self, row: TransformKey) -> None:
         text = self._texts.get(row.name)
         if text is None:
             if row.required:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from barnabas.spark.connectors.events.errors import EventError
 from barnabas.spark.connectors.events.unwrap import DeleteHandling, UnwrapOptions, added_fields, unwrap
-from barnabas.spark.connectors.transforms.definitions import ConfigKey, Definition, KeyKind
+from barnabas.spark.connectors.transforms.definitions import Definition, KeyKind, TransformKey
 from barnabas.spark.connectors.transforms.errors import TransformPlanError
 from barnabas.spark.connectors.transforms.settings import Settings, Transform, boolean
 
@@ -19,20 +19,20 @@ DEBEZIUM_PACKAGE: Final = "io.debezium.transforms."
 UNWRAP: Final = Definition(
     "ExtractNewRecordState",
     (
-        ConfigKey(
+        TransformKey(
             "delete.tombstone.handling.mode",
             choices=tuple(DeleteHandling),
             doc="what becomes of deletes and their tombstones; tombstone if it is not set",
         ),
-        ConfigKey(
+        TransformKey(
             "add.fields", KeyKind.LIST, default="", doc="fields of the event to add to the row: op, source.ts_ms"
         ),
-        ConfigKey("add.fields.prefix", default="__", doc="start of their names"),
-        ConfigKey("add.headers", KeyKind.LIST, default="", doc="fields of the event to add as headers"),
-        ConfigKey("add.headers.prefix", default="__", doc="start of their names"),
-        ConfigKey("route.by.field", doc="the field of the row that has the topic"),
-        ConfigKey("drop.tombstones", KeyKind.BOOLEAN, doc="of older versions: use delete.tombstone.handling.mode"),
-        ConfigKey(
+        TransformKey("add.fields.prefix", default="__", doc="start of their names"),
+        TransformKey("add.headers", KeyKind.LIST, default="", doc="fields of the event to add as headers"),
+        TransformKey("add.headers.prefix", default="__", doc="start of their names"),
+        TransformKey("route.by.field", doc="the field of the row that has the topic"),
+        TransformKey("drop.tombstones", KeyKind.BOOLEAN, doc="of older versions: use delete.tombstone.handling.mode"),
+        TransformKey(
             "delete.handling.mode",
             choices=("drop", "rewrite", "none"),
             doc="of older versions: use delete.tombstone.handling.mode",
