@@ -1,0 +1,277 @@
+"""Codec: the cells of one column to one Arrow array.
+
+| Column | Arrow | Cell |
+|---|---|---|
+| TINYINT to INT, UNSIGNED | int8, int16, int32; the next wider one if unsigned | 1 to 4 bytes, little-endian |
+| BIGINT; UNSIGNED | int64; decimal128(20, 0) | 8 bytes |
+| FLOAT, DOUBLE | float, double | IEEE 754 |
+| DECIMAL(p, s) | decimal128(p, s); string if p > 38 | `decimals.py` |
+| BIT(1); BIT(n) | bool; binary, as the server writes it, big-endian | (n + 7) // 8 bytes |
+| YEAR | int16, 0 for the year 0000 | years since 1900, or 0 |
+| DATE | date32 | `times.py` |
+| DATETIME; TIMESTAMP; TIME | timestamp[us]; timestamp[us, UTC]; int64 microseconds | `times.py` |
+| ENUM; SET | string; string with commas | index from 1, or bits |
+| CHAR, VARCHAR, TEXT | string | in the column's character set |
+| BINARY(n) | binary, padded with zeros | the server cuts zeros off at the end |
+| VARBINARY, BLOB, VECTOR | binary | |
+| JSON (MySQL) | string | `json_binary.py` |
+| GEOMETRY | binary: 4 bytes SRID, then WKB | |
+
+JSON of MariaDB is a LONGTEXT. UUID and INET6 of MariaDB are BINARY(16) in the binlog; a UUID is in the order in which
+the server sorts it. Spark has no unsigned types, so unsigned ones are widened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from barnabas.protocol.records.columnar._jit import np, pa
+from barnabas.spark.connectors.mysql.binlog import decimals, times
+from barnabas.spark.connectors.mysql.binlog.charsets import BINARY_COLLATION, decode_text, python_encoding
+from barnabas.spark.connectors.mysql.binlog.codes import REFUSED_COLUMN_TYPES, BinlogColumnType
+from barnabas.spark.connectors.mysql.binlog.events import BinlogColumn, BinlogTable
+from barnabas.spark.connectors.mysql.binlog.json_binary import decode_json
+from barnabas.spark.connectors.mysql.binlog.row_kernels import copy_cells, gather_fixed
+from barnabas.spark.connectors.mysql.errors import UnsupportedBinlogError
+
+Decoded = tuple[Any, int]
+"""An Arrow array, and the number of its cells that are null because they hold no date."""
+
+
+class Cells(Struct):
+    """The cells of a column: cell i is `data[at[i] : at[i] + length[i]]`, or null if `length[i]` is -1."""
+
+    data: Any
+    at: Any
+    length: Any
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def fixed(self, width: int) -> Any:
+        """The cells as a matrix of bytes, one row for each cell, with zeros for nulls."""
+        out = np.empty(len(self.at) * width, np.uint8)
+        gather_fixed(self.data, self.at, self.length, width, out)
+        return out.reshape(len(self.at), width)
+
+    def valid(self) -> Any:
+        """Which cells are not null."""
+        return self.length >= 0
+
+    def slices(self) -> list[bytes | None]:
+        """The cells as bytes objects."""
+        raw = self.data.tobytes()
+        pairs = zip(self.at.tolist(), self.length.tolist(), strict=True)
+        return [None if size < 0 else raw[at : at + size] for at, size in pairs]
+
+
+class CellDecoder(Struct, frozen=True):
+    """How the cells of a column are found and decoded.
+
+    `width` is the width of a cell in bytes, or minus the number of bytes of the length before it. `decode` raises
+    ValueError for a value that the column cannot have.
+    """
+
+    type: Any
+    width: int
+    decode: Callable[[Cells], Decoded]
+
+
+_INT_WIDTHS: Final = {
+    BinlogColumnType.TINY: 1,
+    BinlogColumnType.SHORT: 2,
+    BinlogColumnType.INT24: 3,
+    BinlogColumnType.LONG: 4,
+    BinlogColumnType.LONGLONG: 8,
+}
+
+
+def column_decoder(table: BinlogTable, column: BinlogColumn) -> CellDecoder:
+    """The decoder of a column. Raises UnsupportedBinlogError for one that this package does not read."""
+    kind, meta = column.type, column.meta
+    name = f"{table.database}.{table.name}.{column.name}"
+    if kind in REFUSED_COLUMN_TYPES:
+        raise UnsupportedBinlogError(
+            f"column {name} is a {REFUSED_COLUMN_TYPES[BinlogColumnType(kind)]}. Run ALTER TABLE "
+            f"`{table.database}`.`{table.name}` FORCE, which converts it (MariaDB: with mysql56_temporal_format=ON), "
+            "and start from a new snapshot"
+        )
+    if kind in (BinlogColumnType.BLOB_COMPRESSED, BinlogColumnType.VARCHAR_COMPRESSED):
+        raise UnsupportedBinlogError(
+            f"column {name} has the attribute COMPRESSED. Run ALTER TABLE `{table.database}`.`{table.name}` MODIFY "
+            f"`{column.name}` ... without COMPRESSED, and start from a new snapshot"
+        )
+    if kind in _INT_WIDTHS:
+        return _integer(_INT_WIDTHS[BinlogColumnType(kind)], column.unsigned)
+    match kind:
+        case BinlogColumnType.FLOAT:
+            return CellDecoder(pa.float32(), 4, _floats(4, "<f4", pa.float32()))
+        case BinlogColumnType.DOUBLE:
+            return CellDecoder(pa.float64(), 8, _floats(8, "<f8", pa.float64()))
+        case BinlogColumnType.NEWDECIMAL:
+            precision, scale = meta >> 8, meta & 0xFF
+            width = decimals.binary_size(precision, scale)
+            return CellDecoder(
+                decimals.arrow_type(precision, scale),
+                width,
+                lambda cells: (decimals.decode(cells.fixed(width), cells.valid(), precision, scale), 0),
+            )
+        case BinlogColumnType.YEAR:
+            return CellDecoder(pa.int16(), 1, _years)
+        case BinlogColumnType.DATE | BinlogColumnType.NEWDATE:
+            return CellDecoder(pa.date32(), 3, lambda cells: times.dates(cells.fixed(3), cells.valid()))
+        case BinlogColumnType.TIME2:
+            size = 3 + times.fraction_bytes(meta)
+            return CellDecoder(
+                pa.int64(), size, lambda cells: (times.durations(cells.fixed(size), cells.valid(), meta), 0)
+            )
+        case BinlogColumnType.DATETIME2:
+            size = 5 + times.fraction_bytes(meta)
+            return CellDecoder(
+                pa.timestamp("us"), size, lambda cells: times.datetimes(cells.fixed(size), cells.valid(), meta)
+            )
+        case BinlogColumnType.TIMESTAMP2:
+            size = 4 + times.fraction_bytes(meta)
+            return CellDecoder(
+                pa.timestamp("us", "UTC"), size, lambda cells: times.timestamps(cells.fixed(size), cells.valid(), meta)
+            )
+        case BinlogColumnType.BIT:
+            return _bits(meta)
+        case BinlogColumnType.ENUM | BinlogColumnType.SET:
+            return _members(name, column)
+        case BinlogColumnType.JSON:
+            return CellDecoder(pa.string(), -meta, _json)
+        case _:
+            return _bytes_or_text(name, column)
+
+
+def _array(kind: Any, cells_valid: Any, values: Any) -> Any:
+    """An Arrow array over numpy values, without a copy where that is possible."""
+    return pa.array(values, kind, mask=None if cells_valid.all() else ~cells_valid)
+
+
+_SIGNED: Final = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64()}
+_UNSIGNED: Final = {1: pa.int16(), 2: pa.int32(), 3: pa.int32(), 4: pa.int64(), 8: pa.decimal128(20, 0)}
+
+
+def _integer(width: int, unsigned: bool) -> CellDecoder:
+    kind = (_UNSIGNED if unsigned else _SIGNED)[width]
+
+    def decode(cells: Cells) -> Decoded:
+        raw = cells.fixed(width)
+        if width == 3:
+            wide = np.zeros((len(raw), 4), np.uint8)
+            wide[:, 1:] = raw
+            values = wide.view("<u4" if unsigned else "<i4").ravel() >> 8
+        else:
+            values = raw.view(f"<{'u' if unsigned else 'i'}{width}").ravel()
+        if width == 8 and unsigned:
+            return decimals.from_limbs(values, np.zeros(len(raw), np.int64), cells.valid(), kind), 0
+        return _array(kind, cells.valid(), values.astype(kind.to_pandas_dtype(), copy=False)), 0
+
+    return CellDecoder(kind, width, decode)
+
+
+def _floats(width: int, layout: str, kind: Any) -> Callable[[Cells], Decoded]:
+    return lambda cells: (_array(kind, cells.valid(), cells.fixed(width).view(layout).ravel()), 0)
+
+
+def _years(cells: Cells) -> Decoded:
+    values = cells.fixed(1).ravel().astype(np.int16)
+    return _array(pa.int16(), cells.valid(), np.where(values == 0, 0, values + 1900).astype(np.int16)), 0
+
+
+def _bits(bits: int) -> CellDecoder:
+    width = (bits + 7) // 8
+    if bits == 1:
+        return CellDecoder(
+            pa.bool_(), 1, lambda cells: (_array(pa.bool_(), cells.valid(), cells.fixed(1).ravel() != 0), 0)
+        )
+    return CellDecoder(pa.binary(), width, lambda cells: (binary_array(cells), 0))
+
+
+def _members(name: str, column: BinlogColumn) -> CellDecoder:
+    members = column.values
+    if members is None:
+        raise UnsupportedBinlogError(
+            f"the binlog does not name the members of column {name}. Run SET GLOBAL binlog_row_metadata = 'FULL', and "
+            "start from a new snapshot"
+        )
+    width = column.meta
+    of_code = _enum_member if column.type == BinlogColumnType.ENUM else _set_members
+
+    def decode(cells: Cells) -> Decoded:
+        wide = np.zeros((len(cells), 8), np.uint8)
+        wide[:, :width] = cells.fixed(width)
+        codes, places = np.unique(wide.view("<u8").ravel(), return_inverse=True)
+        present = set(np.unique(places[cells.valid()]).tolist())
+        texts = pa.array(
+            [of_code(members, int(code)) if i in present else "" for i, code in enumerate(codes)], pa.string()
+        )
+        return texts.take(_array(pa.int64(), cells.valid(), places.astype(np.int64))), 0
+
+    return CellDecoder(pa.string(), width, decode)
+
+
+def _enum_member(members: tuple[str, ...], code: int) -> str:
+    """The member with an index from 1; 0 is the empty string, which a server stores for an invalid value."""
+    if code > len(members):
+        raise ValueError(f"the ENUM has {len(members)} members, the row has number {code}")
+    return members[code - 1] if code else ""
+
+
+def _set_members(members: tuple[str, ...], code: int) -> str:
+    if code >> len(members):
+        raise ValueError(f"the SET has {len(members)} members, the row has the bits {code:b}")
+    return ",".join(member for i, member in enumerate(members) if code >> i & 1)
+
+
+def _json(cells: Cells) -> Decoded:
+    return pa.array([None if raw is None else decode_json(raw) for raw in cells.slices()], pa.string()), 0
+
+
+def _bytes_or_text(name: str, column: BinlogColumn) -> CellDecoder:
+    kind, meta = column.type, column.meta
+    if kind in (BinlogColumnType.VARCHAR, BinlogColumnType.VAR_STRING, BinlogColumnType.STRING):
+        width = -1 if meta < 256 else -2
+    else:
+        width = -meta
+    if kind in (BinlogColumnType.GEOMETRY, BinlogColumnType.VECTOR) or column.collation == BINARY_COLLATION:
+        padded = meta if kind == BinlogColumnType.STRING else None
+        return CellDecoder(pa.binary(), width, lambda cells: (binary_array(cells, padded), 0))
+    if column.collation == 0:
+        raise UnsupportedBinlogError(
+            f"the binlog does not name the character set of column {name}. Run SET GLOBAL binlog_row_metadata = "
+            "'FULL', and start from a new snapshot"
+        )
+    encoding = python_encoding(column.collation, f"column {name}")
+    if encoding in ("utf-8", "ascii"):
+        return CellDecoder(pa.string(), width, lambda cells: (binary_array(cells).cast(pa.string()), 0))
+
+    def transcode(cells: Cells) -> Decoded:
+        texts = [None if raw is None else decode_text(raw, encoding) for raw in cells.slices()]
+        return pa.array(texts, pa.string()), 0
+
+    return CellDecoder(pa.string(), width, transcode)
+
+
+def binary_array(cells: Cells, padded: int | None = None) -> Any:
+    """The cells as a binary array; with `padded`, each has at least that many bytes. Raises ValueError over 2 GiB."""
+    sizes = np.maximum(cells.length, 0)
+    if padded is not None:
+        sizes = np.where(cells.length >= 0, np.maximum(sizes, padded), 0)
+    offsets = np.zeros(len(cells) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if offsets[-1] > (1 << 31) - 1:
+        raise ValueError(
+            f"the cells of the run have {offsets[-1]} bytes together, more than 2 GiB: decode a shorter run"
+        )
+    offsets = offsets.astype(np.int32)
+    out = np.empty(int(offsets[-1]), np.uint8)
+    copy_cells(cells.data, cells.at, cells.length, out, offsets)
+    return pa.Array.from_buffers(
+        pa.binary(), len(cells), [decimals.validity(cells.valid()), pa.py_buffer(offsets), pa.py_buffer(out)]
+    )
