@@ -436,17 +436,7 @@ PLANTED = [
     Planted("a coordinator answers before the commit", _answers_before_commit, ClusterFaultMenu.KILL, 10),
     Planted("an empty log replaces an offline one", _offline_log_replaced, ClusterFaultMenu.KILL, 10, ANY, first=70),
     Planted("share state not written", _share_state_not_written, ClusterFaultMenu.KILL, 10),
+    Planted("a joining replica does not limit the watermark", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 10),
+    Planted("uncommitted state of a former controller kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 20),
+    Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20),
 ]
-
-NOT_SEEN = [
-    Planted(
-        "a joining replica does not limit the watermark",
-        _watermark_of_the_isr_alone,
-        ClusterFaultMenu.KILL,
-        20,
-        WRONG_OR_STUCK,
-    ),
-    Planted("uncommitted state of a former controller kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 40, ANY),
-    Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK),
-]
-"""Bugs that several seeds did not find; the simulation should learn to find them."""

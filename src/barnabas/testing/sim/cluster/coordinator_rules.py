@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.core.ids import TRANSACTION_STATE_TOPIC
+from barnabas.server.coordination.transaction.state import EPOCH_MAX, IDLE, TxnState
 from barnabas.testing.sim.cluster.rule import Rule
 from barnabas.testing.sim.cluster.view import group_coordinator_of, services_of
 
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.cluster.observation import ClusterObservation
+
+
+_SETTLED = IDLE | {TxnState.ONGOING}
+"""The states of a transactional id in which every earlier transaction has all its markers."""
 
 
 class CoordinatorLeads(Rule):
@@ -80,4 +86,48 @@ class AcknowledgedOffsetIsCommitted(Rule):
             self.broken(self._early)
 
 
-COORDINATOR_RULES: tuple[type[Rule], ...] = (CoordinatorLeads, CoordinatorWaits, AcknowledgedOffsetIsCommitted)
+class NoHangingTransaction(Rule):
+    """A partition has no open transaction that has ended at its coordinator, which would never send the missing marker
+    (KIP-664 calls such a transaction hanging). A transaction has ended if the producer has none, or if the producer's
+    open transaction has a later epoch."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        ended: dict[int, tuple[int, str]] = {}
+        for name, host, partition in seen.coordinators:
+            if host.tp.topic != TRANSACTION_STATE_TOPIC or partition is None or not host.caught_up:
+                continue
+            state = seen.states.get((partition.topic_id.int, partition.name.partition))
+            if state is None or state.leader_epoch != host.leader_epoch:
+                continue  # another broker is the coordinator by now
+            transactions = host.shard.transactions
+            for transactional_id, transaction in transactions.items():
+                before = transactions.committed_get(transactional_id)
+                if before is None or before.state not in _SETTLED or transaction.state not in _SETTLED:
+                    continue  # markers are on the way
+                is_open = TxnState.ONGOING in (before.state, transaction.state)
+                present = min(before.epoch, transaction.epoch) if is_open else EPOCH_MAX + 1
+                ended[transaction.producer_id] = (
+                    present,
+                    f"{transactional_id} on {name} is {transaction.state.label} in epoch {transaction.epoch}",
+                )
+        for node, _, partition, log, key in seen.replicas:
+            state = seen.states[key]
+            if partition.leader is None or state is None or state.leader_epoch != partition.leader_epoch:
+                continue
+            for entry in log.producers.entries:
+                if entry.txn_first_offset < 0:
+                    continue
+                present, who = ended.get(entry.producer_id, (-1, ""))
+                if entry.epoch < present:
+                    self.broken(
+                        f"{partition.name} on {node.name} has a transaction of producer {entry.producer_id} in epoch "
+                        f"{entry.epoch} that is open from offset {entry.txn_first_offset} on; {who}"
+                    )
+
+
+COORDINATOR_RULES: tuple[type[Rule], ...] = (
+    CoordinatorLeads,
+    CoordinatorWaits,
+    AcknowledgedOffsetIsCommitted,
+    NoHangingTransaction,
+)

@@ -86,6 +86,10 @@ class FaultContext:
         chosen = internal if internal and (not mine or self.rng.random() < 0.4) else mine
         return self.rng.choice(chosen) if chosen else TopicPartition(self.topics[0], 0)
 
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions of the workload's topics."""
+        return [TopicPartition(topic, index) for topic in self.topics for index in range(self.workload.partitions)]
+
     def victim(self) -> SimNode:
         """A random node: any broker, the leader of a partition, the active controller, or any controller."""
         chance = self.rng.random()

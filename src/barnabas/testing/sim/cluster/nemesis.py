@@ -14,13 +14,18 @@ from typing import Final
 from barnabas.testing.sim.cluster.directory_faults import DIRECTORY_FAULTS
 from barnabas.testing.sim.cluster.disk_faults import DISK_FAULTS
 from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext, RareFault
-from barnabas.testing.sim.cluster.network_faults import LATE_PROPOSAL, WEATHER
+from barnabas.testing.sim.cluster.network_faults import LATE_JOINER, LATE_PROPOSAL, WEATHER
 from barnabas.testing.sim.cluster.operator_actions import OPERATIONS
-from barnabas.testing.sim.cluster.process_faults import PROCESS_FAULTS
+from barnabas.testing.sim.cluster.process_faults import LATE_MARKER, PROCESS_FAULTS
 from barnabas.testing.sim.cluster.rot_faults import BIT_ROT
 
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
-RARE: Final = (RareFault(LATE_PROPOSAL, 0.4), RareFault(BIT_ROT, 0.3))
+RARE: Final = (
+    RareFault(LATE_PROPOSAL, 0.4),
+    RareFault(BIT_ROT, 0.3),
+    RareFault(LATE_JOINER, 0.3),
+    RareFault(LATE_MARKER, 0.3),
+)
 _PAUSE_S: Final = 0.5
 """The mean of the seconds between two faults."""
 _RESET_S: Final = 3.0
@@ -39,7 +44,8 @@ class Nemesis:
         self._rare = [
             (rare.fault, rng)
             for rare in RARE
-            if (rng := context.world.random_stream(rare.fault.name)).random() < rare.share
+            if context.menu in rare.fault.menus
+            and (rng := context.world.random_stream(rare.fault.name)).random() < rare.share
         ]
         self.count = 0
         """The number of faults so far."""

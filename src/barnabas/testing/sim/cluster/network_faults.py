@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
+from barnabas.testing.sim.cluster.view import leader_state_of
 
+_LEFT_S: Final = 5.0
+"""Seconds within which a follower that is cut off leaves the ISR."""
+_JOINED_S: Final = 3.0
+"""Seconds within which a follower joins the ISR again."""
+_POLL_S: Final = 0.0005
+_SLOW_S: Final = 0.4
 Pairs = list[tuple[str, str]]
 _DEPOSED_S: Final = 8.0
 """Seconds within which a leader that is cut from the controllers is fenced, and another one is elected."""
@@ -144,6 +151,36 @@ async def late_proposal(context: FaultContext) -> None:
     network.heal()
 
 
+async def cut_off_a_joiner(context: FaultContext) -> None:
+    """Cuts a follower off from its leader until it has left the ISR, and again in the moment in which the leader
+    proposes to add it. The way to the controllers is slow, so that the proposal is in flight for some time."""
+    tp, cluster, network = context.choice(context.partitions()), context.cluster, context.world.network
+    node, image = cluster.leader(tp), cluster.partition(tp)
+    followers = [broker for broker in image.isr if broker != image.leader] if image is not None else []
+    follower = cluster.broker(context.choice(followers)) if len(followers) > 1 else None
+    if node is None or follower is None:
+        return
+
+    def has_left() -> bool:
+        image = cluster.partition(tp)
+        return image is not None and follower.node_id not in image.isr
+
+    network.cut(node.name, follower.name)
+    if await cluster.until(has_left, _LEFT_S) and cluster.leader(tp) is node:
+        network.heal()
+        for controller in cluster.controllers:
+            if controller is not node:
+                network.link(node.name, controller.name).delay_max = _SLOW_S
+        for _ in range(round(_JOINED_S / _POLL_S)):
+            state = leader_state_of(node, tp)
+            if state is None or follower.node_id in state.maximal_isr:
+                break
+            await asyncio.sleep(_POLL_S)
+        network.cut(node.name, follower.name)
+        await context.sleep(0.2, 2.0)
+    network.heal()
+
+
 def _across(left: Iterable[str], right: Sequence[str]) -> Pairs:
     return [(one, other) for one in left for other in right]
 
@@ -176,4 +213,5 @@ WEATHER = (
     ClusterFault("reset connections", 2, reset),
 )
 
+LATE_JOINER = ClusterFault("a follower is cut off while it joins the ISR", 1, cut_off_a_joiner)
 LATE_PROPOSAL = ClusterFault("the proposal of a deposed leader", 1, late_proposal)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Final
 
+from barnabas.server.coordination.transaction.state import PREPARED
 from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFault, ClusterFaultMenu, FaultContext
+from barnabas.testing.sim.cluster.view import transactions_of
 from barnabas.testing.sim.node import SimNode
+
+_ENDS_WITHIN_S: Final = 3.0
+"""Seconds within which some transaction ends, if there are transactions."""
+_POLL_S: Final = 0.0005
 
 
 async def kill(context: FaultContext) -> None:
@@ -33,6 +40,27 @@ async def kill_leader_twice(context: FaultContext) -> None:
             node.kill()
             await asyncio.sleep(context.some(0.5, 5.0))
             await context.cluster.up(node)
+
+
+async def kill_as_a_transaction_ends(context: FaultContext) -> None:
+    """Kills the leader of a partition to which an ending transaction has written, before the leader has the marker of
+    the transaction."""
+    cluster = context.cluster
+    for _ in range(round(_ENDS_WITHIN_S / _POLL_S)):
+        ending = [
+            (broker, tp)
+            for broker in cluster.brokers
+            for transaction in transactions_of(broker)
+            if transaction.state in PREPARED
+            for tp in sorted(transaction.partitions)
+        ]
+        for coordinator, tp in ending:
+            leader = cluster.leader(tp)
+            if leader is not None and leader is not coordinator and leader.alive:
+                leader.kill()
+                await _down_for_a_while(context, leader)
+                return
+        await asyncio.sleep(_POLL_S)
 
 
 async def kill_most_controllers(context: FaultContext) -> None:
@@ -114,6 +142,7 @@ async def pause_client(context: FaultContext) -> None:
 
 
 _LOSSLESS = frozenset(ClusterFaultMenu) - LOSSY
+LATE_MARKER = ClusterFault("kill a leader as a transaction ends", 1, kill_as_a_transaction_ends, _LOSSLESS)
 PROCESS_FAULTS = (
     ClusterFault("kill", 8, kill, _LOSSLESS),
     ClusterFault("kill", 3, kill, LOSSY),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
-from barnabas.testing.sim.cluster.view import durable_epoch_of, image_of, metadata_log_of, raft_of
+from barnabas.testing.sim.cluster.view import decision_images_of, durable_epoch_of, image_of, metadata_log_of, raft_of
 
 if TYPE_CHECKING:
     from barnabas.server.metadata.image.cluster import ClusterImage
@@ -91,28 +91,47 @@ class ConsistentMetadata(Rule):
             self._checked[name] = start
 
 
+class ControllerContinuesFromCommitted(Rule):
+    """A controller without unsettled proposals decides on the committed image. Proposals that have failed, for example
+    because another controller was elected, leave nothing in it."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        for node in self.cluster.controllers:
+            found = decision_images_of(node)
+            if found is None or found[0] is found[1]:
+                continue
+            image, committed = map(_facts, found)
+            if image != committed:
+                what = [name for name, fact in image.items() if fact != committed[name]]
+                self.broken(f"{node.name} would decide on other {what} than those committed at {found[1].offset}")
+
+
 class OneTruth(Rule):
     """Two nodes whose images end at the same offset have equal images, whether they loaded the log or a snapshot."""
 
     def at_rest(self) -> None:
-        first: tuple[str, int, object] | None = None
+        first: tuple[str, int, dict[str, object]] | None = None
         for node in self.cluster.hosts.values():
             image = image_of(node)
             if image is None:
                 continue
-            facts = {
-                "topics": sorted(((t.name, t.topic_id, t.partitions) for t in image.topics), key=lambda row: row[0]),
-                "brokers": sorted((b.broker_id, b.epoch, b.fenced, b.rack) for b in image.brokers.brokers.values()),
-                "features": sorted(image.features.levels.items()),
-                "configs": _sorted_configs(image),
-                "producer ids": image.producer_ids,
-            }
+            facts = _facts(image)
             if first is None:
                 first = node.name, image.offset, facts
             elif image.offset == first[1] and facts != first[2]:
-                assert isinstance(first[2], dict)
                 what = [name for name, fact in facts.items() if fact != first[2][name]]
                 self.broken(f"{first[0]} and {node.name} have other {what} at offset {image.offset}")
+
+
+def _facts(image: ClusterImage) -> dict[str, object]:
+    """The contents of an image, without the offset at which it ends."""
+    return {
+        "topics": sorted(((t.name, t.topic_id, t.partitions) for t in image.topics), key=lambda row: row[0]),
+        "brokers": sorted((b.broker_id, b.epoch, b.fenced, b.rack) for b in image.brokers.brokers.values()),
+        "features": sorted(image.features.levels.items()),
+        "configs": _sorted_configs(image),
+        "producer ids": image.producer_ids,
+    }
 
 
 def _sorted_configs(image: ClusterImage) -> list[tuple[tuple[int, str], list[tuple[str, str]]]]:
@@ -127,5 +146,6 @@ RAFT_RULES: tuple[type[Rule], ...] = (
     SingleLeader,
     MonotonicQuorumWatermark,
     ConsistentMetadata,
+    ControllerContinuesFromCommitted,
     OneTruth,
 )

@@ -83,6 +83,38 @@ class JoinersHaveFetched(Rule):
         self._members = members
 
 
+class WatermarkWaitsForJoiners(Rule):
+    """From the proposal to add a replica to the ISR on, the high watermark does not pass the records that the replica
+    has: the controller may make the replica the leader at any moment."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._epochs: dict[tuple[str, Key], tuple[int, frozenset[int], dict[int, int]]] = {}
+        """For each leader: its epoch, the replicas that were outside of the maximal ISR in this epoch, and the log end
+        offset of each follower at the last observation."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        epochs: dict[tuple[str, Key], tuple[int, frozenset[int], dict[int, int]]] = {}
+        for node, process_name, partition, _, key in seen.replicas:
+            state = partition.leader
+            if state is None:
+                continue
+            epoch, outside, ends = self._epochs.get((process_name, key), (-1, frozenset[int](), {}))
+            if epoch != state.leader_epoch:
+                outside, ends = frozenset(), {}
+            members = state.maximal_isr
+            now = {replica: state.progress(replica).log_end_offset for replica in state.replicas}
+            for member in sorted(members & outside):
+                # A follower whose log has become shorter has lost records: a later process, or a truncation.
+                if ends.get(member, 0) <= now.get(member, 0) < partition.high_watermark:
+                    self.broken(
+                        f"{node.name} commits {partition.name} up to {partition.high_watermark}; broker {member} joins "
+                        f"the ISR with the records below {now[member]}"
+                    )
+            epochs[process_name, key] = state.leader_epoch, outside | (frozenset(state.replicas) - members), now
+        self._epochs = epochs
+
+
 class AcknowledgedIsCommitted(Rule):
     """When a producer has the acknowledgement of a record, the high watermark of the leader that wrote the record is
     above the record's offset."""
@@ -314,6 +346,7 @@ REPLICA_RULES: tuple[type[Rule], ...] = (
     OneLeaderPerEpoch,
     ReplicationQuorumSuperset,
     JoinersHaveFetched,
+    WatermarkWaitsForJoiners,
     AcknowledgedIsCommitted,
     FewInSyncCommitNothing,
     FlushedBeforeCommitted,

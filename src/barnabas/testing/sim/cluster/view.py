@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.core.ids import TopicPartition
     from barnabas.server.coordination.context import CoordinatorContext
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.server.coordination.group.shard import GroupShard
+    from barnabas.server.coordination.transaction.state import Transaction
     from barnabas.server.metadata.controller.sessions import BrokerSessions
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.server.replication.partition import Partition
+    from barnabas.server.replication.rules.leader import LeaderState
     from barnabas.server.storage.log import Log
     from barnabas.testing.sim.node import SimNode
 
@@ -85,6 +88,29 @@ def sessions_of(host: SimNode) -> BrokerSessions | None:
     node: Any = host.node
     controller = None if node is None else node.controller
     return None if controller is None else controller.service.keeper.sessions
+
+
+def decision_images_of(host: SimNode) -> tuple[ClusterImage, ClusterImage] | None:
+    """The image on which the controller of this node would decide next, and the newest committed image. None if the
+    node has no controller, or if proposals of the controller are not settled."""
+    node: Any = host.node
+    controller = None if node is None else node.controller
+    if controller is None or controller.service._driver.pending:
+        return None
+    return controller.service._driver.image, controller.service._image()
+
+
+def leader_state_of(host: SimNode, tp: TopicPartition) -> LeaderState | None:
+    """The state of the leader of a partition, if this broker leads the partition."""
+    return next((partition.leader for partition in partitions_of(host) if partition.name == tp), None)
+
+
+def transactions_of(host: SimNode) -> Iterator[Transaction]:
+    """The transactions of the transaction coordinators of this broker, in their newest states."""
+    services = services_of(host)
+    if services is not None:
+        for context in list(services.transactions._runtime._active.values()):
+            yield from list(context.shard.transactions.values())
 
 
 def has_committed_all(host: SimNode) -> bool:
