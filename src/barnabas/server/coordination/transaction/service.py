@@ -17,10 +17,7 @@ from barnabas.core.ids import NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPart
 from barnabas.core.rng import Rng
 from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
 from barnabas.protocol.wire.messages.describe_transactions import (
@@ -39,6 +36,7 @@ from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConf
 from barnabas.server.coordination.transaction import describe
 from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.markers import MarkerSender
+from barnabas.server.coordination.transaction.partition_results import batched_result, distinct_partitions
 from barnabas.server.coordination.transaction.ports import MarkerChannel, MarkerJob
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.coordination.transaction.transitions import InitProducerIdArgs, ProducerIdNeededError
@@ -354,43 +352,6 @@ class TransactionCoordinator:
         for waiting in self._end_waiters.get(job.transactional_id, ()):
             if not waiting.done():
                 waiting.set_result(None)
-
-
-async def distinct_partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    """The partitions of a request, each once."""
-    found: dict[TopicPartition, None] = {}
-    pauses = Pauses()
-    for topic in topics:
-        for p in topic.partitions:
-            found[TopicPartition(topic.name, p)] = None
-            await pauses.after(1)
-    return list(found)
-
-
-async def batched_result(
-    transactional_id: str,
-    topics: Iterable[AddPartitionsToTxnTopic],
-    code_of: Callable[[TopicPartition], ErrorCode],
-) -> AddPartitionsToTxnResult:
-    results = await topic_results(topics, code_of)
-    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=results)
-
-
-async def topic_results(
-    topics: Iterable[AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
-) -> list[AddPartitionsToTxnTopicResult]:
-    results: list[AddPartitionsToTxnTopicResult] = []
-    pauses = Pauses()
-    for topic in topics:
-        result = AddPartitionsToTxnTopicResult(name=topic.name)
-        results.append(result)
-        for p in topic.partitions:
-            code = code_of(TopicPartition(topic.name, p))
-            result.results_by_partition.append(
-                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
-            )
-            await pauses.after(1)
-    return results
 
 
 def _check_id(transactional_id: str) -> None:

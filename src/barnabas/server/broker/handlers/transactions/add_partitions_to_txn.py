@@ -28,7 +28,11 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
-from barnabas.server.coordination.transaction.service import batched_result, distinct_partitions, topic_results
+from barnabas.server.coordination.transaction.partition_results import (
+    batched_result,
+    distinct_partitions,
+    topic_results,
+)
 
 BATCHED_SINCE = 4
 
