@@ -33,14 +33,14 @@ docs/PERFORMANCE.md: this module takes 8 of the 121 Python calls for one batch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.core.work import Pauses
-from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
+from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.errors import RecordValidationError
 from barnabas.protocol.transport.ports import CloseConnectionError
@@ -52,27 +52,32 @@ from barnabas.protocol.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from barnabas.server.broker.checking.checker import FREE_RECORDS, Outcome, ProducedBatch, RequestChecks, light_cost
+from barnabas.server.broker.produced_transactions import (
+    ATTRIBUTES_AT,
+    BUFFERS,
+    SEVERAL_PRODUCERS,
+    TOPIC_IDS_SINCE,
+    Rejected,
+    each_partition,
+    has_several_producers,
+    name_of,
+    verify,
+)
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
 from barnabas.server.replication.partition import Partition
 
 log = get_logger("barnabas.server.broker")
 
 INVALID_OFFSET = -1
-TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
-ADD_PARTITION_SINCE = 12
-ABORTABLE_SINCE = 11
 ENTRIES_AT_ONCE = 500
 """A request with more partitions is appended in slices, with pauses."""
 _APPEND_UNITS = 3
 """What the append of one batch counts (`core/work`)."""
-_ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; a request has one batch for each partition
 _BEFORE_APPEND = frozenset(
     {
         ErrorCode.INVALID_REQUIRED_ACKS,
@@ -92,19 +97,7 @@ _BEFORE_APPEND = frozenset(
 """Errors that are found before the log is read; their responses have no log start offset."""
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-_COORDINATOR_UNAVAILABLE = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-
-_BYTES = (memoryview, bytes, bytearray)
-_SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID."
 _Outcomes = Mapping[int, Outcome]
-_Rejected = Mapping[TopicPartition, KafkaError]
 _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
 """The response of each appended batch, its partition, and the offset after the batch, which must be committed."""
 
@@ -134,10 +127,10 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
             ctx.now_ms = services.clock.now_ms()
     if request.transactional_id is not None:
         async with services.transaction_verifier.in_order(request.transactional_id):
-            if _has_several_producers(services, ctx, request):
-                response = _reject_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
+            if has_several_producers(services, ctx, request):
+                response = _reject_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS)
             else:
-                rejected = await _verify(services, ctx, request, request.transactional_id)
+                rejected = await verify(services, ctx, request, request.transactional_id)
                 if checks is not None and many:
                     response = await _append_in_slices(services, ctx, request, waiting, rejected, checks)
                 else:
@@ -178,31 +171,24 @@ def _batches(request: ProduceRequest) -> list[Buffer]:
         data.records
         for topic in request.topic_data
         for data in topic.partition_data
-        if isinstance(data.records, _BYTES)
+        if isinstance(data.records, BUFFERS)
     ]
 
 
 def _checks(services: Services, ctx: RequestContext, request: ProduceRequest) -> RequestChecks:
     """The checks of the batches that this broker will append."""
     batches: dict[int, ProducedBatch] = {}
-    for place, (topic, data) in enumerate(_each(request)):
-        name = _name_of(services, ctx, topic)
+    for place, (topic, data) in enumerate(each_partition(request)):
+        name = name_of(services, ctx, topic)
         partition = None if name is None else services.partitions.get(name, data.index)
         rules = None if partition is None or name in INTERNAL_TOPICS else partition.client_rules
-        if rules is not None and isinstance(data.records, _BYTES) and len(data.records) >= HEADER_SIZE:
+        if rules is not None and isinstance(data.records, BUFFERS) and len(data.records) >= HEADER_SIZE:
             batches[place] = ProducedBatch(data.records, rules)
     return RequestChecks(batches, ctx.now_ms)
 
 
-def _each(request: ProduceRequest) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
-    """Every partition of the request. Its number in this order is its place in `RequestChecks`."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            yield topic, data
-
-
 async def _check_all(services: Services, request: ProduceRequest, checks: RequestChecks) -> None:
-    for place, _ in enumerate(_each(request)):
+    for place, _ in enumerate(each_partition(request)):
         await checks.finish(place, services.checker)
 
 
@@ -211,7 +197,7 @@ async def _append_in_slices(
     ctx: RequestContext,
     request: ProduceRequest,
     waiting: _Waiting,
-    rejected: _Rejected,
+    rejected: Rejected,
     checks: RequestChecks,
 ) -> ProduceResponse:
     """As `_append_all`, with pauses, and one check after the other: a result can have the size of its batch."""
@@ -222,7 +208,7 @@ async def _append_in_slices(
         for data in topic.partition_data:
             outcome = await checks.finish(place, services.checker)
             ctx.now_ms = services.clock.now_ms()  # LogAppendTime never decreases within a partition
-            name = _name_of(services, ctx, topic)
+            name = name_of(services, ctx, topic)
             answer = _produce(services, ctx, request, name, data, waiting, rejected, outcome)
             answers.partition_responses.append(answer)
             checks.forget(place)
@@ -236,13 +222,13 @@ def _append_all(
     ctx: RequestContext,
     request: ProduceRequest,
     waiting: _Waiting,
-    rejected: _Rejected,
+    rejected: Rejected,
     outcomes: _Outcomes,
 ) -> ProduceResponse:
     responses: list[TopicProduceResponse] = []
     place = 0
     for topic in request.topic_data:
-        name = _name_of(services, ctx, topic)
+        name = name_of(services, ctx, topic)
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             outcome = outcomes.get(place) if outcomes else None
@@ -261,26 +247,6 @@ def _empty_response(request: ProduceRequest) -> ProduceResponse:
     )
 
 
-def _name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -> str | None:
-    return topic.name if ctx.api_version < TOPIC_IDS_SINCE else services.partitions.topic_name(topic.topic_id)
-
-
-def _has_several_producers(services: Services, ctx: RequestContext, request: ProduceRequest) -> bool:
-    """Whether the transactional batches for partitions that exist are of more than one producer, or of more than one
-    of its epochs. Kafka then rejects the whole request (`ReplicaManager.handleProduceAppend`)."""
-    producers: set[tuple[int, int]] = set()
-    for topic, data in _each(request):
-        records = data.records
-        if not isinstance(records, _BYTES) or len(records) < HEADER_SIZE:
-            continue
-        name = _name_of(services, ctx, topic)
-        if records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG and name is not None:
-            header = read_header(records)
-            if header.producer_id >= 0 and services.metadata.image.topics.partition(name, data.index) is not None:
-                producers.add((header.producer_id, header.producer_epoch))
-    return len(producers) > 1
-
-
 def _reject_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
     response = _empty_response(request)
     for topic, answers in zip(request.topic_data, response.responses, strict=True):
@@ -291,52 +257,6 @@ def _reject_all(request: ProduceRequest, code: ErrorCode, message: str) -> Produ
     return response
 
 
-async def _verify(services: Services, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> _Rejected:
-    """The errors of the partitions that are not in the producer's transaction."""
-    writes: list[TransactionalWrite] = []
-    for topic in request.topic_data:
-        name = _name_of(services, ctx, topic)
-        for data in topic.partition_data:
-            partition = None if name is None else services.partitions.get(name, data.index)
-            records = data.records
-            if partition is None or not isinstance(records, _BYTES):
-                continue
-            if len(records) >= HEADER_SIZE and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
-                header = read_header(records)
-                writes.append(
-                    TransactionalWrite(partition, header.producer_id, header.producer_epoch, header.base_sequence)
-                )
-    if not writes:
-        return {}
-    if ctx.api_version >= ADD_PARTITION_SINCE:
-        supported = TransactionSupportedOperation.ADD_PARTITION
-    elif ctx.api_version >= ABORTABLE_SINCE:
-        supported = TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
-    else:
-        supported = TransactionSupportedOperation.DEFAULT_ERROR
-    settings = services.config
-    rejected = await services.transaction_verifier.verify(
-        transactional_id,
-        writes,
-        supported,
-        transaction_partition_verification_enable=settings.transaction_partition_verification_enable,
-        add_partitions_to_txn_retry_backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
-        add_partitions_to_txn_retry_backoff_max_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
-    )
-    return {tp: _for_client(error, supported) for tp, error in rejected.items()} if rejected else rejected
-
-
-def _for_client(error: KafkaError, supported: TransactionSupportedOperation) -> KafkaError:
-    """The error for the producer. Producers do not retry the errors of a coordinator, but they retry
-    NOT_ENOUGH_REPLICAS without refreshing their metadata (`ReplicaManager.handleProduceAppend`)."""
-    adds_partition = supported is TransactionSupportedOperation.ADD_PARTITION
-    if (
-        error.code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds_partition
-    ) or error.code in _COORDINATOR_UNAVAILABLE:
-        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"The transaction could not be verified: {error.code.name}.")
-    return error
-
-
 def _produce(
     services: Services,
     ctx: RequestContext,
@@ -344,7 +264,7 @@ def _produce(
     name: str | None,
     data: PartitionProduceData,
     waiting: _Waiting,
-    rejected: _Rejected,
+    rejected: Rejected,
     outcome: Outcome,
 ) -> PartitionProduceResponse:
     partition: Partition | None = None
@@ -356,12 +276,12 @@ def _produce(
         partition = services.partitions.require(name, data.index)
         if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
-        if not isinstance(data.records, _BYTES):
+        if not isinstance(data.records, BUFFERS):
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, "A Produce request must contain a record batch for each partition."
             )
         records = data.records
-        attributes = records[_ATTRIBUTES_AT] if len(records) > _ATTRIBUTES_AT else 0
+        attributes = records[ATTRIBUTES_AT] if len(records) > ATTRIBUTES_AT else 0
         if attributes & TRANSACTIONAL_FLAG:
             # The batch decides, not the request (CVE-2018-17196): an open transaction without a transactional id would
             # hold back the last stable offset for ever.
