@@ -41,7 +41,7 @@ def connect_serve(
     config = parse_worker_config(properties)
 
     async def main() -> None:
-        server = ConnectServer(config, SparkConnectorRuntime(config, WorkerPlanner(config.client)))
+        server = ConnectServer(config, SparkConnectorRuntime(config, WorkerPlanner(config.client, config.converters)))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)

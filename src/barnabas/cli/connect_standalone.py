@@ -46,7 +46,7 @@ def connect_standalone(
     async def main() -> None:
         config = parse_standalone_config(properties)
         files = [parse_connector_file(_read(path), path) for path in connectors]
-        runtime = SparkConnectorRuntime(config, WorkerPlanner(config.client))
+        runtime = SparkConnectorRuntime(config, WorkerPlanner(config.client, config.converters))
         worker = StandaloneWorker(config.storage_location, runtime, files)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

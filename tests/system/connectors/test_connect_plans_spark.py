@@ -34,7 +34,8 @@ def servers() -> Iterator[str]:
 
 def run(spark: SparkSession, servers: str, tmp_path: Path, config: Mapping[str, str], done: Callable[[], Any]) -> None:
     """Run a connector until `done()` is true."""
-    plan = WorkerPlanner({"bootstrap.servers": servers}).plan(config)
+    converters = {"key.converter": "JsonConverter", "value.converter": "JsonConverter"}
+    plan = WorkerPlanner({"bootstrap.servers": servers}, converters).plan(config)
     query = plan.start(0, spark, ConnectorPlaces(str(tmp_path / "checkpoint"), str(tmp_path / "staging")))
     try:
         wait_until(
@@ -85,8 +86,14 @@ def test_debeziums_configuration_captures_postgresql(
     ]
 
 
-def test_a_delta_sink_upserts_typed_values_and_deletes_by_tombstones(
-    spark: SparkSession, servers: str, tmp_path: Path
+TYPED = {"keyFormat": "json", "keySchema": "id BIGINT", "valueFormat": "json", "valueSchema": "id BIGINT, state STRING"}
+CONVERTED = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+"""The converter is the worker's."""
+
+
+@pytest.mark.parametrize("more", [{**TYPED, "pk.fields": "id"}, {**CONVERTED, "pk.mode": "record_key"}])
+def test_a_delta_sink_upserts_by_keys_and_deletes_by_tombstones(
+    spark: SparkSession, servers: str, tmp_path: Path, more: Mapping[str, str]
 ) -> None:
     producer = Producer({"bootstrap.servers": servers})
     for number in range(1, 4):
@@ -102,12 +109,8 @@ def test_a_delta_sink_upserts_typed_values_and_deletes_by_tombstones(
         "topics": "orders",
         "path": str(table),
         "insert.mode": "upsert",
-        "pk.fields": "id",
         "delete.enabled": "true",
-        "keyFormat": "json",
-        "keySchema": "id BIGINT",
-        "valueFormat": "json",
-        "valueSchema": "id BIGINT, state STRING",
+        **more,
     }
 
     def rows() -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from barnabas.core.telemetry import get_logger
@@ -147,7 +147,6 @@ class SparkConnectorRuntime:
     ) -> None:
         """`open_session` returns a Spark session; by default one with the worker's `spark.*` settings."""
         self._planner = planner
-        self._defaults = _converter_defaults(config.properties)
         self._providers = ConfigProviders(config.properties)
         self._open_session = open_session or (lambda: open_session_of(config))
         self._session: Any = None
@@ -165,7 +164,7 @@ class SparkConnectorRuntime:
         return self._planner.definitions(plugin)
 
     async def validate(self, config: ConnectorConfig) -> Sequence[ConfigFinding]:
-        return await asyncio.to_thread(self._planner.findings, {**self._defaults, **config})
+        return await asyncio.to_thread(self._planner.findings, config)
 
     async def start(self, job: ConnectorJob) -> StartedConnector:
         return await asyncio.to_thread(self._start, job)
@@ -182,7 +181,7 @@ class SparkConnectorRuntime:
     # -- in a thread
 
     def _start(self, job: ConnectorJob) -> StartedConnector:
-        plan = self._planner.plan({**self._defaults, **self._providers.resolve(job.config)})
+        plan = self._planner.plan(self._providers.resolve(job.config))
         with self._lock(job.name):
             running = _Running(job, plan, self._spark())
             running.start()
@@ -236,12 +235,6 @@ def open_session_of(config: ConnectWorkerConfig) -> Any:
     session = builder.master(settings.get("spark.master", "local[*]")).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")  # failures of queries are in the worker's log and in the statuses
     return session
-
-
-def _converter_defaults(properties: Mapping[str, str]) -> dict[str, str]:
-    """The worker's converters, which a connector without converters of its own uses."""
-    prefixes = ("key.converter", "value.converter", "header.converter")
-    return {name: text for name, text in properties.items() if name.startswith(prefixes)}
 
 
 def _batch_of(query: Any) -> int:

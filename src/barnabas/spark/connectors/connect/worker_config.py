@@ -94,6 +94,12 @@ class ConnectWorkerConfig(Struct, frozen=True):
     unused: tuple[tuple[str, str], ...] = ()
     """Keys of Connect in the file that have no effect here, and why."""
 
+    @property
+    def converters(self) -> dict[str, str]:
+        """The worker's converters and their settings, which connectors have that name none."""
+        prefixes = ("key.converter", "value.converter", "header.converter")
+        return {name: text for name, text in self.properties.items() if name.startswith(prefixes)}
+
 
 def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
     """The settings in a properties file. Raises WorkerConfigError."""

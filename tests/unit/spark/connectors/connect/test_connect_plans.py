@@ -107,6 +107,44 @@ def test_a_connector_of_debezium() -> None:
     assert "is not a regular expression" in without[0]
 
 
+def test_a_sink_of_records_has_the_converters_of_the_worker_and_its_own_transforms() -> None:
+    config = {
+        "name": "lake",
+        "connector.class": "DeltaSink",
+        "topics": "orders",
+        "path": "/lake/${topic}",
+        "key.converter": "StringConverter",
+        "transforms": "drop",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "transforms.drop.exclude": "password",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "bad",
+        "errors.retry.timeout": "-1",
+    }
+    worker = {
+        "key.converter": "JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "value.converter": "JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+    planner = WorkerPlanner({"bootstrap.servers": "b:1"}, worker)
+    assert [finding.errors for finding in planner.findings(config) if finding.errors] == []
+    planned = planner.plan(config).planned
+    assert planned.write_options == {
+        name: text
+        for name, text in config.items()
+        if name not in ("name", "connector.class", "topics", "errors.retry.timeout")
+    } | {
+        "kafka.bootstrap.servers": "b:1",
+        "value.converter": "JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+    assert set(planned.read_options) == {"startingOffsets", "subscribe", "kafka.bootstrap.servers"}
+    typed = planner.plan({**DELTA, "errors.tolerance": "all"}).planned
+    assert "value.converter" not in typed.write_options
+    assert typed.read_options["errors.tolerance"] == typed.write_options["errors.tolerance"] == "all"
+
+
 def test_any_format_of_spark() -> None:
     config = {
         "name": "n",

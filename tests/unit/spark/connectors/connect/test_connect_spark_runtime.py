@@ -97,26 +97,18 @@ def make(**properties: str) -> tuple[SparkConnectorRuntime, Planner, Session]:
     return SparkConnectorRuntime(config, planner, lambda: session), planner, session
 
 
-def test_a_connector_is_started_with_secrets_and_converters_and_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connector_is_started_with_secrets_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_PASSWORD", "secret")
 
     async def play() -> None:
         runtime, planner, session = make(
             config_providers="env",
             config_providers_env_class="org.apache.kafka.common.config.provider.EnvVarConfigProvider",
-            key_converter="StringConverter",
-            value_converter="JsonConverter",
         )
-        given = {"password": "${env:THE_PASSWORD}", "key.converter": "JsonConverter"}
+        given = {"password": "${env:THE_PASSWORD}", "user": "u"}
         started = await runtime.start(ConnectorJob("n", given, PLACES))
         assert started.tasks == (given,)  # what the topic has keeps the reference
-        assert planner.plans[0].config == {
-            "password": "secret",
-            "key.converter": "JsonConverter",
-            "value.converter": "JsonConverter",
-        }
+        assert planner.plans[0].config == {"password": "secret", "user": "u"}
         assert planner.started[0].places == PLACES
         report = await runtime.report("n")
         assert report is not None

@@ -12,8 +12,22 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     ConnectPlugin,
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
-from barnabas.spark.connectors.connect.plans.queries import PlannedQuery, definitions_of, findings_of, plan_query
+from barnabas.spark.connectors.connect.plans.queries import (
+    PlannedQuery,
+    definitions_of,
+    findings_of,
+    plan_query,
+    with_defaults,
+)
 from barnabas.spark.connectors.connect.plans.table import CONNECTORS, find_connector
+from barnabas.spark.connectors.converters.making import CLASSES
+from barnabas.spark.connectors.transforms.definitions import (
+    PREDICATES,
+    PREDICATES_PACKAGE,
+    TRANSFORMS,
+    TRANSFORMS_PACKAGE,
+    Definition,
+)
 from barnabas.spark.errors import OptionError
 
 
@@ -53,16 +67,22 @@ RECORD_COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
 
 
 class WorkerPlanner:
-    """Plans for all connectors of `table.py`. `client` has the settings of the worker's Kafka clients."""
+    """Plans for all connectors of `table.py`. `client` has the settings of the worker's Kafka clients, `converters` the
+    worker's converters.
+    """
 
-    def __init__(self, client: Mapping[str, str]) -> None:
+    def __init__(self, client: Mapping[str, str], converters: Mapping[str, str] | None = None) -> None:
         from barnabas import __version__
 
         self._client = dict(client)
+        self._converters = dict(converters or {})
         self._version = __version__
 
     def plugins(self) -> Sequence[ConnectPlugin]:
         rows = [(name, row.kind.value) for row in CONNECTORS for name in (row.name, *row.aliases)]
+        rows += [(name, "converter") for name in CLASSES.values()]
+        rows += [(TRANSFORMS_PACKAGE + name, "transformation") for name in _names(TRANSFORMS)]
+        rows += [(PREDICATES_PACKAGE + name, "predicate") for name in _names(PREDICATES)]
         return [ConnectPlugin(name, kind, self._version) for name, kind in rows]
 
     def kind(self, config: ConnectorConfig) -> ConnectorKind:
@@ -75,10 +95,10 @@ class WorkerPlanner:
         return definitions_of(find_connector(plugin))
 
     def findings(self, config: ConnectorConfig) -> Sequence[ConfigFinding]:
-        return findings_of(config)
+        return findings_of(with_defaults(config, self._converters))
 
     def plan(self, config: ConnectorConfig) -> SparkQueryPlan:
-        return SparkQueryPlan(plan_query(config, self._client), self._version)
+        return SparkQueryPlan(plan_query(with_defaults(config, self._converters), self._client), self._version)
 
 
 def _columns_of_values(rows: Any, *, deletes: bool) -> Any:
@@ -100,6 +120,12 @@ def _columns_of_values(rows: Any, *, deletes: bool) -> Any:
     ]
     missing = [f"key.`{name}`" for name in keys.names if name not in values.names]
     return rows.selectExpr(*fields, *missing, "value IS NULL AS __deleted")
+
+
+def _names(definitions: Sequence[Definition]) -> list[str]:
+    """The names of transforms or predicates; those with variants are named once for keys and once for values."""
+    variants = [(d.name, ("$Key", "$Value") if d.variants else ("",)) for d in definitions]
+    return [name + variant for name, found in variants for variant in found]
 
 
 _NO_TOMBSTONES = (

@@ -8,6 +8,7 @@ a sink, `producer.override.*` of a source). A key that belongs to none is an err
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -31,7 +32,8 @@ _OVERRIDES = {ConnectorKind.SINK: "consumer.override.", ConnectorKind.SOURCE: "p
 _IGNORED_PREFIXES = ("consumer.override.", "producer.override.", "admin.override.")
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _STARTING = ("earliest", "latest")
-_REFERENCE = "${"
+_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
+_OF_COLUMNS = frozenset({"valueformat", "keyformat", "spark.select"})
 _SPARK_OPTION = "spark.option."
 _BY_CONNECT = ("kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "topic")
 """Options of `format("barnabas")` that the worker sets by itself."""
@@ -64,6 +66,8 @@ def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQue
         if finding.errors:
             raise OptionError("; ".join(finding.errors))
     own, topic_side = _divided(row, config)
+    if _has_dead_letters(row, config):
+        own |= {f"kafka.{name}": text for name, text in client.items()}
     clients = {f"kafka.{name}": text for name, text in {**client, **_overrides(row.kind, config)}.items()}
     select = config.get("spark.select", "").strip() or None
     trigger = config.get("trigger.interval.ms")
@@ -91,7 +95,7 @@ def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
     rows = {option.name.lower(): option for option in _options(row)}
     for name, text in config.items():
         option = rows.get(name.lower())
-        if option is not None and _REFERENCE in text:
+        if option is not None and _REFERENCE.search(text):
             continue  # a secret, which only the worker that starts the connector knows
         if option is not None:
             try:
@@ -103,9 +107,14 @@ def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
     _check_required(row, config, errors)
     if not row.converts:
         _check_converters(config, errors)
-    if not errors and not any(_REFERENCE in text for text in config.values()):
+    elif has_columns(config):
+        for name in config:
+            if name.startswith(_CONVERTERS):
+                errors.setdefault(name, []).append(f"{name} has no effect with valueFormat, keyFormat or spark.select")
+    if not errors and not any(map(_REFERENCE.search, config.values())):
         try:
-            row.check(_divided(row, config)[0])
+            servers = {"kafka.bootstrap.servers": "localhost:9092"} if _has_dead_letters(row, config) else {}
+            row.check({**servers, **_divided(row, config)[0]})  # the worker gives the brokers of the dead letters
         except OptionError as error:
             first = str(error).split(" ", 1)[0].rstrip(":,")
             errors.setdefault(first if first in definitions else "connector.class", []).append(str(error))
@@ -114,6 +123,29 @@ def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
         ConfigFinding(name, definitions.get(name), config.get(name), tuple(errors.get(name, ())))
         for name in dict.fromkeys([*names, *errors])
     ]
+
+
+def _has_dead_letters(row: ConnectorRow, config: ConnectorConfig) -> bool:
+    return row.kind is ConnectorKind.SINK and bool(config.get("errors.deadletterqueue.topic.name", "").strip())
+
+
+def has_columns(config: ConnectorConfig) -> bool:
+    """Whether a connector has typed columns, and not records with converters."""
+    return any(name.lower() in _OF_COLUMNS for name in config)
+
+
+def with_defaults(config: ConnectorConfig, defaults: Mapping[str, str]) -> dict[str, str]:
+    """The configuration with the worker's converters, if it has neither converters of its own nor typed columns.
+
+    The settings of a converter, such as `value.converter.schemas.enable`, belong to the class that is given with them.
+    """
+    merged = dict(config)
+    if has_columns(config):
+        return merged
+    for converter in _CONVERTERS:
+        if converter not in config:
+            merged |= {name: text for name, text in defaults.items() if name.startswith(converter)}
+    return merged
 
 
 def definitions_of(row: ConnectorRow) -> list[ConfigDefinition]:
@@ -212,7 +244,8 @@ def _divided(row: ConnectorRow, config: ConnectorConfig) -> tuple[dict[str, str]
                 continue
         elif lowered in rows or (row.prefixes and lowered.startswith(row.prefixes)):
             own[name] = text
-            continue
+            if not (row.kind is ConnectorKind.SINK and lowered.startswith("errors.") and has_columns(config)):
+                continue  # typed values are decoded by the reader of the topic, which then handles the errors, too
         if lowered in topic_rows and topic_rows[lowered].name not in _BY_CONNECT:
             topic_side[name] = text
     return own, topic_side

@@ -48,9 +48,15 @@ COMMON: Final[tuple[ConnectorOption, ...]] = (
     ConnectorOption(
         "tasks.max", "accepted for Connect's sake: Spark divides the work of a query by itself", parse_as.positive, 1
     ),
-    ConnectorOption("key.converter", "how keys are encoded: StringConverter or ByteArrayConverter", default=""),
-    ConnectorOption("value.converter", "how values are encoded: StringConverter or ByteArrayConverter", default=""),
-    ConnectorOption("header.converter", "how headers are encoded: headers are bytes", default=""),
+    ConnectorOption("key.converter", "how keys are encoded; the worker's if it is not given", default=""),
+    ConnectorOption("value.converter", "how values are encoded; the worker's if it is not given", default=""),
+    ConnectorOption("header.converter", "accepted for Connect's sake: headers are bytes", default=""),
+    ConnectorOption(
+        "errors.retry.timeout", "accepted for Connect's sake: a query that an outage ended is always started again"
+    ),
+    ConnectorOption(
+        "errors.retry.delay.max.ms", "accepted for Connect's sake: a query is started again after at most a minute"
+    ),
     ConnectorOption(
         "spark.select",
         "what follows SELECT in a query of Spark SQL over the rows that are read: a transformation. Without it, a sink"
@@ -108,8 +114,9 @@ def _check_http(texts: Mapping[str, str]) -> Any:
 
 def _file_sink_options() -> Sequence[ConnectorOption]:
     from barnabas.spark.connectors.files.options import SINK_OPTIONS
+    from barnabas.spark.connectors.sinking.options import ROW_OPTIONS
 
-    return SINK_OPTIONS
+    return (*SINK_OPTIONS, *(row for row in ROW_OPTIONS if row.name.startswith("errors.")))
 
 
 def _check_file_sink(texts: Mapping[str, str]) -> Any:
@@ -169,6 +176,8 @@ def _unchecked(texts: Mapping[str, str]) -> Any:
     return texts
 
 
+_CONVERTING: Final = ("key.converter", "value.converter", "header.converter", "transforms", "predicates")
+"""The starts of the keys of converters and transforms, for connectors that convert."""
 CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
     ConnectorRow(
         "DeltaSink",
@@ -176,7 +185,8 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         "barnabas.delta",
         _delta_options,
         _check_delta,
-        prefixes=("storage.",),
+        prefixes=("storage.", *_CONVERTING),
+        converts=True,
     ),
     ConnectorRow(
         "FileStreamSink",
@@ -185,7 +195,8 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _file_sink_options,
         _check_file_sink,
         ("org.apache.kafka.connect.file.FileStreamSinkConnector",),
-        ("storage.",),
+        ("storage.", *_CONVERTING),
+        converts=True,
     ),
     ConnectorRow(
         "FileStreamSource",
@@ -203,6 +214,8 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _http_options,
         _check_http,
         ("io.aiven.kafka.connect.http.HttpSinkConnector",),
+        _CONVERTING,
+        converts=True,
     ),
     ConnectorRow(
         "IcebergSink",
@@ -211,7 +224,8 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _delta_options,
         _check_iceberg,
         ("org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"),
-        ("storage.", "catalog."),
+        ("storage.", "catalog.", *_CONVERTING),
+        converts=True,
     ),
     ConnectorRow(
         "PostgresSource",
