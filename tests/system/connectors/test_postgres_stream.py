@@ -25,6 +25,8 @@ from tests.progress import wait_until
 from tests.system.connectors.postgres_sources import Writers, capture_texts
 
 ROOT = Path(__file__).parents[3]
+FIRST_BATCH_S = 600.0
+"""A driver that has just started compiles its decoders in the first micro-batch, which a busy machine makes long."""
 
 
 class Driver:
@@ -58,7 +60,7 @@ class Driver:
         self.kill()
         self.start("once")
         assert self._process is not None
-        wait_until(lambda: not self.is_running(), "the last run ends", progress=self.batches)
+        wait_until(lambda: not self.is_running(), "the last run ends", progress=self.batches, patience_s=FIRST_BATCH_S)
         assert self._process.returncode == 0, (self._folder / "driver.log").read_text()[-5000:]
 
 
@@ -139,6 +141,7 @@ def _wait_for_batches(driver: Driver, number: int) -> None:
         lambda: driver.batches() >= number or not driver.is_running(),
         "micro-batches are committed",
         progress=driver.batches,
+        patience_s=FIRST_BATCH_S,
     )
 
 
