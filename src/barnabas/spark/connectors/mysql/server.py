@@ -65,7 +65,10 @@ _PURGED: Final = re.compile(
 
 
 class ServerPlan(Struct, frozen=True):
-    """How a server is captured. `warnings` are sentences about what works, and may stop working."""
+    """How a server is captured. `warnings` are sentences about what works, and may stop working.
+
+    `server_uuid` names the server; for MariaDB, which has none, it is made of the server_id.
+    """
 
     mariadb: bool
     version: tuple[int, ...]
@@ -120,7 +123,7 @@ def judge(
     return ServerPlan(
         mariadb,
         version,
-        values.get("server_uuid", ""),
+        f"server_id {values.get('server_id', '1')}" if mariadb else values.get("server_uuid", ""),
         uses_gtids,
         values.get("binlog_checksum", "CRC32").upper() != "NONE",
         tuple(warnings),

@@ -54,7 +54,7 @@ def problems(variables: dict[str, str], grants: list[str] = GRANTS, databases: t
 def test_a_server_that_is_set_up_gives_a_plan() -> None:
     assert judge(MYSQL, GRANTS, ["shop_1"]) == ServerPlan(False, (8, 4, 2), UUID, True, True)
     monitor = ["GRANT SELECT, BINLOG MONITOR, REPLICATION SLAVE ON *.* TO `r`@`%`"]
-    assert judge(MARIADB, monitor, ["x"]) == ServerPlan(True, (10, 11, 19), "", True, False)
+    assert judge(MARIADB, monitor, ["x"]) == ServerPlan(True, (10, 11, 19), "server_id 1", True, False)
     assert judge(MARIADB, ["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"], ["x"]).mariadb
 
 

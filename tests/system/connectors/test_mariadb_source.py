@@ -1,0 +1,243 @@
+"""The source of MariaDB against a real server: all types, random writers, kills, purged binlogs, missing privileges."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from barnabas.spark.connectors.capture.options import parse_capture_options
+from barnabas.spark.connectors.capture.ports import CapturedChanges, Position
+from barnabas.spark.connectors.capture.staging import open_staging
+from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, ServerSetupError
+from barnabas.spark.connectors.mysql.source import MARIADB, MysqlSource, open_mysql
+from barnabas.testing.databases import MariaDbServer
+
+pytestmark = pytest.mark.system
+
+Rows = dict[Any, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaDbServer]:
+    with MariaDbServer() as started:
+        yield started
+
+
+def connect(server: MariaDbServer, database: str = "shop") -> Any:
+    return pymysql.connect(
+        host="127.0.0.1",
+        port=server.port,
+        user=server.user,
+        password=server.password,
+        database=database,
+        charset="utf8mb4",
+        autocommit=True,
+    )
+
+
+def run(server: MariaDbServer, *statements: str) -> None:
+    with connect(server) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def open_source(server: MariaDbServer, folder: Path, table: str, **more: str) -> MysqlSource:
+    texts = {
+        "stagingLocation": str(folder / "staging"),
+        "topic.prefix": "p",
+        "database.hostname": "127.0.0.1",
+        "database.port": str(server.port),
+        "database.user": server.user,
+        "database.password": server.password,
+        "table.include.list": f"shop.{table}",
+        "provide.transaction.metadata": "true",
+    } | {name.replace("_", "."): value for name, value in more.items()}
+    options = parse_capture_options(texts, MARIADB.options, MARIADB.refused, connector="mariadb", version="1")
+    return open_mysql(options)
+
+
+def snapshot(source: MysqlSource, folder: Path) -> tuple[Position, list[dict[str, Any]], Any]:
+    staging = open_staging(str(folder / "staging"))
+    writer = staging.begin(source.identity)
+    position = source.take_snapshot(writer, rows=True, follow=True)
+    rows: list[dict[str, Any]] = []
+    table = None
+    for file in writer.manifest(position, 0).files:
+        table, batches = staging.read_file(file)
+        rows.extend(row for batch in batches for row in batch.to_pylist())
+    return position, rows, table
+
+
+def values(captured: list[CapturedChanges]) -> list[Any]:
+    found: list[Any] = []
+    for one in captured:
+        for part in one.tables:
+            changes = part.changes
+            sides = [None if side is None else side.to_pylist() for side in (changes.before, changes.after)]
+            order = [changes.ordinal.tolist(), changes.total_order.tolist(), changes.table_order.tolist()]
+            found.append([bytes(changes.op), sides, order, part.places.to_pylist(), changes.transaction.to_pylist()])
+    return found
+
+
+def fold(rows: Rows, captured: list[CapturedChanges]) -> None:
+    for one in captured:
+        for part in one.tables:
+            changes = part.changes
+            assert not changes.unavailable
+            names = [changes.table.columns[i].name for i in changes.table.key]
+            size = len(changes)
+            before = [None] * size if changes.before is None else changes.before.to_pylist()
+            after = [None] * size if changes.after is None else changes.after.to_pylist()
+            for old, new in zip(before, after, strict=True):
+                if old is not None:
+                    rows.pop(tuple(old[name] for name in names), None)
+                if new is not None:
+                    rows[tuple(new[name] for name in names)] = new
+
+
+def read_all(source: MysqlSource, position: Position) -> tuple[list[CapturedChanges], Position]:
+    end = source.find_end(position, None, None)
+    return list(source.read(position, end)), end
+
+
+TYPES = """
+CREATE OR REPLACE TABLE types (
+  id INT PRIMARY KEY, a TINYINT, b SMALLINT UNSIGNED, c MEDIUMINT, d BIGINT UNSIGNED, e FLOAT, f DOUBLE,
+  g DECIMAL(30,10), h DECIMAL(50,5), i BIT(1), j BIT(12), k YEAR, l DATE, m TIME(3), n DATETIME(6), o TIMESTAMP(2) NULL,
+  p CHAR(10), q VARCHAR(300), r VARCHAR(20) CHARACTER SET latin1, s BINARY(6), t VARBINARY(20), u TEXT, v BLOB,
+  w ENUM('x','it''s','y'), x SET('p','q','r'), y JSON, z POINT, aa INET6, ab LONGTEXT
+) DEFAULT CHARSET utf8mb4
+"""
+VALUES = (
+    "-128, 65535, -8388608, 18446744073709551615, 1.1, -2.5e-300, -12345678901234567890.0123456789,"
+    " 123456789012345678901234567890123456789012345.12345, 1, 0xabc, 2024, '2024-02-29', '-838:59:59.500',"
+    " '9999-12-31 23:59:59.999999', '2001-02-03 04:05:06.78', 'ab', 'hé😀', 'é€', 'a', 0x00ff, REPEAT('t', 1000), 0x00,"
+    " 'it''s', 'p,r', '{\"a\": [1, 2]}', POINT(1, 2), '::1', REPEAT('x', 20000000)"
+)
+
+
+def test_a_row_of_a_snapshot_equals_the_same_row_as_a_change(server: MariaDbServer, tmp_path: Path) -> None:
+    run(server, TYPES, "SET GLOBAL max_allowed_packet = 67108864")
+    source = open_source(server, tmp_path, "types")
+    source.check(None, begun=False)
+    position, rows, _ = snapshot(source, tmp_path)
+    assert rows == []
+    nulls = ", ".join(["NULL"] * 28)
+    run(server, f"INSERT INTO types VALUES (1, {VALUES})", f"INSERT INTO types VALUES (2, {nulls})")
+    run(server, "SET SESSION sql_mode = ''")
+    captured, _ = read_all(source, position)
+    changed: Rows = {}
+    fold(changed, captured)
+    _, rows, table = snapshot(source, tmp_path)
+    assert {row["id"]: row for row in rows} == {key[0]: row for key, row in changed.items()}
+    assert captured[0].tables[0].changes.table == table
+    assert str(changed[1,]["g"]) == "-12345678901234567890.0123456789"
+    assert (changed[1,]["q"], changed[1,]["r"], changed[1,]["w"]) == ("hé😀", "é€", "it's")
+    assert len(changed[1,]["ab"]) == 20_000_000
+    source.close()
+
+
+def write_at_random(server: MariaDbServer, table: str, rng: random.Random, count: int) -> None:
+    with connect(server) as connection, connection.cursor() as cursor:
+        for _ in range(count):
+            connection.begin()
+            for _ in range(rng.randint(1, 4)):
+                key, other = rng.randint(1, 50), rng.randint(1, 50)
+                match rng.randint(0, 3):
+                    case 0:
+                        cursor.execute(f"INSERT IGNORE INTO {table} VALUES (%s, %s)", (key, rng.random()))
+                    case 1:
+                        cursor.execute(f"UPDATE {table} SET v = %s WHERE id = %s", (rng.random(), key))
+                    case 2:
+                        cursor.execute(f"UPDATE IGNORE {table} SET id = %s WHERE id = %s", (other, key))
+                    case 3:
+                        cursor.execute(f"DELETE FROM {table} WHERE id = %s", (key,))
+            (connection.rollback if rng.random() < 0.2 else connection.commit)()
+
+
+def table_rows(server: MariaDbServer, table: str) -> Rows:
+    with connect(server) as connection, connection.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute(f"SELECT * FROM {table}")
+        return {(row["id"],): row for row in cursor.fetchall()}
+
+
+def test_changes_fold_to_the_table_and_a_range_reads_the_same_twice(server: MariaDbServer, tmp_path: Path) -> None:
+    run(server, "CREATE OR REPLACE TABLE folded (id INT PRIMARY KEY, v DOUBLE)")
+    rng = random.Random(7)
+    write_at_random(server, "folded", rng, 30)
+    source = open_source(server, tmp_path, "folded")
+    source.check(None, begun=False)
+    position, rows, _ = snapshot(source, tmp_path)
+    folded: Rows = {(row["id"],): row for row in rows}
+    start = position
+    for round_number in range(4):
+        write_at_random(server, "folded", rng, 50)
+        run(server, "FLUSH BINARY LOGS")
+        if round_number == 1:
+            server.kill()
+            server.start()
+        while (end := source.find_end(position, 4000, None)) != position:
+            captured = list(source.read(position, end))
+            assert values(captured) == values(list(source.read(position, end)))
+            fold(folded, captured)
+            position = end
+        assert folded == table_rows(server, "folded")
+    whole = list(source.read(start, position))
+    places = [place for one in whole for part in one.tables for place in part.places.to_pylist()]
+    assert places == sorted(places)
+    source.close()
+
+
+def test_a_changed_table_has_its_columns_of_the_moment(server: MariaDbServer, tmp_path: Path) -> None:
+    run(server, "CREATE OR REPLACE TABLE altered (id INT PRIMARY KEY, a INT)")
+    source = open_source(server, tmp_path, "altered")
+    source.check(None, begun=False)
+    position, _, _ = snapshot(source, tmp_path)
+    run(
+        server,
+        "INSERT INTO altered VALUES (1, 2)",
+        "ALTER TABLE altered ADD COLUMN b VARCHAR(5) DEFAULT 'x', RENAME COLUMN a TO c",
+        "UPDATE altered SET b = 'y'",
+        "TRUNCATE TABLE altered",
+        "INSERT INTO altered VALUES (3, 4, 'z')",
+    )
+    captured, _ = read_all(source, position)
+    sides = [part.changes.after.to_pylist() for one in captured for part in one.tables]
+    assert [row for side in sides for row in side] == [
+        {"id": 1, "a": 2},
+        {"id": 1, "c": 2, "b": "y"},
+        {"id": 3, "c": 4, "b": "z"},
+    ]
+    source.close()
+
+
+def test_a_position_whose_binlog_is_purged_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
+    run(server, "CREATE OR REPLACE TABLE purged (id INT PRIMARY KEY)")
+    source = open_source(server, tmp_path, "purged")
+    position, _, _ = snapshot(source, tmp_path)
+    run(server, "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    with connect(server) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW MASTER STATUS")
+        newest = cursor.fetchall()[0][0]
+        cursor.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    with pytest.raises(BinlogPurgedError, match="Take a new snapshot"):
+        source.check(position, begun=False)
+    source.close()
+
+
+def test_a_user_without_privileges_is_refused_with_the_grants_to_run(server: MariaDbServer, tmp_path: Path) -> None:
+    run(
+        server,
+        "CREATE TABLE IF NOT EXISTS granted (id INT PRIMARY KEY)",
+        "CREATE OR REPLACE USER weak@'%' IDENTIFIED BY 'weak'",
+        "GRANT SELECT ON shop.* TO weak@'%'",
+    )
+    source = open_source(server, tmp_path, "granted", database_user="weak", database_password="weak")
+    with pytest.raises(ServerSetupError, match=r"GRANT REPLICATION SLAVE ON \*\.\*[\s\S]*GRANT BINLOG MONITOR"):
+        source.check(None, begun=False)
+    source.close()
