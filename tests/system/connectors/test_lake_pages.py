@@ -13,6 +13,8 @@ import pytest
 from barnabas.spark.environment import prepare_environment
 from tests.system.pages import DOCS, run_page
 
+pytestmark = pytest.mark.system
+
 
 class Hook(http.server.BaseHTTPRequestHandler):
     """Accepts every request, and keeps the keys."""

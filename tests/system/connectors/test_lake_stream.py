@@ -17,6 +17,8 @@ import pytest
 from barnabas.core.child_processes import start_child
 from tests.progress import wait_until
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parents[3]
 FAULTS = ["written-raise", "committed-exit", "staged-jvm"]
 MORE_FAULTS = [*FAULTS, "staged-raise", "written-jvm", "committed-jvm"]

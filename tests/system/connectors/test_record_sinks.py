@@ -16,6 +16,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from barnabas.spark.environment import prepare_environment
 from barnabas.testing.process import BrokerProcess
 
+pytestmark = pytest.mark.system
+
 RECORDS = 60
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from barnabas.testing.databases import DatabaseServerError, MariaDbServer, PostgresServer
 
+pytestmark = pytest.mark.system
+
 
 def test_a_killed_postgresql_keeps_what_is_committed() -> None:
     with PostgresServer() as server:
