@@ -104,9 +104,11 @@ class WatermarkWaitsForJoiners(Rule):
                 outside, ends = frozenset(), {}
             members = state.maximal_isr
             now = {replica: state.progress(replica).log_end_offset for replica in state.replicas}
+            # A follower whose log has become shorter has lost records: a later process, or a truncation. It is a joiner
+            # again when it has been outside of the ISR.
+            outside -= {replica for replica, end in now.items() if end < ends.get(replica, 0)}
             for member in sorted(members & outside):
-                # A follower whose log has become shorter has lost records: a later process, or a truncation.
-                if ends.get(member, 0) <= now.get(member, 0) < partition.high_watermark:
+                if now.get(member, 0) < partition.high_watermark:
                     self.broken(
                         f"{node.name} commits {partition.name} up to {partition.high_watermark}; broker {member} joins "
                         f"the ISR with the records below {now[member]}"
