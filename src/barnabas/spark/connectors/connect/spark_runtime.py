@@ -8,6 +8,8 @@ each failure. After any other error the task is FAILED.
 from __future__ import annotations
 
 import asyncio
+import importlib
+import pkgutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -234,7 +236,19 @@ def open_session_of(config: ConnectWorkerConfig) -> Any:
         builder = builder.config(name, text)
     session = builder.master(settings.get("spark.master", "local[*]")).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")  # failures of queries are in the worker's log and in the statuses
+    _register_formats(session)
     return session
+
+
+def _register_formats(session: Any) -> None:
+    """Register our formats with the session.
+
+    Spark also finds them by itself, with a Python worker. On a busy machine that lookup has failed, and with it a
+    connector, with DATA_SOURCE_NOT_FOUND.
+    """
+    names = (found.name for found in pkgutil.iter_modules() if found.name.startswith("pyspark_barnabas"))
+    for name in sorted(names):
+        session.dataSource.register(importlib.import_module(name).DefaultSource)
 
 
 def _batch_of(query: Any) -> int:
