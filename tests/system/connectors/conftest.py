@@ -31,10 +31,11 @@ def mariadb() -> Iterator[MariaDbServer]:
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session of the module's own."""
+    """The Spark session of the process; one that this module has started ends with it."""
     prepare_environment()
     from pyspark.sql import SparkSession
 
+    running = SparkSession.getActiveSession()  # of another folder's tests
     on_interrupt = signal.getsignal(signal.SIGINT)
     session = (
         SparkSession.builder.master("local[2]")
@@ -48,5 +49,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session.sparkContext.setLogLevel("OFF")
     yield session
-    session.stop()
-    signal.signal(signal.SIGINT, on_interrupt)  # Spark's own handler fails once Spark has stopped
+    if running is None:
+        session.stop()
+        signal.signal(signal.SIGINT, on_interrupt)  # Spark's own handler fails once Spark has stopped

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from barnabas.spark.environment import prepare_environment
 from tests.system.pages import DOCS, run_page
 
 pytestmark = pytest.mark.system
@@ -39,20 +38,6 @@ def hook() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}/hook"
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """The session of the process; one that this module has started ends with it."""
-    prepare_environment()
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    session = running or SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    if running is None:
-        session.stop()
 
 
 @pytest.mark.spark

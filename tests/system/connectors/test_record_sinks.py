@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from barnabas.spark.environment import prepare_environment
 from barnabas.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.system
@@ -63,20 +62,6 @@ def service() -> Iterator[Service]:
     running.server.shutdown()
     running.server.server_close()
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """The session of the process; one that this module has started ends with it."""
-    prepare_environment()
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    session = running or SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    if running is None:
-        session.stop()
 
 
 @pytest.fixture(scope="module")

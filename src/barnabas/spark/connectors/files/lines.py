@@ -90,7 +90,7 @@ class LineFile:
         if judge(ledger.batches.get(batch.query_id), batch) is Standing.PUBLISHED:
             return
         start = self._path.stat().st_size if self._path.exists() else 0
-        if ledger.appending is not None:  # its driver died: what it has appended is cut off
+        if ledger.appending is not None:  # the driver of that batch died: its lines are cut off
             start = ledger.appending.start
         self._write_ledger(LineLedger(ledger.batches, Appending(batch.query_id, batch.batch_id, start)))
         with self._path.open("r+b" if self._path.exists() else "wb") as file:

@@ -103,7 +103,7 @@ def _check_server(wanted: Wanted, server: Server, slot: Slot | None) -> None:
         )
     if slot is None and server.slots >= server.slots_max:
         raise SlotError(
-            f"all {server.slots_max} replication slots exist already: drop one that nobody reads, or allow more as a"
+            f"all {server.slots_max} replication slots exist already: drop an unused one, or allow more as a"
             " superuser, and restart the server.",
             (f"ALTER SYSTEM SET max_replication_slots = {server.slots_max + 5}",),
         )
@@ -159,7 +159,7 @@ def _check_slot(wanted: Wanted, server: Server, slot: Slot | None) -> bool:
         raise SlotError(
             f"the slot {slot.name} exists, but the query has no checkpoint, and a snapshot that fits the changes needs"
             " a slot of its own: choose another name (slot.name), start without a snapshot (snapshot.mode=no_data), or"
-            " drop the slot if nobody reads it.",
+            " drop the slot if it is unused.",
             (_drop(slot.name),),
         )
     _check_usable(slot)
@@ -180,7 +180,7 @@ def _check_kind(server: Server, slot: Slot) -> None:
         problem = "decodes prepared transactions (two_phase), which are not read here"
     if problem is not None:
         raise SlotError(
-            f"the slot {slot.name} {problem}: choose another name (slot.name), or drop the slot if nobody reads it.",
+            f"the slot {slot.name} {problem}: choose another name (slot.name), or drop the slot if it is unused.",
             (_drop(slot.name),),
         )
     if slot.active_pid is not None:

@@ -11,9 +11,9 @@
 "Everything else" includes char, varchar, text, json, jsonb, uuid, xml, enums, ranges, composite types, inet, bit
 strings, interval, timetz, money and geometric types. A domain is its base type; the server names the base type but not
 its precision, so a domain over numeric is a string. An array of a user-defined type is a list of strings: the server
-sends no more than the name of the type, and that begins with an underscore exactly for arrays, as long as nobody gives
-such a name to another type. The result depends only on what the server sends with the changes, never on the catalog,
-which would show the types of today.
+sends only the name of the type, and PostgreSQL begins the names of array types with an underscore. A user-defined type
+that is no array must not have such a name. The result depends only on what the server sends with the changes, never on
+the catalog, which would show the types of today.
 Source: `src/include/catalog/pg_type.dat`, `numeric.c` (typmod), `pgoutput.c` (names of types).
 """
 
