@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from barnabas.spark.java import ensure_java
 
@@ -20,3 +21,12 @@ def prepare_environment() -> Path:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return ensure_java()
+
+
+def activate_session(session: Any) -> None:
+    """Make the session the active one of the current thread.
+
+    Before it starts a query, Spark looks up a format that is written in Python in the active session of the thread.
+    A thread other than the one that created the session has none, and the query fails with DATA_SOURCE_NOT_FOUND.
+    """
+    session._jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)

@@ -16,6 +16,7 @@ from barnabas.spark.connectors.capture.staging import open_staging
 from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, ServerSetupError
 from barnabas.spark.connectors.mysql.source import MARIADB, MysqlSource, open_mysql
 from barnabas.testing.databases import MariaDbServer
+from tests.progress import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -224,7 +225,13 @@ def test_a_position_whose_binlog_is_purged_is_refused(server: MariaDbServer, tmp
     with connect(server) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW MASTER STATUS")
         newest = cursor.fetchall()[0][0]
-        cursor.execute(f"PURGE BINARY LOGS TO '{newest}'")
+
+        def purge() -> bool:
+            cursor.execute(f"PURGE BINARY LOGS TO '{newest}'")
+            cursor.execute("SHOW BINARY LOGS")
+            return [row[0] for row in cursor.fetchall()] == [newest]
+
+        wait_until(purge, "the server needs the older binlogs no more")  # after its next binlog checkpoint
     with pytest.raises(BinlogPurgedError, match="Take a new snapshot"):
         source.check(position, begun=False)
     source.close()

@@ -13,6 +13,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from barnabas.spark.environment import activate_session
 from barnabas.spark.pipelines.errors import FlowFailedError, PipelineError, PlanChangedError
 from barnabas.spark.pipelines.evaluation import Evaluator
 from barnabas.spark.pipelines.failures import Failure, classify
@@ -208,6 +209,7 @@ class PipelineRunner:
     def _compute(self, flow: ResolvedFlow, frame: Any) -> tuple[int, int]:
         """Compute a materialized view, in the worker thread. Returns its number of rows, and milliseconds."""
         began = time.monotonic()
+        activate_session(self._spark)
         with self._pipeline.evaluator.configured(flow.flow.spark_conf):
             rows = self._tables.replace(flow.target, frame)
         return rows, int((time.monotonic() - began) * 1_000)

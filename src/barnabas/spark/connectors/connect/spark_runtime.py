@@ -8,8 +8,6 @@ each failure. After any other error the task is FAILED.
 from __future__ import annotations
 
 import asyncio
-import importlib
-import pkgutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +28,7 @@ from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, Co
 from barnabas.spark.connectors.connect.config_providers import ConfigProviders
 from barnabas.spark.connectors.connect.restarts import QueryRestarts
 from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig
+from barnabas.spark.environment import activate_session, prepare_environment
 from barnabas.spark.pipelines.failures import classify
 
 log = get_logger("barnabas.connect")
@@ -100,6 +99,7 @@ class _Running:
             raise
 
     def _start_query(self, number: int) -> Any:
+        activate_session(self._spark)  # each call comes in a thread of its own
         return self.plan.start(number, self._spark, self.job.places)
 
     def stop(self) -> None:
@@ -220,8 +220,6 @@ class SparkConnectorRuntime:
 
 def open_session_of(config: ConnectWorkerConfig) -> Any:
     """A Spark session with the `spark.*` settings of the worker. Raises JavaNotFoundError."""
-    from barnabas.spark.environment import prepare_environment
-
     prepare_environment()
     from pyspark.sql import SparkSession
 
@@ -236,19 +234,7 @@ def open_session_of(config: ConnectWorkerConfig) -> Any:
         builder = builder.config(name, text)
     session = builder.master(settings.get("spark.master", "local[*]")).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")  # failures of queries are in the worker's log and in the statuses
-    _register_formats(session)
     return session
-
-
-def _register_formats(session: Any) -> None:
-    """Register our formats with the session.
-
-    Spark also finds them by itself, with a Python worker. On a busy machine that lookup has failed, and with it a
-    connector, with DATA_SOURCE_NOT_FOUND.
-    """
-    names = (found.name for found in pkgutil.iter_modules() if found.name.startswith("pyspark_barnabas"))
-    for name in sorted(names):
-        session.dataSource.register(importlib.import_module(name).DefaultSource)
 
 
 def _batch_of(query: Any) -> int:

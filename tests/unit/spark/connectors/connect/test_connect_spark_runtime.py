@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,19 @@ class Planner:
 
 
 class Session:
+    """What the runtime uses of a `SparkSession`. `active_in` has the threads in which it was made the active one."""
+
     stopped = False
+
+    def __init__(self) -> None:
+        self._jsparkSession = "the session of the JVM"
+        self.active_in: list[threading.Thread] = []
+        self._jvm: Any = self
+        self.org = self.apache = self.spark = self.sql = self.SparkSession = self
+
+    def setActiveSession(self, session: object) -> None:
+        assert session == self._jsparkSession
+        self.active_in.append(threading.current_thread())
 
     def stop(self) -> None:
         self.stopped = True
@@ -116,6 +129,7 @@ def test_a_connector_is_started_with_secrets_and_stopped(tmp_path: Path, monkeyp
         await runtime.stop("n")
         assert not planner.started[0].isActive
         assert await runtime.report("n") is None
+        assert len(session.active_in) == 1
         await runtime.stop("n")
         await runtime.start(ConnectorJob("n", given, PLACES))
         await runtime.close()
