@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import resource
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from uuid import UUID
 
@@ -329,14 +330,7 @@ def test_checkpoints_without_a_descriptor_leave_the_directory_online() -> None:
 
 @contextmanager
 def _few_descriptors(free: int) -> Iterator[None]:
-    """Lower the soft limit of this process so that only the numbers below the highest open one plus `free` are left.
-
-    Files that earlier tests left in reference cycles are closed first, and none is closed inside the block: the garbage
-    collector could otherwise free a descriptor there, which an open or the reserve would then get in addition.
-    """
-    gc.collect()
-    collects = gc.isenabled()
-    gc.disable()
+    """Lower the soft limit of this process so that only the numbers below the highest open one plus `free` are left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     probe = [os.open(os.devnull, os.O_RDONLY) for _ in range(free + 1)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(probe), hard))
@@ -347,16 +341,21 @@ def _few_descriptors(free: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         os.close(probe[-1])
-        if collects:
-            gc.enable()
 
 
-def test_an_open_without_a_descriptor_is_not_a_failure_of_the_disk(tmp_path: Path) -> None:
+def _in_own_process(body: Callable[[Path], None], tmp_path: Path) -> None:
+    """Call `body(tmp_path)` in a new process, in which no thread of another test opens or closes a descriptor."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        pool.submit(body, tmp_path).result()
+
+
+def _open_without_a_descriptor(tmp_path: Path) -> None:
     fs, path = OsFileSystem(), str(tmp_path / "file")
     with _few_descriptors(3):
         held = []
         with pytest.raises(DescriptorsExhaustedError, match="ulimit -n"):
             held.extend(fs.open(path, Access.WRITE) for _ in range(100))
+        assert len(held) == 3
         for call in (lambda: fs.listdir(str(tmp_path)), lambda: fs.sync_dir(str(tmp_path)), lambda: fs.lock(path)):
             with pytest.raises(DescriptorsExhaustedError):
                 call()
@@ -364,25 +363,31 @@ def test_an_open_without_a_descriptor_is_not_a_failure_of_the_disk(tmp_path: Pat
         fs.sync_dir(str(tmp_path))
 
 
-def test_an_open_uses_the_reserve_and_a_close_restores_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reserve = DescriptorReserve()  # not that of the process, which brokers of other tests may hold
-    monkeypatch.setattr(os_files, "RESERVE", reserve)
+def test_an_open_without_a_descriptor_is_not_a_failure_of_the_disk(tmp_path: Path) -> None:
+    _in_own_process(_open_without_a_descriptor, tmp_path)
+
+
+def _open_with_a_reserve(tmp_path: Path) -> None:
+    reserve = os_files.RESERVE
     fs, path = OsFileSystem(), str(tmp_path / "file")
     fs.open(path, Access.WRITE).close()
     with _few_descriptors(6):
         reserve.hold(3)
-        try:
-            held = []
-            with pytest.raises(DescriptorsExhaustedError):
-                held.extend(fs.open(path, Access.READ) for _ in range(100))
-            assert reserve.used == 3
-            assert reserve.short
-            for file in held:
-                file.close()
-            assert not reserve.short
-            fs.sync_dir(str(tmp_path))
-        finally:
-            reserve.release(3)
+        held = []
+        with pytest.raises(DescriptorsExhaustedError):
+            held.extend(fs.open(path, Access.READ) for _ in range(100))
+        assert len(held) == 6
+        assert reserve.used == 3
+        assert reserve.short
+        for file in held:
+            file.close()
+        assert not reserve.short
+        fs.sync_dir(str(tmp_path))
+        reserve.release(3)
+
+
+def test_an_open_uses_the_reserve_and_a_close_restores_it(tmp_path: Path) -> None:
+    _in_own_process(_open_with_a_reserve, tmp_path)
 
 
 def test_the_reserve_is_as_large_as_its_largest_holder_asks_for() -> None:
@@ -392,36 +397,6 @@ def test_the_reserve_is_as_large_as_its_largest_holder_asks_for() -> None:
         getattr(reserve, change)(count)
         kept.append(len(reserve._kept))
     assert kept == [3, 5, 5, 3, 3, 0]
-
-
-def test_files_of_earlier_tests_do_not_change_the_number_of_free_descriptors(tmp_path: Path) -> None:
-    """A file in a reference cycle stays open until the garbage collector runs, at any time."""
-    fs, path = OsFileSystem(), str(tmp_path / "file")
-    fs.open(path, Access.WRITE).close()
-    cycle: list[object] = [fs.open(path, Access.READ) for _ in range(5)]
-    cycle.append(cycle)
-    del cycle
-    with _few_descriptors(2):
-        held = []
-        before = _open_descriptors()
-        with pytest.raises(DescriptorsExhaustedError):
-            for _ in range(100):
-                held.append(fs.open(path, Access.READ))
-                [[] for _ in range(2000)]  # enough objects for a collection, were it not switched off
-        closed = before - _open_descriptors()  # by a thread of an earlier test, such as the loop of a shared broker
-        assert len(held) == 2 + len(closed)
-
-
-def _open_descriptors() -> set[int]:
-    return {number for number in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) if _is_open(number)}
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
 
 
 def test_a_reserve_that_holds_nothing_gives_nothing() -> None:
