@@ -12,6 +12,7 @@ from typing import Final
 
 
 class AclOperation(IntEnum):
+    UNKNOWN = 0
     ANY = 1
     ALL = 2
     READ = 3
