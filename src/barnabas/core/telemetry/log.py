@@ -13,6 +13,8 @@ import re
 import sys
 from typing import Any, TextIO
 
+AUDIT_LOGGER = "kafka.authorizer.logger"
+"""Kafka's name of the logger of authorization decisions."""
 _PLAIN = re.compile(r"[^\s\"=]+\Z")
 
 
@@ -89,10 +91,11 @@ def configure_logging(level: str = "INFO", *, as_json: bool = False, stream: Tex
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
-    root = logging.getLogger("barnabas")
-    root.handlers[:] = [handler]
-    root.propagate = False
-    root.setLevel(level.upper())
+    for name in ("barnabas", AUDIT_LOGGER):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper())
 
 
 def _text(value: Any) -> str:

@@ -77,6 +77,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.LIST_PARTITION_REASSIGNMENTS, "cluster.list_partition_reassignments", 0, 0),
     Route(_K.ADD_RAFT_VOTER, "cluster.add_raft_voter", 0, 1),
     Route(_K.REMOVE_RAFT_VOTER, "cluster.remove_raft_voter", 0, 0),
+    Route(_K.DESCRIBE_ACLS, "cluster.describe_acls", 1, 3),
+    Route(_K.CREATE_ACLS, "cluster.create_acls", 1, 3),
+    Route(_K.DELETE_ACLS, "cluster.delete_acls", 1, 3),
     # transactions
     Route(_K.ADD_PARTITIONS_TO_TXN, "transactions.add_partitions_to_txn", 0, 5),
     Route(_K.ADD_OFFSETS_TO_TXN, "transactions.add_offsets_to_txn", 0, 4),

@@ -49,6 +49,9 @@ CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.LIST_PARTITION_REASSIGNMENTS, "cluster.list_partition_reassignments", 0, 0, RequestScheduling.PIPELINED),
     Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2, RequestScheduling.PIPELINED),
     Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.DESCRIBE_ACLS, "cluster.describe_acls", 1, 3),
+    Route(_K.CREATE_ACLS, "cluster.create_acls", 1, 3, RequestScheduling.PIPELINED),
+    Route(_K.DELETE_ACLS, "cluster.delete_acls", 1, 3, RequestScheduling.PIPELINED),
 )
 
 CONTROLLER_APIS: Final = ApiTable(CONTROLLER_ROUTES)
@@ -65,6 +68,8 @@ FORWARDABLE: Final = frozenset(
         _K.LIST_PARTITION_REASSIGNMENTS,
         _K.UPDATE_FEATURES,
         _K.UNREGISTER_BROKER,
+        _K.CREATE_ACLS,
+        _K.DELETE_ACLS,
         _K.DESCRIBE_QUORUM,
         _K.ADD_RAFT_VOTER,
         _K.REMOVE_RAFT_VOTER,

@@ -14,6 +14,7 @@ from msgspec import Struct
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import ApiTable
+from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.controller_apis import CONTROLLER_APIS
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.broker.quorum.ports import QuorumHandle
@@ -48,6 +49,8 @@ class ControllerServices(Struct):
     active controller."""
     quorum: QuorumHandle
     static_config: Mapping[str, str]
+    authorizer: Authorizer | None = None
+    """None if every client may do everything."""
     apis: ApiTable = CONTROLLER_APIS
 
     def on_disconnect(self, connection_id: int) -> None:

@@ -23,6 +23,7 @@ from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenanc
 from barnabas.server.replication.partitions import Partitions
 
 if TYPE_CHECKING:
+    from barnabas.server.broker.authorization.ports import Authorizer
     from barnabas.server.broker.verification import TransactionVerifier
     from barnabas.server.coordination.group.service import GroupCoordinator
     from barnabas.server.coordination.transaction.service import TransactionCoordinator
@@ -81,6 +82,8 @@ class Services(Struct):
     config: BrokerConfig
     unsent_bytes: Callable[[], int] = int
     """The bytes of responses that wait in memory for slow clients."""
+    authorizer: Authorizer | None = None
+    """None if every client may do everything."""
     apis: ApiTable = BROKER_APIS
 
     def on_disconnect(self, connection_id: int) -> None:

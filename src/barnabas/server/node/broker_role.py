@@ -304,6 +304,7 @@ class BrokerRole:
             checker=self._build_checker(),
             disk=parts.disk,
             static_config=config.given,
+            authorizer=parts.authorizer,
             config=build_broker_config(parts.config_view(parts.image)),
         )  # fmt: skip
 

@@ -48,6 +48,7 @@ class ControllerRole:
             controller=self.service,
             quorum=parts.metadata,
             static_config=parts.config.given,
+            authorizer=parts.authorizer,
         )
 
     def registration(self, channel: ControllerChannel, listeners: Sequence[TakenPort]) -> Sequence[Callable[[], Any]]:

@@ -13,6 +13,7 @@ from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.transport.node_client import NodeClient
+from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.publish import Publisher
@@ -51,6 +52,7 @@ class Parts(Struct):
     publisher: Publisher
     descriptors: DescriptorShares
     """How the file descriptors of the process are divided."""
+    authorizer: Authorizer | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to stop the node."""
 

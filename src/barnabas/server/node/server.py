@@ -23,6 +23,7 @@ from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
+from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.publish import Publisher
@@ -103,6 +104,7 @@ class Node:
         self._codecs = ThreadPoolExecutor(1, thread_name_prefix="barnabas-codec")
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
+        self._authorizer: Authorizer | None = None
         self._dirs: list[LogDir] = []
         self._missing_dirs: list[str] = []
         self._all_directories_offline = asyncio.Event()
@@ -190,6 +192,8 @@ class Node:
             )
             parts = self.parts = self._build_parts(outgoing, zookeeper or self._open_raft(outgoing, controllers))
             loader = Loader(parts.publisher)
+            if parts.authorizer is not None:
+                parts.publisher.subscribe(parts.authorizer)
             metadata = parts.metadata
             metadata.register(loader)
             controller = None
@@ -207,6 +211,8 @@ class Node:
                 metadata.run, self._quorum_watch.run, *mains, *same_cluster, lambda: self._snapshots(parts, loader)
             ):
                 await unless(self._stopping, metadata.wait_caught_up())
+                if parts.authorizer is not None:
+                    parts.authorizer.on_caught_up()
                 channel = ActiveController(
                     metadata, outgoing, parts.publisher, node_id=parts.node_id, rng=self._rng,
                     local=None if controller is None else controller.services,
@@ -312,6 +318,7 @@ class Node:
             metadata=metadata,
             descriptors=self._shares,
             publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),
+            authorizer=self._authorizer,
             stopping=self._stopping,
         )
 

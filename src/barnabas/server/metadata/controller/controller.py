@@ -19,8 +19,10 @@ from barnabas.protocol.wire.messages.assign_replicas_to_dirs import AssignReplic
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.wire.messages.controller_registration import ControllerRegistrationRequest
+from barnabas.protocol.wire.messages.create_acls import CreateAclsRequest
 from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_acls import DeleteAclsRequest
 from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.wire.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -28,6 +30,7 @@ from barnabas.protocol.wire.messages.list_partition_reassignments import ListPar
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.messages.update_features import UpdateFeaturesRequest
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.metadata.controller.acls import decide_create_acls, decide_delete_acls
 from barnabas.server.metadata.controller.alter_configs import decide_alter_configs, decide_incremental_alter_configs
 from barnabas.server.metadata.controller.alter_partition import decide_alter_partition
 from barnabas.server.metadata.controller.brokers import (
@@ -71,6 +74,8 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
     UnregisterBrokerRequest: decide_unregister_broker,
     ControllerRegistrationRequest: decide_register_controller,
     AssignReplicasToDirsRequest: decide_assign_replicas_to_dirs,
+    CreateAclsRequest: decide_create_acls,
+    DeleteAclsRequest: decide_delete_acls,
 }
 
 

@@ -133,7 +133,7 @@ class ClusterDelta:
             producer_ids=(
                 before.producer_ids if self.next_producer_id is None else ProducerIdsImage(self.next_producer_id)
             ),
-            acls=AclsImage(self.acls.finish()) if self.acls else before.acls,
+            acls=self._finish_acls(),
             scram=ScramImage(self.scram.finish()) if self.scram else before.scram,
             quotas=self._finish_quotas(),
             tokens=TokensImage(self.tokens.finish()) if self.tokens else before.tokens,
@@ -164,6 +164,20 @@ class ClusterDelta:
     def everything(image: ClusterImage) -> ClusterDelta:
         """The delta from the empty image to `image`, for a subscriber that is added when `image` already exists."""
         return ClusterDelta.between(ClusterImage(cluster_id=image.cluster_id), image)
+
+    def _finish_acls(self) -> AclsImage:
+        if not self.acls:
+            return self.before.acls
+        before = self.before.acls
+        ids = MapDelta(before.ids)
+        for acl_id in self.acls.changed:
+            replaced = before.by_id.get(acl_id)
+            if replaced is not None:
+                ids.remove(replaced.binding)
+        for acl_id, acl in self.acls.changed.items():
+            if acl is not None:
+                ids.put(acl.binding, acl_id)
+        return AclsImage(self.acls.finish(), ids.finish())
 
     def _finish_quotas(self) -> QuotasImage:
         if not self.quotas:

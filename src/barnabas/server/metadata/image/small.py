@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
+from barnabas.protocol.security.acls import AclBinding
 from barnabas.server.metadata.image.persistent import PersistentMap
 
 METADATA_VERSION = "metadata.version"
@@ -110,11 +111,29 @@ class AclImage(Struct, frozen=True):
     operation: int
     permission_type: int
 
+    @property
+    def binding(self) -> AclBinding:
+        """The entry without its id."""
+        return AclBinding(
+            self.resource_type,
+            self.resource_name,
+            self.pattern_type,
+            self.principal,
+            self.host,
+            self.operation,
+            self.permission_type,
+        )
+
 
 class AclsImage(Struct, frozen=True):
     """Every access control entry, by id."""
 
     by_id: PersistentMap[UUID, AclImage] = field(default_factory=PersistentMap)
+    ids: PersistentMap[AclBinding, UUID] = field(default_factory=PersistentMap)
+    """The id of each entry: an entry that exists is not created again."""
+
+    def __contains__(self, acl: AclBinding) -> bool:
+        return acl in self.ids
 
 
 class ScramCredential(Struct, frozen=True):
