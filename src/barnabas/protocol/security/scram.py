@@ -15,9 +15,11 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import BarnabasError
+from barnabas.protocol.security.credentials import ScramCredential
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The name that `hashlib` gives to the hash function of each mechanism."""
@@ -88,3 +90,88 @@ def decode_base64(text: str) -> bytes:
 
 def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+# ---- the server's end
+
+
+def credential(hash_name: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
+    """What a server stores for a user with this password."""
+    salted_password = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    return credential_of(hash_name, salted_password, salt, iterations)
+
+
+def credential_of(hash_name: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """As `credential`, for a client that sends the salted password (AlterUserScramCredentials)."""
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    server_key = hmac.digest(salted_password, b"Server Key", hash_name)
+    return ScramCredential(salt, hashlib.new(hash_name, client_key).digest(), server_key, iterations)
+
+
+class ClientFirst(NamedTuple):
+    """The first message of a client."""
+
+    authorization_id: str
+    username: str
+    nonce: str
+    extensions: dict[str, str]
+    bare: str
+    """The message without its GS2 header, as it was received: both signatures sign it."""
+
+
+class ClientFinal(NamedTuple):
+    """The last message of a client."""
+
+    nonce: str
+    without_proof: str
+    proof: bytes
+
+
+_NAME: Final = r"(?:[^=,\0]|=2C|=3D)+"
+_EXTENSIONS: Final = r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*)"
+_NONCE: Final = r"(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+_CLIENT_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<authzid>{_NAME}))?,(?P<bare>(?:m=[^,\0]+,)?n=(?P<name>{_NAME}),r={_NONCE}{_EXTENSIONS})", re.DOTALL
+)
+_CLIENT_FINAL: Final = re.compile(
+    rf"(?P<unproved>c=[A-Za-z0-9+/]*={{0,2}},r={_NONCE}{_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9+/]*={{0,2}})", re.DOTALL
+)
+
+
+def parse_client_first(message: bytes) -> ClientFirst:
+    """Raises ScramError. As in Kafka, the attribute m is skipped, and channel binding (GS2 flag p) is refused."""
+    match = _CLIENT_FIRST.fullmatch(_decode(message))
+    if match is None:
+        raise ScramError("the client's first message does not have the form n,,n=USER,r=NONCE")
+    extensions = dict(part.split("=", 1) for part in match["extensions"].split(",") if part)
+    return ClientFirst(
+        unescape_name(match["authzid"] or ""), unescape_name(match["name"]), match["nonce"], extensions, match["bare"]
+    )
+
+
+def parse_client_final(message: bytes) -> ClientFinal:
+    """Raises ScramError. As in Kafka, the bytes of the channel binding are not checked."""
+    match = _CLIENT_FINAL.fullmatch(_decode(message))
+    if match is None:
+        raise ScramError("the client's last message does not have the form c=biws,r=NONCE,p=PROOF")
+    return ClientFinal(match["nonce"], match["unproved"], decode_base64(match["proof"]))
+
+
+def proves_password(hash_name: str, stored_key: bytes, message: bytes, proof: bytes) -> bool:
+    """Whether the client's proof over `message` shows that the client knows the password."""
+    signature = client_signature(hash_name, stored_key, message)
+    if len(proof) != len(signature):
+        return False
+    return hmac.compare_digest(hashlib.new(hash_name, xor(proof, signature)).digest(), stored_key)
+
+
+def unescape_name(text: str) -> str:
+    """The user name that `escape_name` has escaped."""
+    return text.replace("=2C", ",").replace("=3D", "=")
+
+
+def _decode(message: bytes) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise ScramError("the message is not UTF-8") from None

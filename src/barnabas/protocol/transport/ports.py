@@ -55,6 +55,10 @@ class Peer(Struct):
     host: str
     port: int
     principal: KafkaPrincipal = ANONYMOUS
+    """The authenticated identity. On a listener with authentication no request reaches a handler before this is set,
+    except ApiVersions."""
+    token_authenticated: bool = False
+    """True if the client has authenticated with a delegation token."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

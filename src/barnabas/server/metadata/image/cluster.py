@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.server.metadata.image.nodes import (
     BrokerImage,
     BrokersImage,
@@ -23,7 +24,6 @@ from barnabas.server.metadata.image.small import (
     ProducerIdsImage,
     QuotasImage,
     ResourceType,
-    ScramCredential,
     ScramImage,
     TokensImage,
 )

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
 from barnabas.server.metadata.image.map_delta import MapDelta
@@ -34,7 +35,6 @@ from barnabas.server.metadata.image.small import (
     QuotaEntity,
     QuotasImage,
     ResourceType,
-    ScramCredential,
     ScramImage,
     TokensImage,
 )

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from barnabas.protocol.security.acls import AclBinding
+from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.server.metadata.image.persistent import PersistentMap
 
 METADATA_VERSION = "metadata.version"
@@ -134,15 +135,6 @@ class AclsImage(Struct, frozen=True):
 
     def __contains__(self, acl: AclBinding) -> bool:
         return acl in self.ids
-
-
-class ScramCredential(Struct, frozen=True):
-    """The SCRAM credential of one user: salt, iterations and keys (RFC 5802), never the password."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
 
 
 class ScramImage(Struct, frozen=True):

@@ -15,12 +15,12 @@ Not implemented: ZkMigrationReady is always false.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.client_software import is_valid_software
 from barnabas.protocol.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -37,14 +37,11 @@ from barnabas.server.metadata.image.small import KRAFT_VERSION
 if TYPE_CHECKING:
     from barnabas.server.broker.controller_services import ControllerServices
 
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
-
 
 async def handle(
     services: Services | ControllerServices, ctx: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
-    software = (request.client_software_name, request.client_software_version)
-    if ctx.api_version >= 3 and not all(map(_SOFTWARE.match, software)):
+    if not is_valid_software(request, ctx.api_version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     features = services.metadata.image.features
     finalized = dict(features.levels.items())

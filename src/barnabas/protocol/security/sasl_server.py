@@ -1,0 +1,171 @@
+"""Machine: the server's end of the SASL mechanisms PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, KIP-84).
+
+A mechanism evaluates the client's messages, one after the other, until it knows the client's user name. The
+conversation around it (`sasl_conversation.py`) carries the messages in requests and responses. `sasl_client.py` is the
+other end.
+
+An unknown user gets the same answers as a user with a wrong password, in the same steps: PLAIN compares the password
+with a text that no user has, and SCRAM answers with a salt that is always the same for one name.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from barnabas.core.errors import BarnabasError
+from barnabas.protocol.security import scram
+from barnabas.protocol.security.credentials import ScramCredential
+
+SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""The number of each SCRAM mechanism in requests and in metadata records (`ScramMechanism`)."""
+SCRAM_ITERATIONS_MIN: Final = 4096
+SUPPORTED_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
+NONCE_BYTES: Final = 18
+_WRONG_ID: Final = "Authentication failed: Client requested an authorization id that is different from username"
+
+
+class AuthenticationFailedError(BarnabasError):
+    """The client did not authenticate. `answer` is the text for the client, or None for the text that is the same for
+    all causes; the message of the exception is for the log."""
+
+    def __init__(self, reason: str, answer: str | None = None) -> None:
+        super().__init__(reason)
+        self.answer = answer
+
+
+class SaslIdentity(Struct, frozen=True):
+    """The user that has authenticated."""
+
+    user: str
+    token_authenticated: bool = False
+    """True if the user has authenticated with a delegation token, which does not permit to create more tokens."""
+    expires_at_ms: int | None = None
+    """The wall-clock time at which the user's credential expires; None if it does not expire."""
+
+
+class SaslCredentials(Struct, frozen=True):
+    """What the mechanisms of one listener check credentials against."""
+
+    plain_users: Mapping[str, str]
+    """The passwords of the users of PLAIN, by name."""
+    scram_credential: Callable[[int, str], ScramCredential | None]
+    """The credential of a user, by the number of the mechanism and the name."""
+    decoy_key: bytes = b""
+    """Random bytes of this process, from which the salts of unknown users are made."""
+
+    def __repr__(self) -> str:
+        return "SaslCredentials(...)"
+
+
+class SaslServer(Protocol):
+    """One exchange."""
+
+    @property
+    def identity(self) -> SaslIdentity | None:
+        """The user; None until the exchange is complete."""
+        ...
+
+    def evaluate(self, message: bytes, wall_ms: int) -> bytes:
+        """The answer to the client's next message. Raises AuthenticationFailedError."""
+        ...
+
+
+def sasl_server(mechanism: str, credentials: SaslCredentials, nonce: bytes) -> SaslServer:
+    """A new exchange. `nonce` is `NONCE_BYTES` random bytes. The mechanism is one of SUPPORTED_MECHANISMS."""
+    if mechanism == "PLAIN":
+        return _PlainServer(credentials)
+    assert mechanism in SCRAM_MECHANISMS, mechanism
+    return _ScramServer(mechanism, credentials, nonce)
+
+
+class _PlainServer:
+    """One message: authorization id, user name and password, with NUL between them. The texts are Kafka's."""
+
+    def __init__(self, credentials: SaslCredentials) -> None:
+        self.identity: SaslIdentity | None = None
+        self._users = credentials.plain_users
+
+    def evaluate(self, message: bytes, wall_ms: int) -> bytes:
+        parts = message.decode("utf-8", "replace").split("\0", 3)
+        if len(parts) != 3:
+            raise _refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, username, password = parts
+        if not username:
+            raise _refused("Authentication failed: username not specified")
+        if not password:
+            raise _refused("Authentication failed: password not specified")
+        expected = self._users.get(username)
+        matches = hmac.compare_digest(password.encode(), ("\0" if expected is None else expected).encode())
+        if expected is None or not matches:
+            raise _refused("Authentication failed: Invalid username or password")
+        if authorization_id and authorization_id != username:  # CVE-2017-12610
+            raise _refused(_WRONG_ID)
+        self.identity = SaslIdentity(username)
+        return b""
+
+
+class _ScramServer:
+    """The two answers of the server (see the drawing in `scram.py`)."""
+
+    def __init__(self, mechanism: str, credentials: SaslCredentials, nonce: bytes) -> None:
+        self.identity: SaslIdentity | None = None
+        self._mechanism = mechanism
+        self._hash_name = scram.HASHES[mechanism]
+        self._credentials = credentials
+        self._nonce = scram.encode_base64(nonce)
+        self._first: scram.ClientFirst | None = None
+        self._challenge = ""
+        self._credential = _decoy("", credentials.decoy_key)
+        self._known = False
+
+    def evaluate(self, message: bytes, wall_ms: int) -> bytes:
+        try:
+            return self._begin(message) if self._first is None else self._end(self._first, message)
+        except scram.ScramError as error:
+            raise AuthenticationFailedError(str(error)) from error
+
+    def _begin(self, message: bytes) -> bytes:
+        first = scram.parse_client_first(message)
+        if first.authorization_id and first.authorization_id != first.username:  # CVE-2017-12610
+            raise _refused(_WRONG_ID)
+        if first.extensions.get("tokenauth", "").lower() == "true":
+            raise AuthenticationFailedError("delegation tokens are not enabled")
+        found = self._credentials.scram_credential(SCRAM_MECHANISMS[self._mechanism], first.username)
+        if found is not None and found.iterations < SCRAM_ITERATIONS_MIN:
+            raise AuthenticationFailedError(
+                f"the credential of {first.username!r} has {found.iterations} iterations, and {SCRAM_ITERATIONS_MIN}"
+                " is the minimum: set the user's password again"
+            )
+        self._known = found is not None
+        self._credential = found or _decoy(first.username, self._credentials.decoy_key)
+        self._nonce = first.nonce + self._nonce
+        salt = scram.encode_base64(self._credential.salt)
+        self._first = first
+        self._challenge = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        return self._challenge.encode()
+
+    def _end(self, first: scram.ClientFirst, message: bytes) -> bytes:
+        final = scram.parse_client_final(message)
+        if not hmac.compare_digest(final.nonce.encode(), self._nonce.encode()):  # CVE-2024-56128
+            raise AuthenticationFailedError("the nonce of the client's last message is not that of this exchange")
+        signed = scram.auth_message(first.bare, self._challenge, final.without_proof)
+        proved = scram.proves_password(self._hash_name, self._credential.stored_key, signed, final.proof)
+        if not proved or not self._known:
+            raise AuthenticationFailedError(f"the user {first.username!r} is unknown, or the password is wrong")
+        self.identity = SaslIdentity(first.username)
+        signature = scram.server_signature(self._hash_name, self._credential.server_key, signed)
+        return f"v={scram.encode_base64(signature)}".encode()
+
+
+def _decoy(username: str, key: bytes) -> ScramCredential:
+    """The credential of an unknown user: no password has it."""
+    seed = hmac.digest(key, username.encode("utf-8", "replace"), "sha512")
+    return ScramCredential(seed[:NONCE_BYTES], seed, seed, SCRAM_ITERATIONS_MIN)
+
+
+def _refused(text: str) -> AuthenticationFailedError:
+    return AuthenticationFailedError(text, answer=text)
