@@ -1,0 +1,1 @@
+"""Change capture and sinks of databases, beside Debezium's connectors in Kafka Connect."""
