@@ -1,7 +1,8 @@
 """Value: schemas of Kafka Connect: types, names, versions, parameters and defaults of keys, values and their fields.
 
-`arrow_fields.py` gives the Arrow field of a schema and the schema of an Arrow field, `json_schemas.py` and
-`converters/avro_schemas.py` their forms in JSON and Avro. Source: org.apache.kafka.connect.data.Schema.
+`arrow_fields.py` gives the Arrow field of a schema and the schema of an Arrow field, `json_schemas.py`, and
+`converters/avro_schemas.py` with `avro_parsing.py`, their forms in JSON and Avro.
+Source: org.apache.kafka.connect.data.Schema.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def json_column(
         try:
             parsed = _parse(texts.take(present), schema)
             column = _logical(parsed, schema, None, defaults)
-            return rows, _spread(column, present, len(rows), kind)
+            return rows, spread(column, present, len(rows), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
             pass  # read one by one below, which finds the rows
     return _one_by_one(texts, rows, schema, bad, defaults)
@@ -82,14 +82,17 @@ def _one_by_one(texts: ByteColumn, rows: Any, schema: ConnectSchema, bad: BadRow
             continue
         values.append(value)
         good.append(row)
+    return fitting_values(values, good, kind, bad)
+
+
+def fitting_values(values: list[Any], rows: list[int], kind: Any, bad: BadRows) -> tuple[Any, Any]:
+    """(the rows, their values as a column of a type). Rows whose value Arrow refuses, such as a decimal with too many
+    digits, are bad.
+    """
     try:
-        return np.array(good, np.int64), pa.array(values, kind)
+        return np.array(rows, np.int64), pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return _without_misfits(values, good, kind, bad)
-
-
-def _without_misfits(values: list[Any], rows: list[int], kind: Any, bad: BadRows) -> tuple[Any, Any]:
-    """As `_one_by_one`, where Arrow refuses at least one value, such as a decimal with too many digits."""
+        pass  # one by one, to find the rows
     kept: list[Any] = []
     good: list[int] = []
     for value, row in zip(values, rows, strict=True):
@@ -103,7 +106,8 @@ def _without_misfits(values: list[Any], rows: list[int], kind: Any, bad: BadRows
     return np.array(good, np.int64), pa.array(kept, kind)
 
 
-def _spread(column: Any, present: Any, rows: int, kind: Any) -> Any:
+def spread(column: Any, present: Any, rows: int, kind: Any) -> Any:
+    """A column of `rows` rows with these values at the rows `present` (numpy), and nulls elsewhere."""
     if len(present) == rows:
         return column
     index = np.full(rows, -1, np.int64)
@@ -201,6 +205,13 @@ def _struct(parts: list[Any], kind: Any, column: Any) -> Any:
     if not parts:
         return pa.array([None if null else {} for null in column.is_null().to_pylist()], kind)
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+
+
+def value_of_json(value: Any, schema: ConnectSchema) -> Any:
+    """A JSON value, such as a default of a schema, as the Python value that Arrow takes for the schema. Raises
+    ValueError.
+    """
+    return _value(value, schema, True)
 
 
 def _value(value: Any, schema: ConnectSchema, defaults: bool) -> Any:
