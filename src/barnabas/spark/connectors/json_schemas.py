@@ -46,13 +46,17 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def float_text(value: float, *, single: bool = False) -> str:
-    """A number as Java prints it: the shortest digits, with an exponent below 0.001 and from 10,000,000 on."""
+    """A number as Java prints it since version 19: the shortest digits, with an exponent below 0.001 and from
+    10,000,000 on. A number for which one digit is enough has the two digits nearest to it: 4.9E-324, and not 5.0E-324.
+    """
     if not math.isfinite(value):
         return '"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"'
     number = np.float32(value) if single else np.float64(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return str(np.format_float_positional(number, unique=True, trim="0"))
     digits, _, exponent = np.format_float_scientific(number, unique=True, trim="0").partition("e")
+    if digits.endswith(".0"):
+        digits, _, exponent = f"{float(number):.1e}".partition("e")
     return f"{digits}E{int(exponent)}"
 
 

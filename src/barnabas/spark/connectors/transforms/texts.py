@@ -12,26 +12,18 @@ import binascii
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from barnabas.spark.connectors.json_schemas import float_text
 from barnabas.spark.connectors.transforms.date_patterns import ISO_TIME, ISO_TIMESTAMP, format_ms
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
 
 def java_float_text(value: float, single: bool = False) -> str:
-    """A float as Java prints it: the shortest digits, with an exponent below 0.001 and from 10,000,000."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    number = np.float32(value) if single else np.float64(value)
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return str(np.format_float_positional(number, unique=True, trim="0"))
-    digits, _, exponent = np.format_float_scientific(number, unique=True, trim="0").partition("e")
-    return f"{digits}E{int(exponent)}"
+    """A float as Java prints it, without the quotation marks that NaN and the infinities have in JSON."""
+    return float_text(value, single=single).strip('"')
 
 
 def is_texts(type_: Any) -> bool:

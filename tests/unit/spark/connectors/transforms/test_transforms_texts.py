@@ -43,7 +43,8 @@ def test_reading_is_lenient_and_zones_count() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.0, "0.0"), (1.0, "1.0"), (-2.5, "-2.5"), (1e7, "1.0E7"), (9999999.0, "9999999.0"), (1e-3, "0.001"),
-     (1.5e-4, "1.5E-4"), (float("inf"), "Infinity"), (float("nan"), "NaN")],
+     (1.5e-4, "1.5E-4"), (5e-324, "4.9E-324"), (2e23, "2.0E23"), (1e21, "1.0E21"),
+     (float("inf"), "Infinity"), (float("nan"), "NaN")],
 )  # fmt: skip
 def test_floats_are_written_as_java_writes_them(value: float, text: str) -> None:
     assert java_float_text(value) == text
@@ -71,3 +72,7 @@ def test_casts_narrow_numbers_as_java_does() -> None:
     assert cast_column(pa.array([" -1.5e3f ", "+Infinity"]), pa.float64(), "x").to_pylist() == [-1500.0, float("inf")]
     with pytest.raises(TransformDataError, match="'128' is no such number or out of range"):
         cast_column(pa.array(["1", "128"]), pa.int8(), "x")
+
+
+def test_a_small_float_of_32_bits_has_two_digits() -> None:
+    assert [java_float_text(value, single=True) for value in (1.401298464324817e-45, 1e-38)] == ["1.4E-45", "1.0E-38"]
