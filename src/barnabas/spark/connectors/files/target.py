@@ -25,7 +25,7 @@ from barnabas.spark.connectors.files.ports import (
 )
 from barnabas.spark.connectors.files.storage import FileDirectory
 from barnabas.spark.connectors.sinking.ledger import Standing, judge
-from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Stage, StagedPart, TableRows
+from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Problem, Stage, StagedPart, TableRows
 
 DECISIONS_KEPT: Final = 2
 """Spark repeats the last micro-batch only. One more decision is kept for those who look for a fault."""
@@ -101,10 +101,10 @@ class FileStage:
         self._schemas: dict[str, Any] = {}
         self._rows: dict[str, int] = {}
 
-    def add(self, rows: TableRows) -> None:
+    def add(self, rows: TableRows) -> list[Problem]:
         place, batch = self._directory or rows.table, rows.rows
         if not batch.num_rows:
-            return
+            return []
         if self._pending.get(place) and self._pending[place][0].schema != batch.schema:
             self._flush(place)
         self._pending.setdefault(place, []).append(batch)
@@ -113,6 +113,7 @@ class FileStage:
         self._rows[place] = self._rows.get(place, 0) + batch.num_rows
         if self._bytes[place] >= self._options.file_bytes:
             self._flush(place)
+        return []
 
     def _flush(self, place: str) -> None:
         import pyarrow as pa

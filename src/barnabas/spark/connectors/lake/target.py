@@ -26,7 +26,7 @@ from barnabas.spark.connectors.lake.ports import Commit, LakeTable
 from barnabas.spark.connectors.lake.sweeping import attempt_note, staged_path, sweep
 from barnabas.spark.connectors.sinking.ledger import Standing, judge
 from barnabas.spark.connectors.sinking.options import InsertMode
-from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Stage, StagedPart, TableRows
+from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Problem, Stage, StagedPart, TableRows
 
 log = logging.getLogger("barnabas.spark")
 
@@ -138,9 +138,9 @@ class LakeStage:
         self._partition = attempt.partition
         self._writers: dict[Any, _AppendWriter | _KeyedWriter] = {}
 
-    def add(self, rows: TableRows) -> None:
+    def add(self, rows: TableRows) -> list[Problem]:
         if not rows.rows.num_rows:
-            return
+            return []
         keyed = self._target.options.rows.changes_keys
         key: Any = (rows.table, rows.rows.schema) if keyed else rows.table
         writer = self._writers.get(key)
@@ -149,6 +149,7 @@ class LakeStage:
             made = _KeyedWriter if keyed else _AppendWriter
             writer = self._writers[key] = made(self._target, rows.table, table, self._batch)
         writer.add(rows)
+        return []
 
     def finish(self) -> list[StagedPart]:
         return [writer.finish(self._partition) for writer in self._writers.values()]

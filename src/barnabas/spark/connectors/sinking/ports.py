@@ -4,7 +4,7 @@ One micro-batch (or one `df.write`), with the process in which each step runs:
 
     driver, planning   SinkTarget.prepare            before the tasks: remove what dead attempts of the query staged
     workers            SinkTarget.open_stage         one task attempt; nothing that it stages is visible
-                         Stage.add(TableRows) ...
+                         Stage.add(TableRows) ...    returns the rows that the target does not take
                          Stage.finish                -> StagedPart for each table and set of columns
     driver             SinkTarget.publish            the parts of the attempts that Spark names, with the batch's number
                        or SinkTarget.discard         the micro-batch failed
@@ -52,6 +52,8 @@ class TableRows(Struct, frozen=True):
 
     `order` (Arrow int64) is larger for a later change of the same key. Rows with different columns are applied in the
     order of `step`: the changes of one key have ascending steps whenever their columns change.
+
+    `source` (Arrow int64) is the row of the batch from which each row came; None if the rows are that batch.
     """
 
     table: str
@@ -60,6 +62,18 @@ class TableRows(Struct, frozen=True):
     deleted: Any
     order: Any
     step: int = 0
+    source: Any = None
+
+    def source_row(self, row: int) -> int:
+        """The row of the batch from which a row came."""
+        return row if self.source is None else int(self.source[row].as_py())
+
+
+class Problem(Struct, frozen=True):
+    """A row that is not written: its number in the batch, and why."""
+
+    row: int
+    reason: str
 
 
 class StagedPart(Struct, frozen=True):
@@ -83,8 +97,9 @@ class StagedPart(Struct, frozen=True):
 class Stage(Protocol):
     """What one task attempt writes."""
 
-    def add(self, rows: TableRows) -> None:
-        """Stage rows. They may be kept in memory until `finish`."""
+    def add(self, rows: TableRows) -> list[Problem]:
+        """Stage rows. They may be kept in memory until `finish`. Returns those that the target does not take, by their
+        `source`; they are not staged."""
 
     def finish(self) -> list[StagedPart]:
         """Make what was staged durable, and name it."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from barnabas.spark.connectors.sinking.options import KAFKA_KEY, PrimaryKeyMode, RowOptions
-from barnabas.spark.connectors.sinking.ports import TableRows
+from barnabas.spark.connectors.sinking.ports import Problem, TableRows
 from barnabas.spark.connectors.sinking.steps import Steps
 from barnabas.spark.errors import SinkError
 
@@ -31,13 +31,6 @@ ROWS_BITS: Final = 40
 """The order of rows without offsets: the number of the task, and the number of the row in the task in these bits."""
 
 
-class Problem(Struct, frozen=True):
-    """A record that cannot become a row: its row in the batch, and why."""
-
-    row: int
-    reason: str
-
-
 class Divided(Struct, frozen=True):
     """What became of a batch."""
 
@@ -48,7 +41,8 @@ class Divided(Struct, frozen=True):
 class _Columns(Struct, frozen=True):
     """The columns of rows of one table before they are divided by what each row received.
 
-    `names` begin with the key. `absent` says for each column (by its name) in which rows it was not received.
+    `names` begin with the key. `absent` says for each column (by its name) in which rows it was not received. `source`
+    has the row of the batch for each row, and `metadata` what the fields of some columns say besides their types.
     """
 
     table: str
@@ -58,6 +52,8 @@ class _Columns(Struct, frozen=True):
     deleted: Any
     order: Any
     absent: Mapping[str, Any]
+    source: Any
+    metadata: Mapping[str, Any] = {}
 
 
 class TableDivider:
@@ -93,6 +89,8 @@ class TableDivider:
             deleted,
             self._order(batch),
             {},
+            _numbers(batch.num_rows),
+            {field.name: field.metadata for field in batch.schema if field.metadata},
         )
         return list(self._parts(columns))
 
@@ -106,9 +104,9 @@ class TableDivider:
         for topic in names:
             rows = None if len(names) == 1 else pc.indices_nonzero(pc.equal(topics, topic)).cast(pa.int64())
             one = batch if rows is None else batch.take(rows)
-            columns, bad = self._record_columns(topic, one, order if rows is None else order.take(rows))
-            where = range(batch.num_rows) if rows is None else rows.to_pylist()
-            problems += [Problem(where[each.row], each.reason) for each in bad]
+            where = _numbers(batch.num_rows) if rows is None else rows
+            columns, bad = self._record_columns(topic, one, order if rows is None else order.take(rows), where)
+            problems += [Problem(where[each.row].as_py(), each.reason) for each in bad]
             tables += self._parts(columns)
         return Divided(tables, problems)
 
@@ -151,8 +149,9 @@ class TableDivider:
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def _record_columns(self, topic: str, batch: Any, order: Any) -> tuple[_Columns, list[Problem]]:
-        """The columns of the records of one topic that can be written, and the records that cannot."""
+    def _record_columns(self, topic: str, batch: Any, order: Any, source: Any) -> tuple[_Columns, list[Problem]]:
+        """The columns of the records of one topic that can be written, and the records that cannot. `source` are their
+        rows in the batch that was read."""
         options = self._options
         table = options.table_format.replace("${topic}", topic)
         empty = batch.column("value").is_null()
@@ -178,7 +177,10 @@ class TableDivider:
         names = (*key, *values)
         arrays = (*key.values(), *values.values())
         kept = {name: mask for name, mask in absent.items() if name in values}
-        columns = _Columns(table, names, arrays, tuple(key), deletes, order, kept)
+        metadata = {name: found for name, found in _metadata(batch, "value").items() if name not in key}
+        key_part = "key" if options.key_mode is PrimaryKeyMode.RECORD_KEY else "value"
+        metadata |= {name: found for name, found in _metadata(batch, key_part).items() if name in key}
+        columns = _Columns(table, names, arrays, tuple(key), deletes, order, kept, source, metadata)
         if reasons:
             columns = _take(columns, [row for row in range(batch.num_rows) if row not in reasons])
         return columns, [Problem(row, reason) for row, reason in sorted(reasons.items())]
@@ -253,10 +255,21 @@ class TableDivider:
 
 def _rows(columns: _Columns, names: tuple[str, ...], step: int) -> TableRows:
     arrays = dict(zip(columns.names, columns.arrays, strict=True))
-    fields = [pa.field(name, arrays[name].type, name not in columns.key) for name in names]
+    fields = [pa.field(name, arrays[name].type, name not in columns.key, columns.metadata.get(name)) for name in names]
     batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=pa.schema(fields))
     deleted = columns.deleted if columns.deleted is not None and pc.any(columns.deleted).as_py() else None
-    return TableRows(columns.table, batch, columns.key, deleted, columns.order, step)
+    return TableRows(columns.table, batch, columns.key, deleted, columns.order, step, columns.source)
+
+
+def _numbers(count: int) -> Any:
+    return pa.array(np.arange(count, dtype=np.int64))
+
+
+def _metadata(batch: Any, part: str) -> dict[str, Any]:
+    """What the fields of keys or values say besides their types, such as the names of Connect's logical types."""
+    if part not in batch.schema.names or not pa.types.is_struct(batch.schema.field(part).type):
+        return {}
+    return {child.name: child.metadata for child in batch.schema.field(part).type if child.metadata}
 
 
 def _take(columns: _Columns, rows: Sequence[int] | Any) -> _Columns:
@@ -270,6 +283,8 @@ def _take(columns: _Columns, rows: Sequence[int] | Any) -> _Columns:
         None if columns.deleted is None else columns.deleted.take(indices),
         columns.order.take(indices),
         {name: mask.take(indices) for name, mask in columns.absent.items()},
+        columns.source.take(indices),
+        columns.metadata,
     )
 
 

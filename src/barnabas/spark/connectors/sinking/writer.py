@@ -141,14 +141,16 @@ def stage_rows(iterator: Iterator[pa.RecordBatch], plan: SinkPlan, attempt: Atte
         for batch in iterator:
             if reader is None:
                 for each in divider.divide_columns(batch):
-                    stage.add(each)
+                    for problem in stage.add(each):
+                        failed.add(batch, range(problem.row, problem.row + 1), problem.reason)
                 continue
             for one in read_records(reader, batch, failed):
                 divided = divider.divide_records(one)
                 for problem in divided.problems:
                     failed.add(batch, _row_of(one, problem.row), problem.reason)
                 for each in divided.tables:
-                    stage.add(each)
+                    for problem in stage.add(each):
+                        failed.add(batch, _row_of(one, problem.row), problem.reason)
         parts = tuple(stage.finish())
         failed.flush()
         return StagedRows(attempt.query_id, parts)

@@ -1,0 +1,227 @@
+"""Machine: what a table needs for the rows of a micro-batch, and the statements that apply the rows.
+
+    check_rows      before rows are staged: whether the table can take them, with the statement to run if it cannot
+    new_columns     the columns that the table does not have
+    plan_changes    the statements of the transaction
+
+Rows with different columns are applied in the order of their steps (`sinking/steps.py`), and in each step: deletes,
+then one statement that inserts or changes. An upsert is two statements (change, then insert what is missing) if one
+would not do: because the rows lack a column that must have a value, or because MySQL would also match other unique keys
+than the one that the rows have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
+
+from barnabas.spark.connectors.sinking.options import InsertMode
+from barnabas.spark.connectors.sinking.ports import StagedPart
+from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
+from barnabas.spark.connectors.sql.sinks.column_types import common_field, created_column
+from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
+from barnabas.spark.connectors.sql.sinks.options import SqlSinkOptions
+from barnabas.spark.connectors.sql.sinks.ports import SqlTable, StageTable, TableColumn
+from barnabas.spark.connectors.sql.sinks.statements import (
+    KeyedChange,
+    StagePart,
+    add_column,
+    create_table,
+    display_path,
+)
+
+
+class StagedRowsPart(Struct, frozen=True):
+    """A StagedPart with its stage (`StagedPart.place`)."""
+
+    part: StagedPart
+    stage: StageTable
+    path: tuple[str, ...]
+
+
+def wanted_columns(
+    dialect: Dialect, schemas: Sequence[Any], key: Sequence[str], collation: str = ""
+) -> dict[str, TableColumn]:
+    """The columns that rows of these Arrow schemas need, by their names, those of the key first. Columns that are null
+    in all rows are left out. Raises DatabaseSinkError.
+    """
+    fields: dict[str, Any] = {}
+    for schema in schemas:
+        for field in schema:
+            known = fields.get(field.name)
+            fields[field.name] = field if known is None else common_field(known, field)
+    names = [*key, *(name for name in fields if name not in key)]
+    return {
+        name: created_column(dialect, fields[name], is_key=name in key, collation=collation)
+        for name in names
+        if name in key or not pa.types.is_null(fields[name].type)
+    }
+
+
+def new_columns(options: SqlSinkOptions, table: SqlTable, wanted: Mapping[str, TableColumn]) -> list[TableColumn]:
+    """The columns that the table does not have, as they are added. Raises DatabaseSinkError if they cannot be."""
+    added = []
+    lowered = {column.name.lower(): column.name for column in table.columns}
+    shown = display_path(options.dialect, table.path)
+    for name, column in wanted.items():
+        if table.column(name) is not None:
+            continue
+        other = lowered.get(name.lower())
+        if other is not None:
+            raise DatabaseSinkError(
+                f"the rows have the column {name}, and the table {shown} has {other}: they differ only in case. Rename"
+                " one of them (transform ReplaceField, renames), or set quote.sql.identifiers=never if the table's"
+                " names are in lower case"
+            )
+        statement = add_column(options.dialect, table.path, _nullable(column))
+        if not column.nullable:
+            raise DatabaseSinkError(
+                f"the table {shown} has no column {name}, which is part of the key of the rows (pk.mode, pk.fields):"
+                " add it with a unique key, or choose another key"
+            )
+        if not options.evolve:
+            raise DatabaseSinkError(
+                f"the table {shown} has no column {name}. Run: {statement}; or set auto.evolve=true, or leave the"
+                " column out with fields.whitelist"
+            )
+        added.append(_nullable(column))
+    return added
+
+
+def check_rows(
+    options: SqlSinkOptions, table: SqlTable, names: Sequence[str], key: Sequence[str], *, inserts: bool
+) -> None:
+    """Raise DatabaseSinkError if the table, as it is, cannot take rows with these columns. `inserts` is false if all
+    rows only delete their keys.
+    """
+    shown = display_path(options.dialect, table.path)
+    if table.problem:
+        raise DatabaseSinkError(f"the table {shown} cannot be written: {table.problem}")
+    mode = options.rows.insert_mode
+    if not inserts:
+        return
+    if mode is InsertMode.INSERT and _required(table, names):
+        column = _required(table, names)[0]
+        raise DatabaseSinkError(
+            f"the column {column} of the table {shown} is NOT NULL and has no default, and the rows do not have it."
+            f" Run: {optional_column(options.dialect, table, column)}; or add the column to the rows"
+        )
+    if mode is InsertMode.UPSERT and not _is_unique(table, key):
+        names_text = ", ".join(quote_for_display(options.dialect, name) for name in key)
+        others = "; ".join(f"({', '.join(unique)})" for unique in table.unique_keys) or "none"
+        reason = (
+            "MySQL would change the rows that match another unique key"
+            if options.dialect is Dialect.MYSQL
+            else "without one, two rows can have the same key"
+        )
+        raise DatabaseSinkError(
+            f"insert.mode=upsert needs a unique key on ({', '.join(key)}) of the table {shown}, which has {others}:"
+            f" {reason}. Run: ALTER TABLE {shown} ADD UNIQUE ({names_text}); or set pk.fields to one of its keys"
+        )
+
+
+def missing_table(
+    options: SqlSinkOptions, path: Sequence[str], columns: Mapping[str, TableColumn], key: Sequence[str]
+) -> str:
+    """The message for a table that does not exist and is not created."""
+    statement = create_table(options.dialect, path, list(columns.values()), key)
+    return (
+        f"there is no table {display_path(options.dialect, path)}, or the user may not see it, and auto.create is"
+        f" false. Run: {statement}; or set auto.create=true"
+    )
+
+
+def optional_column(dialect: Dialect, table: SqlTable, name: str) -> str:
+    """The statement after which a column may be null."""
+    column = table.column(name)
+    shown, quoted = display_path(dialect, table.path), quote_for_display(dialect, name)
+    if dialect is Dialect.MYSQL and column is not None:
+        return f"ALTER TABLE {shown} MODIFY {quoted} {column.type} NULL"
+    return f"ALTER TABLE {shown} ALTER COLUMN {quoted} DROP NOT NULL"
+
+
+def plan_changes(options: SqlSinkOptions, table: SqlTable, parts: Sequence[StagedRowsPart]) -> list[Statement]:
+    """The statements that apply staged rows to a table that has all of their columns."""
+    steps = sorted({each.part.step for each in parts})
+    stages = [each.stage.name for each in parts]
+    several = {name for name in stages if stages.count(name) > 1}
+    statements: list[Statement] = []
+    for step in steps:
+        groups: dict[tuple[frozenset[str], tuple[str, ...]], list[StagedRowsPart]] = {}
+        for each in parts:
+            if each.part.step == step:
+                present = frozenset(name for name in each.stage.names if table.column(name) is not None)
+                groups.setdefault((present, each.part.key), []).append(each)
+        for group in sorted(groups.values(), key=_first):
+            statements += _changes(options, table, group, several)
+    return statements
+
+
+def _first(group: Sequence[StagedRowsPart]) -> tuple[int, int]:
+    """Where the rows of a group begin. Rows without a key are inserted in about their order."""
+    return min((each.part.partition, each.part.first_order) for each in group)
+
+
+def _changes(
+    options: SqlSinkOptions, table: SqlTable, group: Sequence[StagedRowsPart], several: set[str]
+) -> list[Statement]:
+    key = group[0].part.key
+    names = tuple(name for name in group[0].stage.names if table.column(name) is not None)
+    columns = [table.column(name) for name in names]
+    change = KeyedChange(
+        options.dialect,
+        table.path,
+        key,
+        names,
+        tuple(
+            StagePart(
+                each.stage, each.path, each.part.partition, each.part.step if each.stage.name in several else None
+            )
+            for each in sorted(group, key=lambda each: (each.part.partition, each.stage.name))
+        ),
+        tuple(column.type for column in columns if column is not None) if options.dialect is Dialect.POSTGRES else (),
+    )
+    deletes = sum(each.part.deletes for each in group)
+    statements = [change.delete()] if deletes else []
+    if deletes == sum(each.part.rows for each in group):
+        return statements
+    match options.rows.insert_mode:
+        case InsertMode.INSERT:
+            return [*statements, change.insert(deletes=deletes > 0)]
+        case InsertMode.UPDATE:
+            update = change.update()
+        case InsertMode.UPSERT:
+            if _is_safe_upsert(options.dialect, table, names, key):
+                return [*statements, change.upsert()]
+            update = change.update()
+            statements += [change.insert_missing()] if update is None else [update, change.insert_missing()]
+            return statements
+    return statements if update is None else [*statements, update]
+
+
+def _is_safe_upsert(dialect: Dialect, table: SqlTable, names: Sequence[str], key: Sequence[str]) -> bool:
+    """Whether one statement that inserts or changes does what it should."""
+    if _required(table, names):
+        return False
+    return dialect is not Dialect.MYSQL or all(set(unique) == set(key) for unique in table.unique_keys)
+
+
+def _required(table: SqlTable, names: Sequence[str]) -> list[str]:
+    """The columns that a row to be inserted must have, and rows with these columns do not have."""
+    return [
+        column.name
+        for column in table.columns
+        if not column.nullable and not column.has_default and column.name not in names
+    ]
+
+
+def _is_unique(table: SqlTable, key: Sequence[str]) -> bool:
+    return any(set(unique) == set(key) for unique in table.unique_keys)
+
+
+def _nullable(column: TableColumn) -> TableColumn:
+    return replace(column, nullable=True)

@@ -1,0 +1,216 @@
+"""Shell: a database as a sink: tasks stage rows in tables of their own, the driver applies those of the attempts that
+count, in one transaction with the ledger.
+
+What a crash leaves behind:
+
+    a task before `finish`      nothing in PostgreSQL, and elsewhere stages that the next micro-batch drops
+    a driver before the commit  stages, and a micro-batch that Spark repeats
+    a driver after the commit   the same, and the ledger has the micro-batch
+    the server                  stages without rows, since PostgreSQL empties unlogged tables when it recovers: this is
+                                why the transaction counts the rows of the stages
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from barnabas.spark.connectors.sinking.ledger import Standing, judge
+from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Stage, StagedPart
+from barnabas.spark.connectors.sql.sinks.errors import (
+    DatabaseConflictError,
+    DatabaseSinkError,
+    DatabaseUnreachableError,
+)
+from barnabas.spark.connectors.sql.sinks.naming import ledger_path, orphans, own_path, table_path
+from barnabas.spark.connectors.sql.sinks.opening import open_session
+from barnabas.spark.connectors.sql.sinks.options import SqlSinkOptions
+from barnabas.spark.connectors.sql.sinks.planning import (
+    StagedRowsPart,
+    check_rows,
+    missing_table,
+    new_columns,
+    plan_changes,
+    wanted_columns,
+)
+from barnabas.spark.connectors.sql.sinks.ports import SinkSession, SqlTable, StageTable
+from barnabas.spark.connectors.sql.sinks.staging import SqlStage
+from barnabas.spark.connectors.sql.sinks.statements import (
+    add_column,
+    as_statement,
+    begin_ledger,
+    count_rows,
+    create_ledger,
+    create_table,
+    display_path,
+    forget_job,
+    forget_old_jobs,
+    move_ledger,
+    read_ledger,
+)
+
+log = logging.getLogger("barnabas.spark")
+
+_LEDGER = "reading the ledger of micro-batches"
+
+
+class SqlTarget(msgspec.Struct, frozen=True):
+    """A SinkTarget: the tables of one query."""
+
+    options: SqlSinkOptions
+
+    def prepare(self, query_id: str | None) -> None:
+        """Check that the database can be reached, create the ledger, and drop orphaned stages."""
+        with contextlib.closing(open_session(self.options)) as session:
+            path = ledger_path(self.options)
+            if session.describe(path) is None:
+                session.run(create_ledger(self.options.dialect, path), "creating the ledger of micro-batches")
+            elif query_id is None:
+                session.run(forget_old_jobs(self.options.dialect, path), _LEDGER)
+            found = orphans(session.list_stages(), query_id, int(time.time()))
+            if found:
+                session.drop_stages(found)
+                log.info("%d staging tables of earlier attempts are dropped", len(found))
+
+    def open_stage(self, attempt: AttemptId) -> Stage:
+        return SqlStage(self.options, attempt)
+
+    def publish(self, batch: BatchId, parts: Sequence[StagedPart]) -> None:
+        """Apply the parts, and again after a lost connection or a deadlock: the ledger says whether a commit whose
+        answer was lost took place."""
+        tried = 0
+        while True:
+            try:
+                with contextlib.closing(open_session(self.options, attempts=1)) as session:
+                    self._publish(session, batch, [self._staged(part) for part in parts])
+                return
+            except (DatabaseUnreachableError, DatabaseConflictError) as error:
+                tried += 1
+                if tried > self.options.retries_max:
+                    raise
+                log.warning("micro-batch %d of %s is published again: %s", batch.batch_id, batch.query_id, error)
+                time.sleep(self.options.backoff_ms / 1000)
+
+    def discard(self, parts: Sequence[StagedPart]) -> None:
+        """Drop the stages. If that is not possible now, the next micro-batch does it."""
+        try:
+            with contextlib.closing(open_session(self.options, attempts=1)) as session:
+                session.drop_stages([self._staged(part).stage.name for part in parts])
+        except DatabaseSinkError as error:
+            log.info("staging tables of a failed micro-batch are not dropped now: %s", error)
+
+    def _staged(self, part: StagedPart) -> StagedRowsPart:
+        stage = msgspec.json.decode(part.place, type=StageTable)
+        return StagedRowsPart(part, stage, own_path(self.options, stage.name))
+
+    def _publish(self, session: SinkSession, batch: BatchId, parts: Sequence[StagedRowsPart]) -> None:
+        dialect, path = self.options.dialect, ledger_path(self.options)
+        stages = list({part.stage.name: part.stage for part in parts}.values())
+        stored = _number(session.rows(read_ledger(dialect, path, batch.query_id), _LEDGER))
+        if judge(stored, batch) is Standing.PUBLISH:
+            tables = self._prepare_tables(session, parts)
+            session.open_stages(stages)
+            with session.transaction():
+                self._apply(session, batch, parts, tables)
+        else:
+            log.info("micro-batch %d of %s is in the database already", batch.batch_id, batch.query_id)
+        try:
+            session.drop_stages([stage.name for stage in stages])
+            if batch.is_job:
+                session.run(forget_job(dialect, path, batch.query_id), _LEDGER)
+        except DatabaseSinkError as error:  # the rows are in the tables; the next micro-batch drops the stages
+            log.warning("staging tables are not dropped now: %s", error)
+
+    def _apply(
+        self,
+        session: SinkSession,
+        batch: BatchId,
+        parts: Sequence[StagedRowsPart],
+        tables: Sequence[tuple[SqlTable, Sequence[StagedRowsPart]]],
+    ) -> None:
+        """What the transaction does."""
+        dialect, path = self.options.dialect, ledger_path(self.options)
+        session.run(begin_ledger(dialect, path, batch.query_id), _LEDGER)
+        stored = _number(session.rows(read_ledger(dialect, path, batch.query_id, lock=True), _LEDGER))
+        if judge(stored, batch) is Standing.PUBLISHED:  # by another driver of the query, a moment ago
+            return
+        self._count(session, parts)
+        for table, of_table in tables:
+            doing = f"writing to the table {display_path(dialect, table.path)}"
+            for statement in plan_changes(self.options, table, of_table):
+                session.run(statement, doing)
+        session.run(move_ledger(dialect, path, batch.query_id, batch.batch_id), "moving the ledger of micro-batches")
+
+    def _count(self, session: SinkSession, parts: Sequence[StagedRowsPart]) -> None:
+        """Raise DatabaseSinkError if a stage does not have all of its rows."""
+        expected: dict[tuple[str, ...], int] = {}
+        for part in parts:
+            expected[part.path] = expected.get(part.path, 0) + part.part.rows
+        counted = dict(session.rows(count_rows(self.options.dialect, list(expected)), "counting the staged rows"))
+        for number, (path, rows) in enumerate(expected.items()):
+            if counted.get(number) != rows:
+                raise DatabaseSinkError(
+                    f"the staging table {display_path(self.options.dialect, path)} has {counted.get(number)} of {rows}"
+                    " rows: the server was restarted after the task, or another program changes the table. Nothing is"
+                    " written: start the query again with its checkpoint"
+                )
+
+    def _prepare_tables(
+        self, session: SinkSession, parts: Sequence[StagedRowsPart]
+    ) -> list[tuple[SqlTable, Sequence[StagedRowsPart]]]:
+        """The tables with their parts; tables are created and get new columns, if that is allowed."""
+        by_path: dict[tuple[str, ...], list[StagedRowsPart]] = {}
+        for part in parts:
+            by_path.setdefault(table_path(self.options, part.part.table), []).append(part)
+        found: list[tuple[SqlTable, Sequence[StagedRowsPart]]] = []
+        for path, of_table in by_path.items():
+            key = of_table[0].part.key
+            schemas = [part.part.schema for part in of_table]
+            if all(part.part.rows == part.part.deletes for part in of_table) and session.describe(path) is None:
+                continue  # nothing to delete
+            table = self._prepare_table(session, path, schemas, key)
+            for part in of_table:
+                inserts = part.part.rows > part.part.deletes
+                check_rows(self.options, table, part.stage.names, part.part.key, inserts=inserts)
+            found.append((table, of_table))
+        return found
+
+    def _prepare_table(
+        self, session: SinkSession, path: tuple[str, ...], schemas: Sequence[Any], key: tuple[str, ...]
+    ) -> SqlTable:
+        dialect = self.options.dialect
+        wanted = wanted_columns(dialect, schemas, key, session.key_collation)
+        shown = display_path(dialect, path)
+        table = session.describe(path)
+        if table is None:
+            if not self.options.create:
+                raise DatabaseSinkError(missing_table(self.options, path, wanted, key))
+            statement = create_table(dialect, path, list(wanted.values()), key)
+            session.run(as_statement(dialect, statement), f"creating the table {shown}")
+            log.info("created: %s", statement)
+            table = session.describe(path)
+            assert table is not None, "the table was created"
+        for column in new_columns(self.options, table, wanted):
+            statement = add_column(dialect, path, column)
+            try:
+                session.run(as_statement(dialect, statement), f"adding a column to the table {shown}")
+            except DatabaseUnreachableError:
+                raise
+            except DatabaseSinkError:
+                now = session.describe(path)
+                if now is None or now.column(column.name) is None:
+                    raise
+            else:
+                log.info("a new column: %s", statement)
+        refreshed = session.describe(path)
+        assert refreshed is not None, "the table was there"
+        return refreshed
+
+
+def _number(rows: Sequence[tuple[Any, ...]]) -> int | None:
+    return int(rows[0][0]) if rows else None
