@@ -22,15 +22,20 @@ def invalid(message: str) -> KafkaError:
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Collection[str]) -> None:
-    """Validate the fields of the request. Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    """Validate the fields of the request, in the order of Kafka's GroupCoordinatorService
+    (`throwIfConsumerGroupHeartbeatRequestIsInvalid`). Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+
+    A joining member must send an empty list of partitions. A list that is null means "unchanged since the last
+    heartbeat", and a member that joins has no last heartbeat."""
+    epoch = request.member_epoch
+    needs_member_id = api_version >= CLIENT_MEMBER_IDS_FROM or epoch > 0 or epoch == LEAVING_EPOCH
+    if needs_member_id and not request.member_id.strip():
+        raise invalid("MemberId can't be empty.")
     if not request.group_id.strip():
         raise invalid("GroupId can't be empty.")
     for name, text in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
         if text is not None and not text.strip():
             raise invalid(f"{name} can't be empty.")
-    epoch = request.member_epoch
-    if not request.member_id.strip() and (epoch != JOINING_EPOCH or api_version >= CLIENT_MEMBER_IDS_FROM):
-        raise invalid("MemberId can't be empty.")
     if epoch < STATIC_LEAVING_EPOCH:
         raise invalid(f"MemberEpoch {epoch} is invalid.")
     if epoch == STATIC_LEAVING_EPOCH and request.instance_id is None:
