@@ -15,6 +15,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import ApiTable
 from barnabas.server.broker.authorization.ports import Authorizer
+from barnabas.server.broker.authorization.table import CONTROLLER_ACCESS, ApiAccess
 from barnabas.server.broker.controller_apis import CONTROLLER_APIS
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.broker.quorum.ports import QuorumHandle
@@ -52,6 +53,11 @@ class ControllerServices(Struct):
     authorizer: Authorizer | None = None
     """None if every client may do everything."""
     apis: ApiTable = CONTROLLER_APIS
+
+    @property
+    def access(self) -> Mapping[int, ApiAccess]:
+        """What the client of each API must be allowed to do."""
+        return CONTROLLER_ACCESS
 
     def on_disconnect(self, connection_id: int) -> None:
         """Notify the controller: if a broker sent its heartbeats over the connection, the broker may have died."""

@@ -1,6 +1,10 @@
 """Shell: dispatches a request: finds its route, decodes it, calls the handler, encodes the response, updates metrics.
 
-Authorization and quotas are not implemented yet; their place is `Dispatcher`, between decoding and the handler.
+Authorization (`broker/authorization/`) is here, too: `_LoadedRoute` wraps the handler with the checks of the table of
+needs. A request that needs a right on the cluster as a whole is checked before it is decoded. Without an authorizer
+nothing is checked.
+
+Quotas are not implemented yet; their place is `Dispatcher`, between decoding and the handler.
 
 Authentication by SASL is not implemented yet either. Its places are:
 
@@ -16,7 +20,7 @@ Authentication by SASL is not implemented yet either. Its places are:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
@@ -26,6 +30,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Counter, Histogram, Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, in_steps
+from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.codec import decode_prefix
@@ -33,6 +38,9 @@ from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message
 from barnabas.protocol.wire.server_conn import ReceivedRequest
 from barnabas.server.broker.apis import ApiTable, Route
+from barnabas.server.broker.authorization.enforcement import authorized, refuse_undecoded, undecoded_right
+from barnabas.server.broker.authorization.ports import Authorizer
+from barnabas.server.broker.authorization.table import ApiAccess
 from barnabas.server.broker.request_context import RequestContext
 
 log = get_logger("barnabas.server.broker")
@@ -68,6 +76,10 @@ class HasApis(Protocol):
 
     clock: Clock
     apis: ApiTable
+    authorizer: Authorizer | None
+
+    @property
+    def access(self) -> Mapping[int, ApiAccess]: ...
 
     def on_disconnect(self, connection_id: int) -> None:
         """A connection has ended; the services forget its state."""
@@ -91,11 +103,15 @@ class _LoadedRoute:
         "min_version",
         "request",
         "requests",
+        "undecoded_right",
     )
 
-    def __init__(self, route: Route, metrics: Metrics, watch: LoopWatch) -> None:
+    def __init__(self, route: Route, services: HasApis, metrics: Metrics, watch: LoopWatch) -> None:
         module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
-        self.handle: Handle = module.handle
+        self.undecoded_right = undecoded_right(route.key, services)
+        """The right that is checked before decoding; None if `handle` checks all rights."""
+        handle: Handle = module.handle
+        self.handle = handle if self.undecoded_right is not None else authorized(handle, route.key, services)
         self.request = APIS[route.key].request
         self.carries_data = route.key in _CARRIERS
         self.min_version = route.min_version
@@ -167,16 +183,18 @@ class Dispatcher(Generic[ServicesT]):
             )
         clock, hold = self._clock, loaded.hold
         began = clock()
+        if loaded.undecoded_right is not None:
+            refusal = self._refusal(request, peer, loaded.undecoded_right)
+            if refusal is not None:
+                _count(loaded, began, began, clock())
+                return Finished(request.answer(refusal))
         try:
             message = decode_prefix(loaded.request, version, request.frame, request.body_offset)[0]
         except WireError as error:
             hold.add(clock() - began)
             raise CloseConnectionError(f"{APIS[ApiKey(key)].name} v{version} cannot be decoded: {error}") from error
         services = self._services
-        ctx = RequestContext(
-            key, version, header.correlation_id, header.client_id, peer, services.clock.now_ms(), self._loop_time()
-        )
-        self._newest = ctx
+        ctx = self._newest = self._context(request, peer)
         coroutine = loaded.handle(services, ctx, message)
         try:
             awaited = coroutine.send(None)
@@ -195,6 +213,20 @@ class Dispatcher(Generic[ServicesT]):
         answer = None if response is None else request.answer(response)
         _count(loaded, began, began, clock())
         return Finished(answer)
+
+    def _context(self, request: ReceivedRequest, peer: Peer) -> RequestContext:
+        header, now_ms = request.header, self._services.clock.now_ms()
+        return RequestContext(
+            header.api_key, header.api_version, header.correlation_id, header.client_id, peer, now_ms, self._loop_time()
+        )
+
+    def _refusal(self, request: ReceivedRequest, peer: Peer, right: AclOperation) -> Message | None:
+        """The response to a request of a client without `right` on the cluster; None if the client has the right."""
+        ctx = self._newest = self._context(request, peer)
+        try:
+            return refuse_undecoded(right, self._services, ctx)
+        except KafkaError as error:
+            return _error_response(ctx, error)
 
     async def _finish(
         self,
@@ -245,7 +277,7 @@ class Dispatcher(Generic[ServicesT]):
         if route is None:
             # Kafka closes the connection too (InvalidRequestException in RequestHeader.parse).
             raise CloseConnectionError(f"API {_name(key)} is not served on this listener.")
-        loaded = self._loaded[key] = _LoadedRoute(route, self._metrics, self._watch)
+        loaded = self._loaded[key] = _LoadedRoute(route, self._services, self._metrics, self._watch)
         return loaded
 
     def _reject_version(self, request: ReceivedRequest, loaded: _LoadedRoute) -> list[Buffer]:

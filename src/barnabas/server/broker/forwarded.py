@@ -1,7 +1,7 @@
 """Shell: serves a client's request that a broker has forwarded to the controller (KIP-590).
 
 The request arrives in an Envelope over the network, or from the broker in the same process. The controller serves the
-request as if the client had sent it directly.
+request as if the client had sent it directly, and authorizes the client, not the broker.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.broker.authorization.enforcement import authorized
 from barnabas.server.broker.controller_apis import FORWARDABLE
 from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.forward import ControllerChannel
@@ -39,7 +40,8 @@ async def answer_forwarded(services: ControllerServices, ctx: RequestContext, re
         )
     channel = _RecordingChannel(services.controller)
     handler = import_module(f"barnabas.server.broker.handlers.{route.handler}")
-    response: Any = await handler.handle(replace(services, controller=channel), ctx, request)
+    handle = authorized(handler.handle, ctx.api_key, services)
+    response: Any = await handle(replace(services, controller=channel), ctx, request)
     if channel.not_controller or getattr(response, "error_code", ErrorCode.NONE) in _NOT_ACTIVE:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     answer: Message = response

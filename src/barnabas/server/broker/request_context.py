@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from barnabas.protocol.transport.ports import Peer
@@ -22,6 +24,9 @@ class RequestContext(Struct):
     runs_alone: bool = False
     """Set by a handler before its first await: the connection starts no other request until this one is answered,
     whatever the scheduling of the API is."""
+    may_read: Callable[[str], bool] | None = None
+    """Whether the client may read a topic, by its name; None if it may read every topic. Set by the authorization of
+    requests whose topics are in a session."""
     has_many_entries: bool = False
     """Set by a handler that has suspended: encoding the response takes long, and is done in a thread."""
 

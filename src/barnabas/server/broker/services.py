@@ -11,6 +11,8 @@ from msgspec import Struct
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
+from barnabas.server.broker.authorization.ports import Authorizer
+from barnabas.server.broker.authorization.table import BROKER_ACCESS, ApiAccess
 from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
@@ -23,7 +25,6 @@ from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenanc
 from barnabas.server.replication.partitions import Partitions
 
 if TYPE_CHECKING:
-    from barnabas.server.broker.authorization.ports import Authorizer
     from barnabas.server.broker.verification import TransactionVerifier
     from barnabas.server.coordination.group.service import GroupCoordinator
     from barnabas.server.coordination.transaction.service import TransactionCoordinator
@@ -85,6 +86,11 @@ class Services(Struct):
     authorizer: Authorizer | None = None
     """None if every client may do everything."""
     apis: ApiTable = BROKER_APIS
+
+    @property
+    def access(self) -> Mapping[int, ApiAccess]:
+        """What the client of each API must be allowed to do."""
+        return BROKER_ACCESS
 
     def on_disconnect(self, connection_id: int) -> None:
         """A connection has ended: share sessions end with their connection (KIP-932)."""

@@ -23,7 +23,7 @@ from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
-from barnabas.server.broker.authorization.ports import Authorizer
+from barnabas.server.broker.authorization.loading import build_authorizer
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.publish import Publisher
@@ -104,7 +104,7 @@ class Node:
         self._codecs = ThreadPoolExecutor(1, thread_name_prefix="barnabas-codec")
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
-        self._authorizer: Authorizer | None = None
+        self._authorizer = build_authorizer(config.given)
         self._dirs: list[LogDir] = []
         self._missing_dirs: list[str] = []
         self._all_directories_offline = asyncio.Event()

@@ -7,6 +7,7 @@ A request without a session reads all its partitions in every pass. A request of
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
@@ -19,7 +20,9 @@ from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
 
 _PARTITIONS_PER_TURN = 2048
 """Partitions that are read before other tasks of the event loop may run."""
-_NOT_READ = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_NOT_READ = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 """Errors that Kafka finds before it reads a partition. The list of aborted transactions in the response is empty for
 these errors, and null for all other errors."""
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -29,7 +32,16 @@ class DelayedFetch:
     """One Fetch request, whose partitions are read in one or more passes. `answers` holds the latest result of each
     partition that was read."""
 
-    def __init__(self, services: Services, context: FetchContext, params: FetchParams, max_bytes: int) -> None:
+    def __init__(
+        self,
+        services: Services,
+        context: FetchContext,
+        params: FetchParams,
+        max_bytes: int,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`may_read` is None if the client may read every topic."""
+        self._may_read = may_read
         self.answers: dict[PartitionKey, PartitionData] = {}
         self._services = services
         self._replication = services.partitions.context
@@ -100,7 +112,7 @@ class DelayedFetch:
         self._purgatories = []
         if self._session is not None:
             self._session.begin_pass()
-        partitions = self._services.partitions
+        partitions, may_read = self._services.partitions, self._may_read
         for count, (key, requested) in enumerate(self._context.to_read(), 1):
             if count % _PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -109,6 +121,8 @@ class DelayedFetch:
             try:
                 if name is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                if may_read is not None and not may_read(name):
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 self.answers[key] = await self._read(partitions.require(name, index), key, requested)
             except KafkaError as error:
                 self._must_complete = True

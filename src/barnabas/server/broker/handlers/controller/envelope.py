@@ -6,7 +6,7 @@ The envelope contains the client's request with its header, the client's princip
 response contains the response to the client, with its header. NOT_CONTROLLER is the error of the envelope itself; the
 broker then forwards the request to another controller.
 
-Not implemented: the controller does not check that the sender is a broker (CLUSTER_ACTION).
+With an authorizer the broker needs CLUSTER_ACTION, and the client behind it the rights of its own request.
 """
 
 from __future__ import annotations

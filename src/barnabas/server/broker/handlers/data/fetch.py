@@ -69,7 +69,7 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     max_bytes = min(request.max_bytes, max(UNSENT_BYTES_MAX - services.unsent_bytes(), 0))
     if not params.from_follower:
         max_bytes = min(max_bytes, services.config.fetch_max_bytes)
-    fetch = DelayedFetch(services, context, params, max_bytes)
+    fetch = DelayedFetch(services, context, params, max_bytes, ctx.may_read)
     await fetch.run(request.min_bytes, ctx.deadline(request.max_wait_ms))
     answers = list(fetch.answers.items())
     session_id, included = context.finish(answers, services.clock.now_ms())

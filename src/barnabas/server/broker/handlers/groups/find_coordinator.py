@@ -68,7 +68,7 @@ async def _find(services: Services, ctx: RequestContext, key_type: int, key: str
         )
     topic = services.metadata.image.topics.get(topic_name)
     if topic is None:
-        errors = await create_missing(services, ctx, [topic_name])
+        errors = await create_missing(services, None, [topic_name])
         topic = services.metadata.image.topics.get(topic_name)
         if topic is None:
             return _not_found(

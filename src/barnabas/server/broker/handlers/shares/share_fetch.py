@@ -16,6 +16,7 @@ is 0 the response is UNSUPPORTED_VERSION.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from msgspec import Struct, field
 
@@ -55,6 +56,8 @@ _CLIENT_ERRORS = {
 class _Pass(Struct):
     """One pass over the partitions of the session: the acquired records, and the wait for more."""
 
+    may_read: Callable[[str], bool] | None = None
+    """As in `RequestContext`."""
     reads: dict[PartitionKey, ShareRead | KafkaError] = field(default_factory=dict)
     purgatories: list[Purgatory] = field(default_factory=list)
     acquired: int = 0
@@ -131,7 +134,7 @@ async def _fetch(
     deadline = ctx.deadline(request.max_wait_ms)
     loop = asyncio.get_running_loop()
     while True:
-        done = _Pass()
+        done = _Pass(may_read=ctx.may_read)
         try:
             await _acquire_all(services, request, member, wanted, done)
             failed = any(isinstance(read, KafkaError) for read in done.reads.values())
@@ -159,6 +162,8 @@ async def _acquire_all(
         try:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if done.may_read is not None and not done.may_read(name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = partitions.require(name, index)
             found = await shares.partitions.get(group_id, partition)
             wish = AcquireRequest(

@@ -27,7 +27,7 @@ from barnabas.server.coordination.ports import ProducerIdAndEpoch
 
 async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     if services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC) is None:
-        await create_missing(services, ctx, [CONSUMER_OFFSETS_TOPIC])
+        await create_missing(services, None, [CONSUMER_OFFSETS_TOPIC])
     topic = services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
     partitions = services.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
     offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinator_partition(request.group_id, partitions))

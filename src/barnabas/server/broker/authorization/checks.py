@@ -1,0 +1,106 @@
+"""Machine: the checks of one request: what its client may do, by the authorizer of the node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.security.acls import CLUSTER_NAME, AclResourceType
+from barnabas.protocol.security.operations import (
+    CLUSTER_OPERATIONS,
+    GROUP_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    AclOperation,
+)
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.server.broker.authorization.ports import Action, AuthorizedClient, Authorizer
+from barnabas.server.broker.request_context import RequestContext
+
+TOPIC: Final = AclResourceType.TOPIC
+GROUP: Final = AclResourceType.GROUP
+CLUSTER: Final = AclResourceType.CLUSTER
+TRANSACTIONAL_ID: Final = AclResourceType.TRANSACTIONAL_ID
+
+REFUSALS: Final[Mapping[AclResourceType, ErrorCode]] = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error code of an operation that the authorizer denies, by the type of the resource."""
+
+_SUPPORTED: Final[Mapping[AclResourceType, int]] = {
+    TOPIC: TOPIC_OPERATIONS,
+    GROUP: GROUP_OPERATIONS,
+    CLUSTER: CLUSTER_OPERATIONS,
+}
+
+
+class Authorization:
+    """What the client of one request may do."""
+
+    __slots__ = ("_authorizer", "_client", "version")
+
+    def __init__(self, authorizer: Authorizer, ctx: RequestContext) -> None:
+        self._authorizer = authorizer
+        self._client = AuthorizedClient(ctx.client.principal, ctx.client.host, APIS[ApiKey(ctx.api_key)].name)
+        self.version = ctx.api_version
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str = CLUSTER_NAME,
+        *,
+        ref_count: int = 1,
+        silent: bool = False,
+    ) -> bool:
+        """Whether the client may do the operation. With `silent` a denial is not written to the audit log, because
+        another right may allow the request, or because the check filters a list."""
+        action = Action(operation, resource_type, name, ref_count, log_if_denied=not silent)
+        return self._authorizer.authorize(self._client, action)
+
+    def allowed_names(
+        self, operation: AclOperation, resource_type: AclResourceType, names: Iterable[str], *, silent: bool = False
+    ) -> set[str]:
+        """The names of those resources on which the client may do the operation."""
+        return {
+            name
+            for name, count in Counter(names).items()
+            if self.allows(operation, resource_type, name, ref_count=count, silent=silent)
+        }
+
+    def allows_on_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Whether the client may do the operation on at least one resource of the type."""
+        return self._authorizer.authorize_by_resource_type(self._client, operation, resource_type)
+
+    def operations(self, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> int:
+        """The operations that the client may do on a resource, as the bit field of `authorized_operations`."""
+        found = 0
+        for operation in AclOperation:
+            if _SUPPORTED[resource_type] >> operation & 1:
+                action = Action(operation, resource_type, name, log_if_allowed=False, log_if_denied=False)
+                found |= self._authorizer.authorize(self._client, action) << operation
+        return found
+
+    def cluster_operations(self, present: int) -> int:
+        """The value of `cluster_authorized_operations`, of which a handler has filled in `present`."""
+        if present == NOT_ASKED:
+            return present
+        return self.operations(CLUSTER) if self.allows(AclOperation.DESCRIBE, CLUSTER) else 0
+
+    def reader(self) -> Callable[[str], bool]:
+        """Whether the client may read a topic. Each topic is checked once."""
+        known: dict[str, bool] = {}
+
+        def may_read(name: str) -> bool:
+            try:
+                return known[name]
+            except KeyError:
+                found = known[name] = self.allows(AclOperation.READ, TOPIC, name)
+                return found
+
+        return may_read

@@ -1,0 +1,111 @@
+"""Machine: the authorization of requests about configs and the cluster. A guard has the form that `topics.py`
+describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.security.acls import CLUSTER_NAME, AclResourceType
+from barnabas.protocol.security.operations import AclOperation
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.protocol.wire.schema import Message
+from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, Authorization
+from barnabas.server.broker.authorization.guards.refusals import element_type
+from barnabas.server.broker.authorization.guards.topics import Outcome
+from barnabas.server.broker.services import Services
+from barnabas.server.metadata.image.small import ResourceType
+
+_O = AclOperation
+_PROTECTED_BY: Final[Mapping[int, AclResourceType]] = {
+    ResourceType.TOPIC: TOPIC,
+    ResourceType.GROUP: GROUP,
+    ResourceType.BROKER: CLUSTER,
+    ResourceType.BROKER_LOGGER: CLUSTER,
+    ResourceType.CLIENT_METRICS: CLUSTER,
+}
+"""The type of the resource whose ACLs protect the configs of a config resource."""
+
+
+def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Services, Authorization, Any], Outcome]:
+    """A guard of requests that need one right on each of their config resources."""
+
+    def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
+        kept: list[Any] = []
+        refused: list[tuple[Any, ErrorCode]] = []
+        for resource in request.resources:
+            kind = _PROTECTED_BY.get(resource.resource_type)
+            # A type that is unknown is refused by the handler. For changes of loggers a controller wants more.
+            needed = operation
+            if resource.resource_type == ResourceType.BROKER_LOGGER and operation == _O.ALTER_CONFIGS:
+                needed = _O.CLUSTER_ACTION
+            name = CLUSTER_NAME if kind is CLUSTER else resource.resource_name
+            if kind is None or auth.allows(needed, kind, name):
+                kept.append(resource)
+            else:
+                refused.append((resource, REFUSALS[kind]))
+        if not refused:
+            return None
+        request.resources = kept
+        response_type = APIS[ApiKey(request.__schema__.key)].response
+        answer: Any = element_type(response_type, answers)
+
+        def complete(response: Any) -> Any:
+            getattr(response, answers).extend(
+                answer(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    error_code=code,
+                    error_message=code.message,
+                )
+                for resource, code in refused
+            )
+            return response
+
+        if kept:
+            return complete
+        result: Message = complete(response_type())
+        return result
+
+    return guard
+
+
+describe_configs = by_config_resource(_O.DESCRIBE_CONFIGS, "results")
+alter_configs = by_config_resource(_O.ALTER_CONFIGS, "responses")
+
+
+def describe_cluster(services: Services, auth: Authorization, request: DescribeClusterRequest) -> Outcome:
+    """The nodes of a cluster are no secret; the operations on it are shown to a client that may describe it."""
+
+    def complete(response: DescribeClusterResponse) -> DescribeClusterResponse:
+        response.cluster_authorized_operations = auth.cluster_operations(response.cluster_authorized_operations)
+        return response
+
+    return complete
+
+
+def describe_cluster_of_controllers(
+    services: Services, auth: Authorization, request: DescribeClusterRequest
+) -> Outcome:
+    if auth.allows(_O.ALTER, CLUSTER):
+        return describe_cluster(services, auth, request)
+    code = REFUSALS[CLUSTER]
+    return DescribeClusterResponse(error_code=code, error_message=code.message)
+
+
+def refuse_acl_creations(request: Any, version: int, code: ErrorCode) -> Message:
+    return _refuse_each(request, "creations", "results", code)
+
+
+def refuse_acl_filters(request: Any, version: int, code: ErrorCode) -> Message:
+    return _refuse_each(request, "filters", "filter_results", code)
+
+
+def _refuse_each(request: Any, entries: str, answers: str, code: ErrorCode) -> Message:
+    response: Any = APIS[ApiKey(request.__schema__.key)].response()
+    kind: Any = element_type(type(response), answers)
+    setattr(response, answers, [kind(error_code=code, error_message=code.message) for _ in getattr(request, entries)])
+    result: Message = response
+    return result

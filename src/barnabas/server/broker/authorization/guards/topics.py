@@ -1,0 +1,339 @@
+"""Machine: the authorization of requests about topics and their records.
+
+A guard has the form `guard(services, auth, request)`. It removes the entries that the client may not use from the
+request, and returns
+
+    None        all entries are left: the handler answers
+    a Message   the whole request is refused, or no entry is left: the handler is not called
+    a function  the handler answers the rest, and the function completes its response with the refused entries
+
+A topic is checked before it is looked for: a client without rights cannot find out whether the topic exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import INTERNAL_TOPICS, NO_TOPIC_ID
+from barnabas.protocol.records.batch import TRANSACTIONAL_FLAG
+from barnabas.protocol.security.operations import NOT_ASKED, AclOperation
+from barnabas.protocol.transport.ports import CloseConnectionError
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRequest
+from barnabas.protocol.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+from barnabas.protocol.wire.messages.fetch import FetchRequest
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from barnabas.protocol.wire.messages.produce import ProduceRequest
+from barnabas.protocol.wire.schema import Message
+from barnabas.server.broker.authorization.checks import CLUSTER, TOPIC, TRANSACTIONAL_ID, Authorization
+from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+Outcome = Message | Callable[[Any], Message | None] | None
+"""See the docstring of this module."""
+
+_O = AclOperation
+REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_BATCH_HEAD: Final = 12
+"""Base offset and length, which precede the bytes that the length counts."""
+_ATTRIBUTES_AT: Final = 21
+
+
+def name_of(services: Services, entry: Any) -> str | None:
+    """The name of the topic of an entry that has a name or an id; None if no topic has the id."""
+    topic_id = getattr(entry, "topic_id", NO_TOPIC_ID)
+    if topic_id != NO_TOPIC_ID:
+        topic = services.metadata.image.topics.get_by_id(topic_id)
+        return None if topic is None else topic.name
+    for field in ("name", "topic", "topic_name"):
+        if hasattr(entry, field):
+            found: str | None = getattr(entry, field)
+            return found
+    raise AssertionError(f"{type(entry).__name__} has no name of a topic")
+
+
+def split_topics(
+    services: Services, auth: Authorization, operation: AclOperation, entries: list[Any]
+) -> tuple[list[Any], list[Any]]:
+    """The entries whose topics allow the operation, and those whose topics do not. An entry with an unknown id is in
+    the first list: the handler answers that the id is unknown."""
+    names = [name_of(services, entry) for entry in entries]
+    allowed = auth.allowed_names(operation, TOPIC, (name for name in names if name is not None))
+    kept: list[Any] = []
+    refused: list[Any] = []
+    for name, entry in zip(names, entries, strict=True):
+        (kept if name is None or name in allowed else refused).append(entry)
+    return kept, refused
+
+
+def by_topic(
+    operation: AclOperation, entries: str, answers: str, **fixed: object
+) -> Callable[[Services, Authorization, Any], Outcome]:
+    """A guard of requests that need one right on each of their topics. `fixed` are fields of refused partitions."""
+
+    def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
+        present = getattr(request, entries)
+        kept, refused = split_topics(services, auth, operation, present)
+        if not refused:
+            return None
+        setattr(request, entries, kept)
+        response_type = APIS[ApiKey(request.__schema__.key)].response
+        kind = element_type(response_type, answers)
+        results = [mirrored(entry, kind, REFUSED, **fixed) for entry in refused]
+        complete = partial(_append, answers, results)
+        return complete if kept else complete(response_type())
+
+    return guard
+
+
+def _append(field: str, results: list[Any], response: Any) -> Any:
+    getattr(response, field).extend(results)
+    return response
+
+
+# ---- records
+
+
+def produce(services: Services, auth: Authorization, request: ProduceRequest) -> Outcome:
+    """A transactional batch needs the transactional id, whatever the request claims about itself (CVE-2018-17196)."""
+    if _has_transactional_batch(request):
+        transactional_id = request.transactional_id
+        if transactional_id is None or not auth.allows(_O.WRITE, TRANSACTIONAL_ID, transactional_id):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            response = refuse_entries("topic_data", "responses", base_offset=-1)(request, auth.version, code)
+            return _close_if_unanswered(request, response)
+    outcome = _produce(services, auth, request)
+    if outcome is None or request.acks != 0:
+        return outcome
+    if isinstance(outcome, Message):
+        return _close_if_unanswered(request, outcome)
+    raise CloseConnectionError(
+        "The client has no right to write to a topic of a Produce request with acks=0, which gets no response."
+    )
+
+
+_produce = by_topic(_O.WRITE, "topic_data", "responses", base_offset=-1)
+
+
+def _close_if_unanswered(request: ProduceRequest, response: Message) -> Message:
+    if request.acks == 0:  # Kafka closes the connection, too, so that the producer notices the error
+        raise CloseConnectionError("A Produce request with acks=0, which gets no response, is not authorized.")
+    return response
+
+
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    """Whether any batch of any partition is transactional. A batch that is cut off counts by what is there of it: the
+    handler rejects it later."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None:
+                continue
+            view = memoryview(records)  # type: ignore[arg-type]  # a decoded request has one buffer
+            start, end = 0, len(view)
+            while start + _ATTRIBUTES_AT + 2 <= end:
+                if view[start + _ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
+                    return True
+                length = int.from_bytes(view[start + 8 : start + _BATCH_HEAD], "big", signed=True)
+                if length <= 0:
+                    break
+                start += _BATCH_HEAD + length
+    return False
+
+
+def fetch(services: Services, auth: Authorization, request: FetchRequest, ctx: RequestContext) -> Outcome:
+    """A follower needs CLUSTER_ACTION, or else a client that claims to be a replica could move the in-sync replicas and
+    the high watermark (CVE-2018-1288). Partitions are checked where they are read, because most of a session's
+    partitions are not in its requests."""
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        allowed = auth.allows(_O.CLUSTER_ACTION, CLUSTER)
+        ctx.may_read = lambda _: allowed
+    else:
+        ctx.may_read = auth.reader()
+    return None
+
+
+list_offsets = by_topic(_O.DESCRIBE, "topics", "topics")
+delete_records = by_topic(_O.DELETE, "topics", "topics", low_watermark=-1)
+describe_producers = by_topic(_O.READ, "topics", "topics")
+explain_partition = by_topic(_O.DESCRIBE, "topics", "topics")
+run_maintenance = by_topic(_O.ALTER, "topics", "topics")
+_offset_for_leader_epoch = by_topic(_O.DESCRIBE, "topics", "topics")
+
+
+def offset_for_leader_epoch(services: Services, auth: Authorization, request: Any) -> Outcome:
+    if auth.allows(_O.CLUSTER_ACTION, CLUSTER, silent=True):
+        return None
+    return _offset_for_leader_epoch(services, auth, request)
+
+
+# ---- metadata
+
+
+def metadata(services: Services, auth: Authorization, request: MetadataRequest) -> Outcome:
+    """A list of all topics leaves out what the client may not describe. A topic that would be created needs CREATE."""
+    wanted = request.topics
+    refused: list[MetadataResponseTopic] = []
+    lists_all = wanted is None or (auth.version == 0 and not wanted)
+    if wanted and not lists_all:
+        creates = request.allow_auto_topic_creation and services.config.auto_create_topics_enable
+        request.topics = kept = []
+        for topic in wanted:
+            answer = _refused_metadata(services, auth, topic, creates=creates)
+            if answer is None:
+                kept.append(topic)
+            else:
+                refused.append(answer)
+        if not kept and auth.version == 0:
+            lists_all = True  # to version 0 an empty list is a list of all topics
+
+    def complete(response: MetadataResponse) -> MetadataResponse:
+        if lists_all:
+            topics = [] if refused else response.topics
+            names = auth.allowed_names(_O.DESCRIBE, TOPIC, (topic.name or "" for topic in topics), silent=True)
+            response.topics = [topic for topic in topics if topic.name in names]
+        for topic in response.topics:
+            if topic.topic_authorized_operations != NOT_ASKED and topic.name:
+                topic.topic_authorized_operations = auth.operations(TOPIC, topic.name)
+        response.topics.extend({(answer.name, answer.topic_id): answer for answer in refused}.values())
+        response.cluster_authorized_operations = auth.cluster_operations(response.cluster_authorized_operations)
+        return response
+
+    return complete
+
+
+def _refused_metadata(
+    services: Services, auth: Authorization, topic: Any, *, creates: bool
+) -> MetadataResponseTopic | None:
+    """The refusal of one topic of a request; None if the client may describe it, or if no topic has the id."""
+    by_id = topic.topic_id != NO_TOPIC_ID
+    if by_id and auth.version < 12:
+        return None  # the handler answers with INVALID_REQUEST
+    name = name_of(services, topic)
+    if name is None:
+        return None
+    if not auth.allows(_O.DESCRIBE, TOPIC, name):
+        if by_id:
+            return MetadataResponseTopic(error_code=REFUSED, name=None, topic_id=topic.topic_id)
+        return MetadataResponseTopic(error_code=REFUSED, name=name)
+    if (
+        creates
+        and name not in services.metadata.image.topics
+        and not auth.allows(_O.CREATE, CLUSTER, silent=True)
+        and not auth.allows(_O.CREATE, TOPIC, name)
+    ):
+        return MetadataResponseTopic(error_code=REFUSED, name=name, is_internal=name in INTERNAL_TOPICS)
+    return None
+
+
+def describe_topic_partitions(
+    services: Services, auth: Authorization, request: DescribeTopicPartitionsRequest
+) -> Outcome:
+    """Topics that the client may not describe do not count for the pages."""
+    cursor = request.cursor
+    refused: list[DescribeTopicPartitionsResponseTopic] = []
+    if request.topics:
+        names = sorted({topic.name for topic in request.topics})
+        allowed = auth.allowed_names(_O.DESCRIBE, TOPIC, names)
+        refused = [
+            DescribeTopicPartitionsResponseTopic(error_code=REFUSED, name=name)
+            for name in names
+            if name not in allowed and (cursor is None or name >= cursor.topic_name)
+        ]
+        if cursor is not None and cursor.topic_name in names and cursor.topic_name not in allowed:
+            request.cursor, allowed = None, {name for name in allowed if name > cursor.topic_name}
+    else:
+        every = services.metadata.image.topics.names()
+        allowed = auth.allowed_names(_O.DESCRIBE, TOPIC, every, silent=True)
+        if cursor is not None and cursor.partition_index >= 0:
+            allowed = {name for name in allowed if name >= cursor.topic_name}
+            if cursor.topic_name not in allowed:
+                request.cursor = None
+    request.topics = [TopicRequest(name=name) for name in sorted(allowed)]
+
+    def complete(response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsResponse:
+        for topic in response.topics:
+            if topic.topic_authorized_operations != NOT_ASKED:
+                topic.topic_authorized_operations = auth.operations(TOPIC, topic.name or "")
+        response.topics.extend(refused)
+        return response
+
+    return complete if allowed else complete(DescribeTopicPartitionsResponse(next_cursor=None))
+
+
+# ---- changes of topics, which the controller authorizes
+
+
+def create_topics(services: Services, auth: Authorization, request: CreateTopicsRequest) -> Outcome:
+    refused: list[CreatableTopicResult] = []
+    if not auth.allows(_O.CREATE, CLUSTER, silent=True):
+        allowed = auth.allowed_names(_O.CREATE, TOPIC, (topic.name for topic in request.topics))
+        names = dict.fromkeys(topic.name for topic in request.topics if topic.name not in allowed)
+        refused = [
+            CreatableTopicResult(name=name, error_code=REFUSED, error_message="Authorization failed.") for name in names
+        ]
+        request.topics = [topic for topic in request.topics if topic.name in allowed]
+
+    def complete(response: Any) -> Any:
+        for result in response.topics:
+            if result.configs is None or result.error_code:
+                continue
+            if not auth.allows(_O.DESCRIBE_CONFIGS, TOPIC, result.name, silent=True):
+                result.topic_config_error_code = REFUSED
+                result.configs = []
+                result.num_partitions = result.replication_factor = -1
+        response.topics.extend(refused)
+        return response
+
+    return complete if request.topics else complete(APIS[ApiKey.CREATE_TOPICS].response())
+
+
+def delete_topics(services: Services, auth: Authorization, request: DeleteTopicsRequest) -> Outcome:
+    """A topic that the client may not describe is refused by its name without a sign that it exists, and by its id
+    without its name."""
+    if auth.allows(_O.DELETE, CLUSTER, silent=True):
+        return None
+    wanted = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
+    names = [name for state in wanted if (name := name_of(services, state)) is not None]
+    describable = auth.allowed_names(_O.DESCRIBE, TOPIC, names)
+    deletable = auth.allowed_names(_O.DELETE, TOPIC, names)
+    topics = services.metadata.image.topics
+    refused: list[DeletableTopicResult] = []
+
+    def is_kept(state: DeleteTopicState) -> bool:
+        name = name_of(services, state)
+        if name is None or (name in describable and (name in deletable or name not in topics)):
+            return True  # the handler finds out what is wrong with the request, if anything
+        shown = name if name in describable or state.name is not None else None
+        refused.append(
+            DeletableTopicResult(name=shown, topic_id=state.topic_id, error_code=REFUSED, error_message=REFUSED.message)
+        )
+        return False
+
+    request.topic_names = [name for name in request.topic_names if is_kept(DeleteTopicState(name=name))]
+    request.topics = [state for state in request.topics if is_kept(state)]
+    if not refused:
+        return None
+    complete = partial(_append, "responses", refused)
+    if request.topics or request.topic_names:
+        return complete
+    result: Message = complete(APIS[ApiKey.DELETE_TOPICS].response())
+    return result
+
+
+def create_partitions(services: Services, auth: Authorization, request: CreatePartitionsRequest) -> Outcome:
+    return _create_partitions(services, auth, request)
+
+
+_create_partitions = by_topic(_O.ALTER, "topics", "results")
