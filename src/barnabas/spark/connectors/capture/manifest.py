@@ -6,6 +6,8 @@ A directory `stagingLocation` has
     <id>/<n>.arrow   rows of one table, Arrow IPC with zstd
     manifest.json    written last, by renaming: the snapshot is complete
 
+The rows of each poll of a polling source are in `polls/<id>`, with a manifest of their own.
+
 An Arrow schema has the columns' types and names; what else a `ColumnSchema` says is in the metadata of the field, and
 what a `TableSchema` says in the metadata of the schema.
 """

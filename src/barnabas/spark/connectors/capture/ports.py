@@ -10,8 +10,8 @@ source of its own. No method may be called by two threads at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -20,10 +20,14 @@ from barnabas.spark.connectors.events.changes import (
     ChangeBatch,
     ChangedTransaction,
     MySqlPositions,
+    NoPositions,
     PostgresPositions,
     TableSchema,
 )
 from barnabas.spark.connectors.option_rows import ConnectorOption
+
+if TYPE_CHECKING:
+    from barnabas.spark.connectors.capture.output import CaptureOutput
 
 Position = dict[str, Any]
 """Where changes are read from, as a JSON object that only the source understands. It is stored in Spark's checkpoint.
@@ -31,7 +35,7 @@ Position = dict[str, Any]
 Equal places have equal positions: the reader compares a position with another one only for equality.
 """
 
-RowPositions = PostgresPositions | MySqlPositions
+RowPositions = PostgresPositions | MySqlPositions | NoPositions
 
 
 class TableChange(Struct, frozen=True):
@@ -96,8 +100,14 @@ class ChangeSource(Protocol):
         """Where a micro-batch from `start` on may end now: behind changes that the database cannot lose any more.
 
         Equal to `start` if there is nothing to read and no need to move on. `bytes_max` limits the log of the database
-        that is read, about. The result is not after `until`, which an earlier call returned, if that is given. Raises
+        that is read, about. The result is not after `until`, which `find_target` returned, if that is given. Raises
         if changes from `start` on are gone.
+        """
+
+    def find_target(self, start: Position) -> Position:
+        """Where a query from `start` on that reads what is there now (AvailableNow) ends: `until` of `find_end`.
+
+        It need not be a position from which changes can be read.
         """
 
     def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
@@ -129,7 +139,7 @@ class Connector(Struct, frozen=True):
 
     `format` is the name for Spark, such as barnabas.postgres. `name` and `version` are what the source block of events
     says. `options` are those that other databases do not have, and `refused` names options that have no meaning here,
-    with what to do instead. `open` is a function of a module, since the connector is pickled.
+    with what to do instead. The functions are those of a module, since the connector is pickled.
     """
 
     format: str
@@ -138,3 +148,9 @@ class Connector(Struct, frozen=True):
     options: tuple[ConnectorOption, ...]
     refused: dict[str, str]
     open: Callable[[CaptureOptions], ChangeSource]
+    parse: Callable[[Mapping[str, str]], CaptureOptions] | None = None
+    """Parses the options, if they are not those of CAPTURE_OPTIONS and `options`."""
+    columns: Callable[[CaptureOptions, TableSchema | None], str] | None = None
+    """The columns for Spark, as DDL, if they are not those of `output.output_ddl`."""
+    output: Callable[[CaptureOptions, Any], CaptureOutput] | None = None
+    """Makes the output from the options and the Arrow schema, if it is not `CaptureOutput` itself."""

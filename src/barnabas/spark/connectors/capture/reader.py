@@ -46,6 +46,8 @@ log = logging.getLogger("barnabas.spark")
 
 def parse(texts: Mapping[str, str], connector: Connector) -> CaptureOptions:
     """The options of a query. Raises OptionError."""
+    if connector.parse is not None:
+        return connector.parse(texts)
     return parse_capture_options(
         texts, connector.options, connector.refused, connector=connector.name, version=connector.version
     )
@@ -58,8 +60,9 @@ def capture_schema(texts: Mapping[str, str], connector: Connector) -> str:
     from barnabas.spark.connectors.capture.output import output_ddl
 
     options = parse(texts, connector)
+    columns = connector.columns or output_ddl
     if options.output is Output.RECORDS:
-        return output_ddl(options, None)
+        return columns(options, None)
     source = connector.open(options)
     try:
         tables = source.read_tables()
@@ -71,7 +74,7 @@ def capture_schema(texts: Mapping[str, str], connector: Connector) -> str:
             f"output=rows is for one table, and table.include.list selects {len(tables)} ({names}): name one table, or"
             " use output=records"
         )
-    return output_ddl(options, tables[0])
+    return columns(options, tables[0])
 
 
 @readable_errors
@@ -95,7 +98,7 @@ def _output(texts: Mapping[str, str], schema: StructType, connector: Connector) 
 
     from barnabas.spark.connectors.capture.output import CaptureOutput
 
-    return CaptureOutput(parse(texts, connector), to_arrow_schema(schema, timezone="UTC"))
+    return (connector.output or CaptureOutput)(parse(texts, connector), to_arrow_schema(schema, timezone="UTC"))
 
 
 class StagedTask(InputPartition):  # type: ignore[misc]  # pyspark is not followed by mypy
@@ -292,7 +295,7 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
         assert offset.position is not None
         source.confirm(offset.position)
         if self._follows_target and self._target is None:
-            self._target = source.find_end(offset.position, None, None)
+            self._target = source.find_target(offset.position)
         end = source.find_end(offset.position, bytes_max, self._target)
         heartbeat = offset.heartbeat
         now_ms = time.time_ns() // 1_000_000

@@ -35,6 +35,7 @@ from barnabas.spark.connectors.events.changes import TableSchema
 
 _MANIFEST: Final = "manifest.json"
 _STARTED: Final = "started.json"
+_POLLS: Final = "polls"
 _FORGOTTEN_AFTER_S: Final = 24 * 3600
 """Files of batch queries are deleted by the next batch query after this time, since no query knows its end."""
 
@@ -112,6 +113,36 @@ class Staging:
                 self._system.delete_dir(info.path)
         return self._writer(Started(source, f"batch/{uuid.uuid4().hex}"))
 
+    # -- the rows of polls
+
+    def begin_poll(self, source: str) -> StagedWriter:
+        """Begin the rows of a poll, in a directory of their own."""
+        return self._writer(Started(source, f"{_POLLS}/{uuid.uuid4().hex}"))
+
+    def complete_poll(self, manifest: Manifest) -> None:
+        """Make the rows of a poll visible."""
+        self._write(f"{manifest.id}/{_MANIFEST}", encode_manifest(manifest))
+
+    def read_poll(self, poll: str) -> Manifest:
+        """A complete poll. Raises StagingError if it is gone."""
+        data = self._read(f"{poll}/{_MANIFEST}")
+        if data is None:
+            raise StagingError(
+                f"the rows of a planned micro-batch ({poll}) are gone from stagingLocation {self._root}: restore the"
+                " directory, or start the query over with a new checkpoint. Each query needs a directory of its own,"
+                " which nothing else deletes"
+            )
+        return decode_manifest(data)
+
+    def keep_poll(self, poll: str | None) -> None:
+        """Delete the rows of all polls but this one."""
+        if self._info(_POLLS).type != fs.FileType.Directory:
+            return
+        kept = None if poll is None else poll.rpartition("/")[2]
+        for info in self._system.get_file_info(fs.FileSelector(f"{self._root}/{_POLLS}")):
+            if info.base_name != kept:
+                self._system.delete_dir(info.path)
+
     # -- reading
 
     def read_file(self, file: StagedFile) -> tuple[TableSchema, Iterator[Any]]:
@@ -153,7 +184,7 @@ class Staging:
             stream.write(data)
         _sync(self._system, temporary)
         self._system.move(temporary, path)
-        _sync(self._system, self._root)
+        _sync(self._system, path.rpartition("/")[0])
 
     def _delete(self, directory: str) -> None:
         if self._info(directory).type == fs.FileType.Directory:

@@ -96,6 +96,10 @@ class MySqlPositions(Struct, frozen=True):
     query: Any = None
 
 
+class NoPositions(Struct, frozen=True):
+    """The positions of rows that are not from a history of changes, such as those of a polled table."""
+
+
 class ChangeBatch(Struct, frozen=True):
     """Changes of one table while it had one schema. All arrays have one element for each row.
 
@@ -117,7 +121,7 @@ class ChangeBatch(Struct, frozen=True):
     after: Any
     ordinal: Any
     ts_us: Any
-    positions: PostgresPositions | MySqlPositions
+    positions: PostgresPositions | MySqlPositions | NoPositions
     key_changed: Any = None
     unavailable: Mapping[int, Any] = field(default_factory=dict)
     transaction: Any = None

@@ -14,7 +14,7 @@ import pyarrow.compute
 from barnabas.client.columns.byte_column import np, pa
 from barnabas.spark.connectors.arrow_fields import arrow_type
 from barnabas.spark.connectors.connect_schemas import ConnectSchema, ConnectType, struct_schema
-from barnabas.spark.connectors.events.changes import ChangeBatch, MySqlPositions, PostgresPositions
+from barnabas.spark.connectors.events.changes import ChangeBatch, MySqlPositions, NoPositions, PostgresPositions
 from barnabas.spark.connectors.events.options import EventOptions
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
@@ -107,7 +107,8 @@ def _unless_negative(numbers: Any) -> Any:
     return pa.array(numbers, pa.int64(), mask=np.asarray(numbers) < 0)
 
 
-def _positions(positions: PostgresPositions | MySqlPositions, rows: int) -> dict[str, Any]:
+def _positions(positions: PostgresPositions | MySqlPositions | NoPositions, rows: int) -> dict[str, Any]:
+    assert not isinstance(positions, NoPositions), "polled rows have no block source"
     if isinstance(positions, PostgresPositions):
         last = _unless_negative(positions.last_commit_lsn).cast(pa.string())
         before = _pc.fill_null(_pc.binary_join_element_wise('["', last, '"', ""), "[null")

@@ -210,6 +210,9 @@ class MysqlSource:
                 time.sleep(0.5 * (attempt + 1))
         raise AssertionError
 
+    def find_target(self, start: Position) -> Position:
+        return self.find_end(start, None, None)
+
     def _find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
         begin = _from_position(start)
         plan = self._judged()

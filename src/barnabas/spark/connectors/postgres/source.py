@@ -190,6 +190,9 @@ class PostgresSource:
     def find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
         return self._patiently(lambda: self._find_end(start, bytes_max, until))
 
+    def find_target(self, start: Position) -> Position:
+        return self.find_end(start, None, None)
+
     def _find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
         server, slot = self._read_state()
         begin = from_position(start)

@@ -62,6 +62,9 @@ class MemorySource:
         end = len(DATABASE.log) if bytes_max is None else min(len(DATABASE.log), start["at"] + 2)
         return {"at": end if until is None else min(end, until["at"])}
 
+    def find_target(self, start: Position) -> Position:
+        return {"at": len(DATABASE.log)}
+
     def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
         ids = DATABASE.log[start["at"] : end["at"]]
         numbers = np.arange(len(ids), dtype=np.int64)
