@@ -10,28 +10,39 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.connectors.capture.ports import Connector
+
 
 class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """The data source behind `format("barnabas.mariadb")`: the changes of tables, and their rows."""
+    """The data source behind `format("barnabas.mariadb")`: the changes of tables, and their rows.
+
+    With the option `mode`, the tables are polled.
+    """
 
     @classmethod
     def name(cls) -> str:
         return "barnabas.mariadb"
 
-    def schema(self) -> str:
-        from barnabas.spark.connectors.capture.reader import capture_schema
+    def _connector(self) -> Connector:
+        if "mode" in self.options:
+            from barnabas.spark.connectors.polling.mysql import MARIADB_POLLING
+
+            return MARIADB_POLLING
         from barnabas.spark.connectors.mysql.source import MARIADB
 
-        return capture_schema(self.options, MARIADB)
+        return MARIADB
+
+    def schema(self) -> str:
+        from barnabas.spark.connectors.capture.reader import capture_schema
+
+        return capture_schema(self.options, self._connector())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from barnabas.spark.connectors.capture.reader import capture_batch_reader
-        from barnabas.spark.connectors.mysql.source import MARIADB
 
-        return capture_batch_reader(self.options, schema, MARIADB)
+        return capture_batch_reader(self.options, schema, self._connector())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from barnabas.spark.connectors.capture.reader import capture_stream_reader
-        from barnabas.spark.connectors.mysql.source import MARIADB
 
-        return capture_stream_reader(self.options, schema, MARIADB)
+        return capture_stream_reader(self.options, schema, self._connector())

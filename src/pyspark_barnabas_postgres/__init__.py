@@ -15,31 +15,42 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.connectors.capture.ports import Connector
+
 
 class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """The data source behind `format("barnabas.postgres")`: the changes of tables, and their rows."""
+    """The data source behind `format("barnabas.postgres")`: the changes of tables, and their rows.
+
+    With the option `mode`, the tables are polled.
+    """
 
     @classmethod
     def name(cls) -> str:
         return "barnabas.postgres"
 
-    def schema(self) -> str:
-        from barnabas.spark.connectors.capture.reader import capture_schema
+    def _connector(self) -> Connector:
+        if "mode" in self.options:
+            from barnabas.spark.connectors.polling.postgres import POSTGRES_POLLING
+
+            return POSTGRES_POLLING
         from barnabas.spark.connectors.postgres.source import CONNECTOR
 
-        return capture_schema(self.options, CONNECTOR)
+        return CONNECTOR
+
+    def schema(self) -> str:
+        from barnabas.spark.connectors.capture.reader import capture_schema
+
+        return capture_schema(self.options, self._connector())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from barnabas.spark.connectors.capture.reader import capture_batch_reader
-        from barnabas.spark.connectors.postgres.source import CONNECTOR
 
-        return capture_batch_reader(self.options, schema, CONNECTOR)
+        return capture_batch_reader(self.options, schema, self._connector())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from barnabas.spark.connectors.capture.reader import capture_stream_reader
-        from barnabas.spark.connectors.postgres.source import CONNECTOR
 
-        return capture_stream_reader(self.options, schema, CONNECTOR)
+        return capture_stream_reader(self.options, schema, self._connector())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from barnabas.spark.connectors.sinking.writer import target_batch_writer

@@ -13,6 +13,7 @@ from barnabas.server.broker.apis import BROKER_APIS, ApiTable
 from barnabas.server.broker.controller_apis import CONTROLLER_APIS
 from barnabas.spark.connectors.capture.options import CAPTURE_OPTIONS
 from barnabas.spark.connectors.option_rows import ConnectorOption
+from barnabas.spark.connectors.polling.options import POLLING_OPTIONS
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
 from barnabas.spark.options import OPTIONS
 
@@ -59,6 +60,7 @@ PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("SPARK.md", "options", render_spark_options),
     ("CONNECT.md", "capture-options", partial(render_options, CAPTURE_OPTIONS)),
     ("CONNECT.md", "postgres-options", partial(render_options, POSTGRES_OPTIONS)),
+    ("CONNECT.md", "polling-options", partial(render_options, POLLING_OPTIONS)),
 ]
 
 

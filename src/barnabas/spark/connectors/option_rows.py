@@ -47,6 +47,11 @@ class ConnectorOptions:
         self._prefixes = prefixes
         self._refused = {name.lower(): reason for name, reason in (refused or {}).items()}
 
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The options as they were given, with their names in lower case."""
+        return self._texts
+
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._texts
 

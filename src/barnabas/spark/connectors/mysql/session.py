@@ -110,6 +110,11 @@ class MysqlSession:
         for statement in _SETTINGS:
             self.run(statement)
 
+    @property
+    def connection(self) -> Any:
+        """The connection of the driver."""
+        return self._connection
+
     def rows(self, sql: str, doing: str) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         with readable(doing), self._connection.cursor() as cursor:

@@ -56,7 +56,7 @@ def read_columns(
     )
     kinds = tuple(column_type(relation.columns[place], types, policy) for place in places)
     columns = tuple(
-        _column_schema(relation.columns[place], kind, nullable=place not in key)
+        column_schema(relation.columns[place], kind, nullable=place not in key)
         for place, kind in zip(places, kinds, strict=True)
     )
     schema = TableSchema(
@@ -65,7 +65,8 @@ def read_columns(
     return ReadColumns(schema, places, kinds)
 
 
-def _column_schema(column: Column, kind: ColumnType, *, nullable: bool) -> ColumnSchema:
+def column_schema(column: Column, kind: ColumnType, *, nullable: bool) -> ColumnSchema:
+    """A column for events and rows."""
     innermost = kind
     while innermost.element is not None:
         innermost = innermost.element

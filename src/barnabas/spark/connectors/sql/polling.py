@@ -1,4 +1,4 @@
-"""Machine: reads a table again and again by its own columns: an increasing number, a time of change, or both.
+"""Machine: reads a table or query again and again by its own columns: an increasing number, a time of change, or both.
 
 The upper end of a batch is chosen before its rows are read, and is part of its position. So a replay asks for the same
 range, and a row belongs to one batch. One poll is, in this order, each in a transaction of its own:
@@ -29,8 +29,9 @@ from barnabas.spark.errors import OptionError
 
 
 class PollingMode(StrEnum):
-    """Connect's `mode`, without bulk, which is not incremental."""
+    """Connect's `mode`. BULK reads everything in each poll (`read_all`), and has neither limits nor positions."""
 
+    BULK = "bulk"
     INCREMENTING = "incrementing"
     TIMESTAMP = "timestamp"
     TIMESTAMP_INCREMENTING = "timestamp+incrementing"
@@ -47,16 +48,17 @@ class TimeForm(StrEnum):
     TIMESTAMPTZ = "TIMESTAMPTZ"  # DuckDB
 
 
-_FORMS: Final = {
+TIME_FORMS: Final = {
     Dialect.POSTGRES: (TimeForm.NATIVE,),
     Dialect.MYSQL: (TimeForm.NATIVE,),
     Dialect.SQLITE: (TimeForm.ISO_TEXT, TimeForm.SECONDS, TimeForm.MILLISECONDS),
     Dialect.DUCKDB: (TimeForm.TIMESTAMP, TimeForm.TIMESTAMPTZ),
 }
+"""The forms that the times of a database can have."""
 
 
 class PolledTable(Struct, frozen=True):
-    """What is polled. `path` is the table's name, after its schema or database if it has one.
+    """What is polled. `path` is the table's name, after its schema or database if it has one; a `query` has none.
 
     `timestamp_columns` are read as the first of them that is not null. `delay_ms` is how old a row has to be, on top of
     what the database can say about running transactions.
@@ -69,14 +71,23 @@ class PolledTable(Struct, frozen=True):
     timestamp_columns: tuple[str, ...] = ()
     time_form: TimeForm = TimeForm.NATIVE
     delay_ms: int = 0
+    query: str | None = None
 
     @property
     def uses_time(self) -> bool:
-        return self.mode is not PollingMode.INCREMENTING
+        return self.mode in (PollingMode.TIMESTAMP, PollingMode.TIMESTAMP_INCREMENTING)
 
     @property
     def uses_number(self) -> bool:
-        return self.mode is not PollingMode.TIMESTAMP
+        return self.mode in (PollingMode.INCREMENTING, PollingMode.TIMESTAMP_INCREMENTING)
+
+    @property
+    def source(self) -> str:
+        """What follows FROM, in a statement with parameters."""
+        if self.query is None:
+            return quote_table(self.dialect, self.path)
+        text = self.query.strip().rstrip(";")
+        return f"({text.replace('%', '%%') if placeholder(self.dialect) == '%s' else text}\n) AS polled"
 
 
 class Position(Struct, frozen=True):
@@ -101,8 +112,8 @@ def check_table(table: PolledTable) -> None:
     if table.uses_time != bool(table.timestamp_columns):
         rule = "needs" if table.uses_time else "does not use"
         raise OptionError(f"mode={table.mode} {rule} timestamp.column.name: change one of the two")
-    if table.uses_time and table.time_form not in _FORMS[table.dialect]:
-        forms = ", ".join(_FORMS[table.dialect])
+    if table.uses_time and table.time_form not in TIME_FORMS[table.dialect]:
+        forms = ", ".join(TIME_FORMS[table.dialect])
         raise OptionError(f"times of {table.dialect} are stored as {forms}, not as {table.time_form}: choose one")
     if table.delay_ms < 0:
         raise OptionError(f"timestamp.delay.interval.ms is {table.delay_ms}: it cannot be negative")
@@ -159,15 +170,18 @@ def read_end(table: PolledTable, start: Position, limit: str | int | float, rows
         below = f"{_number(table)} <= {placeholder(table.dialect)}"
     where = f"{after} AND {below}" if after else below
     named = ", ".join(f"{column} AS c{index}" for index, column in enumerate(columns))
-    inner = (
-        f"SELECT {named} FROM {quote_table(table.dialect, table.path)} WHERE {where}"
-        f" ORDER BY {', '.join(columns)} LIMIT {rows_max}"
-    )
+    inner = f"SELECT {named} FROM {table.source} WHERE {where} ORDER BY {', '.join(columns)} LIMIT {rows_max}"
     shown = [f"c{index}" for index in range(len(columns))]
     if table.uses_time:
         shown[0] = _as_text(table, shown[0])
     last = ", ".join(f"c{index} DESC" for index in range(len(columns)))
     return Statement(f"SELECT {', '.join(shown)} FROM ({inner}) AS b ORDER BY {last} LIMIT 1", (*parameters, limit))
+
+
+def read_sample(table: PolledTable) -> Statement:
+    """One row with a time of the table, or none if it has no time."""
+    time = _time(table)
+    return Statement(f"SELECT {time} FROM {table.source} WHERE {time} IS NOT NULL LIMIT 1")
 
 
 def end_position(table: PolledTable, start: Position, row: tuple[Any, ...] | None) -> Position:
@@ -181,19 +195,27 @@ def end_position(table: PolledTable, start: Position, row: tuple[Any, ...] | Non
             return Position(row[0], None)
         case PollingMode.TIMESTAMP_INCREMENTING:
             return Position(row[0], int(row[1]))
+        case PollingMode.BULK:
+            raise AssertionError("mode=bulk has no positions")
 
 
-def read_rows(table: PolledTable, start: Position, end: Position, columns: tuple[str, ...] = ()) -> Statement:
-    """The rows after `start`, up to and including `end`, in the order of their positions. No `columns` means all."""
+def read_rows(table: PolledTable, start: Position, end: Position, selected: str = "*") -> Statement:
+    """The rows after `start`, up to and including `end`, in the order of their positions.
+
+    `selected` is what follows SELECT, as text for a statement with parameters.
+    """
     after, parameters = _after(table, start)
     until, end_parameters = _until(table, end)
-    listed = ", ".join(quote_identifier(table.dialect, column) for column in columns) or "*"
     where = f"{after} AND {until}" if after else until
     return Statement(
-        f"SELECT {listed} FROM {quote_table(table.dialect, table.path)} WHERE {where}"
-        f" ORDER BY {', '.join(_order(table))}",
+        f"SELECT {selected} FROM {table.source} WHERE {where} ORDER BY {', '.join(_order(table))}",
         parameters + end_parameters,
     )
+
+
+def read_all(table: PolledTable, selected: str = "*") -> Statement:
+    """All rows, for mode=bulk and for batch queries."""
+    return Statement(f"SELECT {selected} FROM {table.source}")
 
 
 def count_nulls(table: PolledTable) -> Statement:
@@ -202,7 +224,7 @@ def count_nulls(table: PolledTable) -> Statement:
     For `validate.non.null`.
     """
     nulls = " OR ".join(f"{column} IS NULL" for column in _order(table))
-    return Statement(f"SELECT count(*) FROM {quote_table(table.dialect, table.path)} WHERE {nulls}")
+    return Statement(f"SELECT count(*) FROM {table.source} WHERE {nulls}")
 
 
 def _number(table: PolledTable) -> str:
@@ -268,6 +290,8 @@ def _beyond(table: PolledTable, position: Position, outside: str, innermost: str
                 f"({time} {outside} {mark} OR ({time} = {mark} AND {number}))",
                 (position.timestamp, position.timestamp, position.incrementing),
             )
+        case PollingMode.BULK:
+            raise AssertionError("mode=bulk has no positions")
 
 
 class Observation(Struct, frozen=True):
@@ -284,7 +308,7 @@ class Observation(Struct, frozen=True):
 
 def read_largest(table: PolledTable) -> Statement:
     """(largest, xid_min, xid_next): the largest number, and on PostgreSQL which transactions run."""
-    source = f"FROM {quote_table(table.dialect, table.path)}"
+    source = f"FROM {table.source}"
     if table.dialect is not Dialect.POSTGRES:
         return Statement(f"SELECT max({_number(table)}), NULL, NULL {source}")
     return Statement(

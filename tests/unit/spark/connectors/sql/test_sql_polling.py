@@ -21,6 +21,7 @@ from barnabas.spark.connectors.sql.polling import (
     check_table,
     count_nulls,
     end_position,
+    read_all,
     read_end,
     read_largest,
     read_limit,
@@ -75,7 +76,7 @@ def test_the_rows_of_incrementing_are_those_between_two_numbers() -> None:
     assert read_rows(mysql, START, Position(None, 9)) == Statement(
         "SELECT * FROM `main`.`t` WHERE `id` <= %s ORDER BY `id`", (9,)
     )
-    assert read_rows(mysql, Position(None, 5), Position(None, 9), ("id", "50%")) == Statement(
+    assert read_rows(mysql, Position(None, 5), Position(None, 9), "`id`, `50%%`") == Statement(
         "SELECT `id`, `50%%` FROM `main`.`t` WHERE `id` > %s AND `id` <= %s ORDER BY `id`", (5, 9)
     )
     assert read_end(mysql, Position(None, 5), 20, 100) == Statement(
@@ -83,6 +84,14 @@ def test_the_rows_of_incrementing_are_those_between_two_numbers() -> None:
         " AS b ORDER BY c0 DESC LIMIT 1",
         (5, 20),
     )
+
+
+def test_a_query_is_read_as_a_table_is() -> None:
+    mysql = table(Dialect.MYSQL, INCREMENTING, path=(), query="SELECT id % 2 AS id FROM t; ")
+    assert read_rows(mysql, START, Position(None, 9)) == Statement(
+        "SELECT * FROM (SELECT id %% 2 AS id FROM t\n) AS polled WHERE `id` <= %s ORDER BY `id`", (9,)
+    )
+    assert read_all(mysql, "`id`") == Statement("SELECT `id` FROM (SELECT id %% 2 AS id FROM t\n) AS polled")
 
 
 def test_the_rows_of_timestamp_and_incrementing_are_those_between_two_pairs() -> None:
@@ -164,7 +173,7 @@ class Database:
         end = end_position(polled, start, found[0] if found else None)
         if end == start:
             return [], end
-        return [row[0] for row in self.run(read_rows(polled, start, end, ("%s",)))], end
+        return [row[0] for row in self.run(read_rows(polled, start, end, '"%s"'))], end
 
 
 @pytest.fixture(params=[Dialect.SQLITE, Dialect.DUCKDB])
@@ -188,7 +197,7 @@ def test_every_row_is_in_one_batch(database: Database) -> None:
                 if end == position:
                     break
                 assert len(batch) <= rows_max + 2 * (mode is TIMESTAMP)
-                again = [row[0] for row in database.run(read_rows(polled, position, end, ("%s",)))]
+                again = [row[0] for row in database.run(read_rows(polled, position, end, '"%s"'))]
                 assert again == batch
                 numbers += batch
                 position = end

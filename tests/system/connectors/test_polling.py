@@ -1,0 +1,222 @@
+"""Polling in Spark: a micro-batch that is repeated, and each kind of database once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.spark.connectors.capture.ports import Position
+from barnabas.spark.connectors.polling.errors import PolledTableError
+from barnabas.spark.connectors.polling.mysql import open_mysql_polling, parse_mysql_polling
+from barnabas.spark.connectors.polling.postgres import open_postgres_polling, parse_postgres_polling
+from barnabas.spark.connectors.polling.source import PollingSource
+from barnabas.testing.databases import MariaDbServer, PostgresServer
+from barnabas.testing.process import BrokerProcess
+from tests.system.connectors.test_mariadb_source import TYPES, VALUES, connect, run
+from tests.system.pages import DOCS, run_page
+
+pytestmark = pytest.mark.system
+
+TIMES = {"mode": "timestamp+incrementing", "timestamp.column.name": "changed", "incrementing.column.name": "id"}
+NUMBERS = {"mode": "incrementing", "incrementing.column.name": "id"}
+
+
+@pytest.mark.spark
+def test_a_query_that_dies_between_planning_and_commit_gives_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT, changed DATETIME NOT NULL)")
+        database.executemany(
+            "INSERT INTO orders VALUES (?, 'new', ?)",
+            [(n, f"2024-01-01 00:{n // 60:02}:{n % 60:02}") for n in range(500)],
+        )
+        seen: dict[int, list[tuple[int, str]]] = {}
+        dies_at = [1, 3]
+
+        def write(batch: DataFrame, number: int) -> None:
+            rows = [(row.id, row.state) for row in batch.collect()]
+            assert number not in seen or seen[number] == rows, "a repeated micro-batch has other rows"
+            seen[number] = rows
+            if number in dies_at:
+                dies_at.remove(number)
+                database.execute("UPDATE orders SET state = 'paid', changed = '2024-01-02' WHERE id % 3 = 0")
+                database.execute("DELETE FROM orders WHERE id % 7 = 0")
+                raise RuntimeError("the query dies")
+
+        deaths = 0
+        while True:
+            query = (
+                spark.readStream.format("barnabas.sqlite")
+                .options(**TIMES)
+                .option("connection.url", f"jdbc:sqlite:{path}")
+                .option("stagingLocation", str(tmp_path / "staging"))
+                .option("output", "rows")
+                .option("batch.max.rows", 150)
+                .load()
+                .writeStream.foreachBatch(write)
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            try:
+                query.awaitTermination()
+                break
+            except StreamingQueryException:
+                deaths += 1
+        rows = [row for number in sorted(seen) for row in seen[number]]
+        assert deaths == 2
+        assert len(rows) == len(set(rows)), "a row is there twice"
+        wanted = set(database.execute("SELECT id, state FROM orders"))
+        assert wanted <= set(rows)
+        assert {row for row in rows if row[1] == "paid"} == {row for row in wanted if row[1] == "paid"}
+
+
+def poll(source: PollingSource, position: Position) -> tuple[list[dict[str, Any]], Position]:
+    end = source.find_end(position, 1 << 20, None)
+    return [row for one in source.read(position, end) for row in one.tables[0].changes.after.to_pylist()], end
+
+
+def postgres_texts(server: PostgresServer, folder: Path, **more: str) -> dict[str, str]:
+    return {
+        "connection.url": f"jdbc:postgresql://127.0.0.1:{server.port}/postgres",
+        "connection.user": "postgres",
+        "stagingLocation": str(folder / "staging"),
+        "poll.interval.ms": "0",
+        "output": "rows",
+    } | {name.replace("_", "."): value for name, value in more.items()}
+
+
+@pytest.mark.parametrize("options", [TIMES, NUMBERS], ids=["timestamp", "incrementing"])
+def test_postgres_misses_no_row_of_a_long_transaction(
+    postgres: PostgresServer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = f"late_{options['mode'][:2]}"
+    texts = postgres_texts(postgres, tmp_path, table_whitelist=table) | options
+    source = open_postgres_polling(parse_postgres_polling(texts))
+    with psycopg.connect(postgres.conninfo, autocommit=True) as fast, psycopg.connect(postgres.conninfo) as slow:
+        fast.execute(
+            f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, changed TIMESTAMPTZ NOT NULL DEFAULT now(), price DEC(8,2))"
+        )
+        fast.execute(f"INSERT INTO {table} (price) VALUES (1.5)")
+        position = source.take_snapshot(Unused(), rows=True, follow=True)
+        source.check(position, begun=False)
+        rows, position = poll(source, position)
+        assert [(row["id"], str(row["price"])) for row in rows] == [(1, "1.50")]
+        slow.execute(f"INSERT INTO {table} (price) VALUES (2)")
+        fast.execute(f"INSERT INTO {table} (price) VALUES (3)")
+        assert poll(source, position) == ([], position)
+        slow.commit()
+        rows, position = poll(source, position)
+        assert sorted(row["id"] for row in rows) == [2, 3]
+        assert poll(source, position) == ([], position)
+    source.close()
+
+
+class Unused:
+    """The stage of a source that has no snapshot."""
+
+    def write(self, table: Any, batches: Iterator[Any]) -> None:
+        raise AssertionError
+
+
+def test_postgres_refuses_a_role_that_cannot_see_transactions(postgres: PostgresServer, tmp_path: Path) -> None:
+    with psycopg.connect(postgres.conninfo, autocommit=True) as session:
+        session.execute("CREATE ROLE watcher LOGIN")
+        session.execute("CREATE TABLE watched (id SERIAL, changed TIMESTAMPTZ NOT NULL)")
+        session.execute("GRANT SELECT ON watched TO watcher")
+    texts = postgres_texts(postgres, tmp_path, connection_user="watcher") | TIMES
+    with pytest.raises(PolledTableError, match='GRANT pg_read_all_stats TO "watcher";'):
+        open_postgres_polling(parse_postgres_polling(texts)).read_tables()
+
+
+def test_postgres_polls_a_query_with_all_its_types(postgres: PostgresServer, tmp_path: Path) -> None:
+    query = (
+        "SELECT n AS id, n % 2 AS odd, 'a%' AS text, ARRAY[n] AS list, 1.5::numeric(4,2) AS price, '{}'::jsonb AS json,"
+        " 'ab'::bytea AS bytes, NULL::date AS day FROM generate_series(1, 2) AS n"
+    )
+    texts = postgres_texts(postgres, tmp_path, query=query) | NUMBERS
+    source = open_postgres_polling(parse_postgres_polling(texts))
+    rows, _ = poll(source, source.take_snapshot(Unused(), rows=True, follow=True))
+    source.close()
+    assert [str(row["price"]) for row in rows] == ["1.50", "1.50"]
+    assert [row | {"price": None} for row in rows] == [
+        {"id": n, "odd": n % 2, "text": "a%", "list": [n], "price": None, "json": "{}", "bytes": b"ab", "day": None}
+        for n in (1, 2)
+    ]
+
+
+@pytest.mark.spark
+def test_mode_on_the_format_of_postgres_polls(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> None:
+    with psycopg.connect(postgres.conninfo, autocommit=True) as session:
+        session.execute("CREATE TABLE batches (id INT PRIMARY KEY, at TIMESTAMP)")
+        session.execute("INSERT INTO batches SELECT n, '2024-01-01' FROM generate_series(1, 1000) AS n")
+    texts = postgres_texts(postgres, tmp_path, mode="bulk", table_whitelist="batches")
+    rows = spark.read.format("barnabas.postgres").options(**texts).load()
+    assert rows.dtypes == [("id", "int"), ("at", "timestamp_ntz")]
+    assert rows.selectExpr("count(*)", "sum(id)").collect() == [(1000, 500500)]
+
+
+def test_mariadb_polls_all_types_and_changes(mariadb: MariaDbServer, tmp_path: Path) -> None:
+    with connect(mariadb, "") as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS shop")
+    run(mariadb, TYPES, f"INSERT INTO types VALUES (1, {VALUES.replace('20000000', '20')})")
+    run(mariadb, "ALTER TABLE types ADD COLUMN changed DATETIME(3) NOT NULL DEFAULT '2024-01-01'")
+    texts = {
+        "connection.url": f"jdbc:mariadb://127.0.0.1:{mariadb.port}/shop",
+        "connection.user": mariadb.user,
+        "connection.password": mariadb.password,
+        "stagingLocation": str(tmp_path / "staging"),
+        "poll.interval.ms": "0",
+        "output": "rows",
+        "table.whitelist": "types",
+        "numeric.mapping": "best_fit",
+        **TIMES,
+    }
+    source = open_mysql_polling(parse_mysql_polling(texts))
+    position = source.take_snapshot(Unused(), rows=True, follow=True)
+    source.check(position, begun=False)
+    (row,), position = poll(source, position)
+    assert (row["a"], row["b"], str(row["d"]), row["q"], row["w"]) == (
+        -128,
+        65535,
+        "18446744073709551615",
+        "hé😀",
+        "it's",
+    )
+    run(mariadb, "UPDATE types SET q = 'new', changed = '2024-01-02' WHERE id = 1")
+    (row,), position = poll(source, position)
+    assert row["q"] == "new"
+    run(mariadb, "UPDATE types SET q = 'newer', changed = NOW() + INTERVAL 1 DAY WHERE id = 1")
+    assert poll(source, position) == ([], position)
+    source.close()
+
+
+@pytest.mark.spark
+def test_the_section_about_polling(spark: SparkSession, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker") as broker:
+        addresses = {
+            "127.0.0.1:9092": broker.bootstrap_servers,
+            "shop.db": str(tmp_path / "shop.db"),
+            '"staging/': f'"{tmp_path}/staging/',
+            '"checkpoints/': f'"{tmp_path}/checkpoints/',
+        }
+        run_page(DOCS / "CONNECT.md", addresses, {"spark": spark}, section="### Polling tables")
+        (rows,) = (
+            spark.read.format("barnabas")
+            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+            .option("subscribe", "shop-orders")
+            .load()
+            .selectExpr("count(*) AS number", "count(key) AS keys", "max(CAST(value AS STRING)) AS value")
+            .collect()
+        )
+    assert (rows.number, rows.keys) == (2, 0)
+    assert json.loads(rows.value)["payload"]["state"] == "new"
