@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.telemetry import get_logger
+from barnabas.core.work import in_slices
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.transport.limits import ConnectionQuota, DescriptorLimits, RequestBudget
 from barnabas.protocol.transport.listener import Listener
@@ -167,7 +168,7 @@ class BrokerRole:
             partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
             shares.coordinator.run, shares.partitions.run, services.checker.run,
         ):  # fmt: skip
-            self.partitions.discover()
+            await in_slices(self.partitions.discover())
             role_listeners = (
                 GroupCoordinatorListener(groups),
                 TransactionCoordinatorListener(transactions),

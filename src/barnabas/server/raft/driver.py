@@ -24,6 +24,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
+from barnabas.core.work import Pauses
 from barnabas.server.raft.errors import IllegalRaftStateError, NotRaftLeaderError
 from barnabas.server.raft.machine.events import (
     Answered,
@@ -248,7 +249,7 @@ class RaftDriver:
             self._ports.listener.on_snapshot(effects.load_snapshot)
             self._delivered = effects.load_snapshot.offset
         if effects.high_watermark is not None:
-            self._deliver(effects.high_watermark)
+            await self._deliver(effects.high_watermark)
         if effects.leader is not None:
             if effects.leader.leader_id != self._me.id:
                 self._fail_proposals(effects.leader)
@@ -279,8 +280,10 @@ class RaftDriver:
             await self._ports.log.sync()
             self._step(Synced(ticket))
 
-    def _deliver(self, high_watermark: int) -> None:
-        """Pass committed batches to the listener, then complete the proposals."""
+    async def _deliver(self, high_watermark: int) -> None:
+        """Pass committed batches to the listener, then complete the proposals. A node that starts has many of them,
+        and other tasks run in between. Nothing overtakes this: later effects wait in `_effects`."""
+        pauses = Pauses()
         while self._delivered < high_watermark:
             before = self._delivered
             for batch in self._ports.log.read(self._delivered, _COMMIT_READ_BYTES):
@@ -289,6 +292,7 @@ class RaftDriver:
                 if not batch.controls:
                     self._ports.listener.on_commit(batch)
                 self._delivered = batch.next_offset
+                await pauses.after(batch.next_offset - batch.base_offset)
             if self._delivered == before:
                 raise IllegalRaftStateError(f"The log cannot be read at {before}, below the high watermark.")
         self._ports.listener.on_high_watermark(high_watermark)

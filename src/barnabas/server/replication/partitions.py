@@ -20,6 +20,7 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage, TopicsImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.context import ReplicationContext
+from barnabas.server.replication.directories.found_logs import Steps
 from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
 from barnabas.server.replication.directories.views import DirectoryReplica, DirectoryView, view_of
 from barnabas.server.replication.partition import Partition, PartitionListener
@@ -188,9 +189,9 @@ class Partitions:
 
     # ---- start
 
-    def discover(self) -> None:
-        """Scan the log directories. Call this once, before the first image."""
-        self.replica_directories.discover()
+    def discover(self) -> Steps:
+        """Scan the log directories in steps. Do this once, before the first image."""
+        return self.replica_directories.discover()
 
     def check_metadata(self, image: ClusterImage) -> None:
         """Raises MetadataError if the metadata has no topics, but the log directories have partitions.

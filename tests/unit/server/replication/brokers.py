@@ -284,7 +284,7 @@ class Broker:
                 unsent_bytes=lambda: 0,
             ),
         )
-        self.partitions.discover()
+        list(self.partitions.discover())
         self.process.spawn(loop, self._run())
         self.publish(cluster.image)
 

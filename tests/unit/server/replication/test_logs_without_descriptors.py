@@ -23,7 +23,7 @@ def _open_dir(disk: MemoryDisk) -> LogDir:
 
 def _directories(disk: MemoryDisk) -> ReplicaDirectories:
     directories = ReplicaDirectories([_open_dir(disk)], (), SystemClock(), random.Random(1))
-    directories.discover()
+    list(directories.discover())
     return directories
 
 

@@ -8,11 +8,11 @@ the move starts again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 from uuid import UUID
 
-from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
@@ -23,6 +23,8 @@ from barnabas.server.storage.log import Log
 log = get_logger("barnabas.server.replication")
 
 Found = tuple[LogDir, FoundLog]
+Steps = Generator[int, None, None]
+"""Work in steps, for `barnabas.core.work.in_slices`: each step yields its units of work."""
 _NAMES_SHOWN: Final = 50
 
 
@@ -40,13 +42,13 @@ class FoundLogs:
         """Logs that are damaged, or could not be opened for another reason that does not pass."""
         self._copies: dict[TopicPartition, list[Found]] = defaultdict(list)
 
-    def discover(self, directories: Iterable[LogDir]) -> None:
-        """Scan the directories; call this once."""
+    def discover(self, directories: Iterable[LogDir]) -> Steps:
+        """Scan the directories, one log in each step; call this once."""
         for directory in directories:
-            for found in directory.scan():
-                if found.topic_partition.topic != METADATA_TOPIC:
-                    place = self._copies if found.future else self._whole
-                    place[found.topic_partition].append((directory, found))
+            for found in directory.found_logs():
+                place = self._copies if found.future else self._whole
+                place[found.topic_partition].append((directory, found))
+                yield 1
 
     def __len__(self) -> int:
         return len(self._whole)

@@ -16,7 +16,7 @@ from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
 from barnabas.server.metadata.image.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
-from barnabas.server.replication.directories.found_logs import FoundLogs
+from barnabas.server.replication.directories.found_logs import FoundLogs, Steps
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError, TransientStorageError
@@ -58,9 +58,9 @@ class ReplicaDirectories:
         """The paths of the log directories that cannot be used."""
         return [*self.missing, *(home.path for home in self.directories if home.failure is not None)]
 
-    def discover(self) -> None:
-        """Scan the log directories. Call this once, before the first image."""
-        self._found.discover(self.directories)
+    def discover(self) -> Steps:
+        """Scan the log directories in steps. Do this once, before the first image."""
+        return self._found.discover(self.directories)
 
     @property
     def found_partitions(self) -> list[TopicPartition]:

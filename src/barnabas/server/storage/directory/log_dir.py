@@ -70,7 +70,7 @@ class LogDir:
             OpenSegments() if open_segments is None else open_segments,
         )
         # Before the scan: a process that ends before it has scanned must not mark unopened logs as clean (see `close`).
-        self._state.unopened.update(name for name, _, _ in self._log_folders())
+        self._state.unopened.update(name for name, partition, mark in self._folders() if _holds_log(partition, mark))
         self.future_logs = FutureLogs(self._state)
 
     @classmethod
@@ -155,18 +155,16 @@ class LogDir:
 
         Directories of deleted logs are scheduled for `delete_pending`. Stray directories are ignored.
         """
-        for name, _, mark in self._folders():
-            if mark == names.DIR_DELETE:
-                self._state.pending_deletes.append((0, f"{self.path}/{name}"))
-        return [
-            FoundLog(topic_partition, name, read_topic_id(self.fs, f"{self.path}/{name}"), mark == names.DIR_FUTURE)
-            for name, topic_partition, mark in self._log_folders()
-        ]
+        return list(self.found_logs())
 
-    def _log_folders(self) -> Iterator[tuple[str, TopicPartition, str]]:
+    def found_logs(self) -> Iterator[FoundLog]:
+        """As `scan`, but each directory is read when the iterator reaches it, so that the caller can pause."""
         for name, topic_partition, mark in self._folders():
-            if mark in ("", names.DIR_FUTURE) and topic_partition.topic != METADATA_TOPIC:
-                yield name, topic_partition, mark
+            path = f"{self.path}/{name}"
+            if mark == names.DIR_DELETE:
+                self._state.pending_deletes.append((0, path))
+            elif _holds_log(topic_partition, mark):
+                yield FoundLog(topic_partition, name, read_topic_id(self.fs, path), mark == names.DIR_FUTURE)
 
     def _folders(self) -> Iterator[tuple[str, TopicPartition, str]]:
         for name in self.fs.listdir(self.path):
@@ -293,6 +291,10 @@ class LogDir:
             write_sizes(self.fs, self.path, broker_epoch, state.logs.values(), state.segment_sizes)
             leave_clean_shutdown(self.fs, self.path, broker_epoch)
         self._lock.release()
+
+
+def _holds_log(topic_partition: TopicPartition, mark: str) -> bool:
+    return mark in ("", names.DIR_FUTURE) and topic_partition.topic != METADATA_TOPIC
 
 
 def _check_owner(path: str, meta: MetaProperties, cluster_id: str | None, node_id: int) -> None:
