@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
     from pyspark.sql.types import StructType
 
     from barnabas.spark.connectors.capture.ports import Connector
@@ -46,3 +51,15 @@ class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followe
         from barnabas.spark.connectors.capture.reader import capture_stream_reader
 
         return capture_stream_reader(self.options, schema, self._connector())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from barnabas.spark.connectors.sinking.writer import target_batch_writer
+        from barnabas.spark.connectors.sql.sinks.opening import mysql_plan
+
+        return target_batch_writer(self.options, overwrite, mysql_plan)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from barnabas.spark.connectors.sinking.writer import target_stream_writer
+        from barnabas.spark.connectors.sql.sinks.opening import mysql_plan
+
+        return target_stream_writer(self.options, mysql_plan)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
+import pymysql
 
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, StagedPart
 from barnabas.spark.connectors.sinking.writer import SinkPlan, stage_rows
@@ -28,6 +29,9 @@ class SinkDatabase:
         self.server = server
         self.connection: Any = None
         self.schema = f"s{next(_NUMBERS)}"
+
+    def open(self) -> None:
+        raise NotImplementedError
 
     def url(self, port: int | None = None) -> str:
         raise NotImplementedError
@@ -64,7 +68,6 @@ class PostgresSinkDatabase(SinkDatabase):
     """A schema of its own in the database `postgres`."""
 
     format = "barnabas.postgres"
-    engine = ""
 
     def open(self) -> None:
         self.connection = psycopg.connect(self.server.conninfo, autocommit=True)
@@ -79,6 +82,29 @@ class PostgresSinkDatabase(SinkDatabase):
 
     def make(self, options: Mapping[str, str]) -> SinkPlan:
         return opening.postgres_plan(options)
+
+
+class MariaDbSinkDatabase(SinkDatabase):
+    """A database of its own."""
+
+    format = "barnabas.mariadb"
+
+    def open(self) -> None:
+        self.connection = pymysql.connect(
+            host="127.0.0.1", port=self.server.port, user=self.server.user, password=self.server.password,
+            autocommit=True,
+        )  # fmt: skip
+        self.run(f"CREATE DATABASE IF NOT EXISTS {self.schema}")
+        self.run(f"USE {self.schema}")
+
+    def url(self, port: int | None = None) -> str:
+        return f"jdbc:mariadb://127.0.0.1:{port or self.server.port}/{self.schema}"
+
+    def login(self) -> Mapping[str, str]:
+        return {"connection.user": self.server.user, "connection.password": self.server.password}
+
+    def make(self, options: Mapping[str, str]) -> SinkPlan:
+        return opening.mysql_plan(options)
 
 
 def stage(plan: SinkPlan, number: int, tasks: Sequence[Sequence[Any]], query: str = QUERY) -> list[StagedPart]:

@@ -18,6 +18,7 @@ from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
 from barnabas.spark.errors import DeliveryError, SinkError
 from tests.system.connectors.sql_databases import (
     QUERY,
+    MariaDbSinkDatabase,
     PostgresSinkDatabase,
     SinkDatabase,
     losing_proxy,
@@ -31,9 +32,12 @@ OTHER_QUERY = "6f1e3c8a-0000-4000-8000-000000000002"
 UPSERT = {"insert_mode": "upsert", "pk_fields": "id", "dbtable": "t"}
 
 
-@pytest.fixture(params=["postgres"])
+DATABASES = {"postgres": PostgresSinkDatabase, "mariadb": MariaDbSinkDatabase}
+
+
+@pytest.fixture(params=list(DATABASES))
 def database(request: pytest.FixtureRequest) -> Iterator[SinkDatabase]:
-    opened = PostgresSinkDatabase(request.getfixturevalue("postgres"))
+    opened = DATABASES[request.param](request.getfixturevalue(request.param))
     opened.open()
     yield opened
     opened.connection.close()
@@ -72,7 +76,7 @@ def test_a_column_that_was_not_received_keeps_its_value(database: SinkDatabase) 
     # A row without a value for a column that needs one can change a row, and cannot become one.
     write(plan, 1, batch(id=[2], name=[lost], text=["y3"]))
     assert database.rows("SELECT text FROM t WHERE id = 2") == [("y3",)]
-    with pytest.raises(SinkError, match="name"):
+    with pytest.raises(SinkError, match=r"key \(9,\) is new, and has no value for the column name.*Run: ALTER TABLE"):
         write(plan, 2, batch(id=[9], name=[lost], text=["z"]))
     assert database.rows("SELECT count(*) FROM t") == [(2,)]
 

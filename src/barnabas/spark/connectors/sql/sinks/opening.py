@@ -19,6 +19,10 @@ def postgres_plan(options: Mapping[str, str]) -> SinkPlan:
     return _plan(Dialect.POSTGRES, options)
 
 
+def mysql_plan(options: Mapping[str, str]) -> SinkPlan:
+    return _plan(Dialect.MYSQL, options)
+
+
 def _plan(dialect: Dialect, options: Mapping[str, str]) -> SinkPlan:
     from barnabas.spark.connectors.sql.sinks.target import SqlTarget
 
@@ -46,5 +50,9 @@ def _open(options: SqlSinkOptions) -> SinkSession:
             from barnabas.spark.connectors.sql.sinks.postgres import PostgresSinkSession
 
             return PostgresSinkSession(options)
+        case Dialect.MYSQL:
+            from barnabas.spark.connectors.sql.sinks.mysql import MysqlSinkSession
+
+            return MysqlSinkSession(options)
         case _:
             raise DatabaseSinkError(f"there is no sink for {options.dialect}")

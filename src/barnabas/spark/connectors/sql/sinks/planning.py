@@ -43,6 +43,15 @@ class StagedRowsPart(Struct, frozen=True):
     path: tuple[str, ...]
 
 
+class Step(Struct, frozen=True):
+    """A statement of the transaction. If it has a `refusal`, it is a query, and its first row is the key of a row that
+    cannot be written: the refusal is the end of the message.
+    """
+
+    statement: Statement
+    refusal: str = ""
+
+
 def wanted_columns(
     dialect: Dialect, schemas: Sequence[Any], key: Sequence[str], collation: str = ""
 ) -> dict[str, TableColumn]:
@@ -144,12 +153,12 @@ def optional_column(dialect: Dialect, table: SqlTable, name: str) -> str:
     return f"ALTER TABLE {shown} ALTER COLUMN {quoted} DROP NOT NULL"
 
 
-def plan_changes(options: SqlSinkOptions, table: SqlTable, parts: Sequence[StagedRowsPart]) -> list[Statement]:
-    """The statements that apply staged rows to a table that has all of their columns."""
+def plan_changes(options: SqlSinkOptions, table: SqlTable, parts: Sequence[StagedRowsPart]) -> list[Step]:
+    """The steps that apply staged rows to a table that has all of their columns."""
     steps = sorted({each.part.step for each in parts})
     stages = [each.stage.name for each in parts]
     several = {name for name in stages if stages.count(name) > 1}
-    statements: list[Statement] = []
+    planned: list[Step] = []
     for step in steps:
         groups: dict[tuple[frozenset[str], tuple[str, ...]], list[StagedRowsPart]] = {}
         for each in parts:
@@ -157,8 +166,8 @@ def plan_changes(options: SqlSinkOptions, table: SqlTable, parts: Sequence[Stage
                 present = frozenset(name for name in each.stage.names if table.column(name) is not None)
                 groups.setdefault((present, each.part.key), []).append(each)
         for group in sorted(groups.values(), key=_first):
-            statements += _changes(options, table, group, several)
-    return statements
+            planned += _changes(options, table, group, several)
+    return planned
 
 
 def _first(group: Sequence[StagedRowsPart]) -> tuple[int, int]:
@@ -168,7 +177,7 @@ def _first(group: Sequence[StagedRowsPart]) -> tuple[int, int]:
 
 def _changes(
     options: SqlSinkOptions, table: SqlTable, group: Sequence[StagedRowsPart], several: set[str]
-) -> list[Statement]:
+) -> list[Step]:
     key = group[0].part.key
     names = tuple(name for name in group[0].stage.names if table.column(name) is not None)
     columns = [table.column(name) for name in names]
@@ -186,21 +195,31 @@ def _changes(
         tuple(column.type for column in columns if column is not None) if options.dialect is Dialect.POSTGRES else (),
     )
     deletes = sum(each.part.deletes for each in group)
-    statements = [change.delete()] if deletes else []
+    planned = [Step(change.delete())] if deletes else []
     if deletes == sum(each.part.rows for each in group):
-        return statements
-    match options.rows.insert_mode:
-        case InsertMode.INSERT:
-            return [*statements, change.insert(deletes=deletes > 0)]
-        case InsertMode.UPDATE:
-            update = change.update()
-        case InsertMode.UPSERT:
-            if _is_safe_upsert(options.dialect, table, names, key):
-                return [*statements, change.upsert()]
-            update = change.update()
-            statements += [change.insert_missing()] if update is None else [update, change.insert_missing()]
-            return statements
-    return statements if update is None else [*statements, update]
+        return planned
+    mode = options.rows.insert_mode
+    if mode is InsertMode.INSERT:
+        return [*planned, Step(change.insert(deletes=deletes > 0))]
+    if mode is InsertMode.UPSERT and _is_safe_upsert(options.dialect, table, names, key):
+        return [*planned, Step(change.upsert())]
+    update = change.update()
+    if update is not None:
+        planned.append(Step(update))
+    if mode is InsertMode.UPSERT:
+        required = _required(table, names)
+        if required:
+            planned.append(Step(change.missing(), _lacks(options.dialect, table, required[0])))
+        else:
+            planned.append(Step(change.insert_missing()))
+    return planned
+
+
+def _lacks(dialect: Dialect, table: SqlTable, name: str) -> str:
+    return (
+        f"is new, and has no value for the column {name}, which is NOT NULL and has no default. Run:"
+        f" {optional_column(dialect, table, name)}; or give the rows the column"
+    )
 
 
 def _is_safe_upsert(dialect: Dialect, table: SqlTable, names: Sequence[str], key: Sequence[str]) -> bool:

@@ -236,6 +236,12 @@ class KeyedChange(Struct, frozen=True):
             f" WHERE NOT EXISTS ({exists}) ORDER BY {order}"
         )
 
+    def missing(self) -> Statement:
+        """The key of a row that the table does not have; no row if it has them all."""
+        keys = ", ".join(f"s.{value}" for value in self._values(self.key))
+        exists = f"SELECT 1 FROM {self._table()} AS x WHERE {self._matches('x', 's')}"
+        return Statement(f"SELECT {keys} FROM ({self._last()}) AS s WHERE NOT EXISTS ({exists}) LIMIT 1")
+
     # Parts of statements
 
     def _source(self) -> str:

@@ -26,6 +26,7 @@ from barnabas.spark.connectors.sql.sinks.errors import (
     DatabaseConflictError,
     DatabaseSinkError,
     DatabaseUnreachableError,
+    RefusedRowsError,
 )
 from barnabas.spark.connectors.sql.sinks.naming import ledger_path, orphans, own_path, table_path
 from barnabas.spark.connectors.sql.sinks.opening import open_session
@@ -142,8 +143,12 @@ class SqlTarget(msgspec.Struct, frozen=True):
         self._count(session, parts)
         for table, of_table in tables:
             doing = f"writing to the table {display_path(dialect, table.path)}"
-            for statement in plan_changes(self.options, table, of_table):
-                session.run(statement, doing)
+            for step in plan_changes(self.options, table, of_table):
+                if not step.refusal:
+                    session.run(step.statement, doing)
+                    continue
+                for key in session.rows(step.statement, doing):
+                    raise RefusedRowsError(f"{doing} failed: the row with the key {key} {step.refusal}")
         session.run(move_ledger(dialect, path, batch.query_id, batch.batch_id), "moving the ledger of micro-batches")
 
     def _count(self, session: SinkSession, parts: Sequence[StagedRowsPart]) -> None:
