@@ -7,7 +7,8 @@
     decimal128            precise: bytes; double: double; string: string               Decimal (Connect's)
     text NUMERIC          precise: struct of scale and bytes; double; string           VariableScaleDecimal
     date32                int32, days                                                  Date
-    time64, TIME          int64 us; ADAPTIVE and at most 3 digits: int32 ms            MicroTime; Time
+    time64                int64 us; ADAPTIVE and at most 3 digits: int32 ms            MicroTime; Time
+    TIME                  int64 us: 838 hours in milliseconds are more than an int32   MicroTime
     timestamp             int64 us; ADAPTIVE and at most 3 digits: int64 ms            MicroTimestamp; Timestamp
     timestamp with zone   string in UTC                                                ZonedTimestamp
     string                string                                                       Json, Xml, Uuid, Enum, EnumSet
@@ -119,7 +120,7 @@ def _time(column: ColumnSchema, options: EventOptions) -> ConnectSchema:
             return _named(ConnectType.INT32, _CONNECT + "Time")
         case TimePrecision.NANOSECONDS:
             return _named(ConnectType.INT64, _TIME + "NanoTime")
-        case TimePrecision.ADAPTIVE if _keeps_milliseconds(column):
+        case TimePrecision.ADAPTIVE if _keeps_milliseconds(column) and column.meaning is not Meaning.TIME:
             return _named(ConnectType.INT32, _TIME + "Time")
         case _:
             return _named(ConnectType.INT64, _TIME + "MicroTime")

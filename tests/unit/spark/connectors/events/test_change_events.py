@@ -202,6 +202,18 @@ def test_a_table_without_a_key_has_null_keys() -> None:
     assert keys(change_records(changes("c", None, [(1, "a")], table), OPTIONS)) == [None]
 
 
+def test_a_truncate_has_neither_a_key_nor_rows() -> None:
+    batch = change_records(changes("t", None, None, TableSchema("db", "public", "orders", (), ())), OPTIONS)
+    [value] = values(batch)
+    assert (value["op"], value["before"], value["after"], value["source"]["table"]) == ("t", None, None, "orders")
+    assert (keys(batch), batch.column("topic").to_pylist()) == ([None], ["shop.public.orders"])
+    [with_schema] = decoded(batch)
+    assert [(part["field"], part["fields"]) for part in with_schema["schema"]["fields"][:2]] == [
+        ("before", []),
+        ("after", []),
+    ]
+
+
 def test_values_that_were_not_sent_have_the_placeholder() -> None:
     one = changes("u", None, [(1, None)], unavailable={1: np.array([True])})
     assert values(change_records(one, OPTIONS))[0]["after"]["note"] == "__debezium_unavailable_value"
