@@ -13,7 +13,7 @@ import pytest
 from barnabas.spark.connectors.capture.options import parse_capture_options
 from barnabas.spark.connectors.capture.ports import CapturedChanges, Position
 from barnabas.spark.connectors.capture.staging import open_staging
-from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, ServerSetupError
+from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError, ServerSetupError
 from barnabas.spark.connectors.mysql.source import MARIADB, MysqlSource, open_mysql
 from barnabas.testing.databases import MariaDbServer
 from tests.progress import wait_until
@@ -217,11 +217,8 @@ def test_a_changed_table_has_its_columns_of_the_moment(server: MariaDbServer, tm
     source.close()
 
 
-def test_a_position_whose_binlog_is_purged_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
-    run(server, "CREATE OR REPLACE TABLE purged (id INT PRIMARY KEY)")
-    source = open_source(server, tmp_path, "purged")
-    position, _, _ = snapshot(source, tmp_path)
-    run(server, "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+def purge_older(server: MariaDbServer) -> None:
+    """Delete all binlogs but the newest one."""
     with connect(server) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW MASTER STATUS")
         newest = cursor.fetchall()[0][0]
@@ -232,6 +229,14 @@ def test_a_position_whose_binlog_is_purged_is_refused(server: MariaDbServer, tmp
             return [row[0] for row in cursor.fetchall()] == [newest]
 
         wait_until(purge, "the server needs the older binlogs no more")  # after its next binlog checkpoint
+
+
+def test_a_position_whose_binlog_is_purged_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
+    run(server, "CREATE OR REPLACE TABLE purged (id INT PRIMARY KEY)")
+    source = open_source(server, tmp_path, "purged")
+    position, _, _ = snapshot(source, tmp_path)
+    run(server, "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    purge_older(server)
     with pytest.raises(BinlogPurgedError, match="Take a new snapshot"):
         source.check(position, begun=False)
     source.close()
@@ -247,4 +252,126 @@ def test_a_user_without_privileges_is_refused_with_the_grants_to_run(server: Mar
     source = open_source(server, tmp_path, "granted", database_user="weak", database_password="weak")
     with pytest.raises(ServerSetupError, match=r"GRANT REPLICATION SLAVE ON \*\.\*[\s\S]*GRANT BINLOG MONITOR"):
         source.check(None, begun=False)
+    source.close()
+
+
+def test_a_truncate_is_an_event_if_it_is_not_skipped(server: MariaDbServer, tmp_path: Path) -> None:
+    run(server, "CREATE OR REPLACE TABLE emptied (id INT PRIMARY KEY)")
+    source = open_source(server, tmp_path, "emptied", skipped_operations="none")
+    source.check(None, begun=False)
+    position, _, _ = snapshot(source, tmp_path)
+    run(server, "INSERT INTO emptied VALUES (1)", "TRUNCATE TABLE emptied", "INSERT INTO emptied VALUES (2)")
+    captured, _ = read_all(source, position)
+    parts = sorted((part.changes for one in captured for part in one.tables), key=lambda changes: changes.ordinal[0])
+    assert b"".join(bytes(changes.op) for changes in parts) == b"ctc"
+    source.close()
+
+
+def test_binlogs_that_are_lost_while_the_query_runs_are_noticed(tmp_path: Path) -> None:
+    with MariaDbServer() as server:
+        run(server, "CREATE TABLE lost (id INT PRIMARY KEY)")
+        source = open_source(server, tmp_path, "lost")
+        source.check(None, begun=False)
+        position, _, _ = snapshot(source, tmp_path)
+        run(server, "INSERT INTO lost VALUES (1)")
+        _, position = read_all(source, position)
+        run(server, "RESET MASTER")
+        with pytest.raises(PositionError, match="RESET MASTER was run"):
+            source.find_end(position, None, None)
+        run(server, *(f"INSERT INTO lost VALUES ({key})" for key in range(100, 120)))
+        with pytest.raises(PositionError, match="RESET MASTER was run"):
+            source.check(position, begun=False)
+        run(server, "FLUSH BINARY LOGS")
+        position = source.find_end(position, None, None)
+        run(server, "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+        purge_older(server)
+        with pytest.raises(BinlogPurgedError, match="Take a new snapshot"):
+            source.find_end(position, None, None)
+        source.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[MariaDbServer, MariaDbServer]]:
+    """A server, and a replica of it."""
+    with MariaDbServer() as first, MariaDbServer(["server-id=2", "log-slave-updates=ON", "log-bin=other"]) as second:
+        run(
+            second,
+            "RESET MASTER",
+            "SET GLOBAL gtid_slave_pos = ''",
+            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {first.port}, master_user = 'barnabas',"
+            " master_password = 'barnabas', master_use_gtid = slave_pos",
+            "START SLAVE",
+        )
+        yield first, second
+
+
+def without_places(found: list[Any]) -> list[Any]:
+    return [[*one[:3], one[4]] for one in found]
+
+
+def wait_for_replica(first: MariaDbServer, second: MariaDbServer) -> None:
+    with connect(first) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@gtid_binlog_pos")
+        wanted = cursor.fetchall()[0][0]
+    with connect(second) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT MASTER_GTID_WAIT(%s, 60)", (wanted,))
+        assert cursor.fetchall() == ((0,),)
+
+
+def test_a_query_continues_on_a_replica_where_it_was(pair: tuple[MariaDbServer, MariaDbServer], tmp_path: Path) -> None:
+    first, second = pair
+    run(first, "CREATE TABLE folded (id INT PRIMARY KEY, v DOUBLE)")
+    rng = random.Random(5)
+    write_at_random(first, "folded", rng, 20)
+    source = open_source(first, tmp_path, "folded")
+    source.check(None, begun=False)
+    position, rows, _ = snapshot(source, tmp_path)
+    folded: Rows = {(row["id"],): row for row in rows}
+    write_at_random(first, "folded", rng, 30)
+    captured, position = read_all(source, position)
+    fold(folded, captured)
+    places = [place for one in captured for part in one.tables for place in part.places.to_pylist()]
+    write_at_random(first, "folded", rng, 30)
+    planned = source.find_end(position, None, None)
+    wanted = values(list(source.read(position, planned)))
+    source.close()
+    wait_for_replica(first, second)
+    first.kill()
+    run(second, "STOP SLAVE")
+    write_at_random(second, "folded", rng, 30)
+
+    source = open_source(second, tmp_path, "folded")
+    source.check(position, begun=False)
+    again = list(source.read(position, planned))  # the micro-batch that was planned before the failover
+    assert without_places(values(again)) == without_places(wanted)
+    fold(folded, again)
+    captured, end = read_all(source, planned)
+    fold(folded, captured)
+    assert folded == table_rows(second, "folded")
+    places += [place for one in (*again, *captured) for part in one.tables for place in part.places.to_pylist()]
+    assert places == sorted(places)
+    assert end["failovers"] == 1
+    source.check(end, begun=False)
+    source.close()
+
+
+def test_a_replica_that_lacks_transactions_or_has_others_is_refused(
+    pair: tuple[MariaDbServer, MariaDbServer], tmp_path: Path
+) -> None:
+    first, second = pair
+    run(first, "CREATE TABLE behind (id INT PRIMARY KEY)")
+    wait_for_replica(first, second)
+    run(second, "STOP SLAVE")
+    source = open_source(first, tmp_path, "behind")
+    source.check(None, begun=False)
+    position, _, _ = snapshot(source, tmp_path)
+    run(first, "INSERT INTO behind VALUES (1)")
+    _, position = read_all(source, position)
+    source.close()
+    source = open_source(second, tmp_path, "behind")
+    with pytest.raises(PositionError, match=r"does not have: up to 0-1-.*a replica that lags behind"):
+        source.check(position, begun=False)
+    run(second, "INSERT INTO behind VALUES (2)")
+    with pytest.raises(PositionError, match="have diverged"):
+        source.check(position, begun=False)
     source.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from barnabas.spark.connectors.capture.ports import CapturedChanges
+from barnabas.spark.connectors.capture.records_output import RecordsOutput
 from barnabas.spark.connectors.postgres.errors import PostgresError, SlotError
 from barnabas.spark.connectors.postgres.position import from_position, to_position
 from barnabas.spark.connectors.postgres.session import Session
@@ -357,6 +359,26 @@ def test_a_start_that_died_during_the_snapshot_is_begun_again(postgres: Postgres
         source.check(None, begun=True)
         _, tables = take_snapshot(source, options)
     assert [row["id"] for row in tables["again.t"]] == [1]
+
+
+def test_a_truncate_is_an_event_in_its_place_if_it_is_not_skipped(postgres: PostgresServer, tmp_path: Path) -> None:
+    admin = create(postgres, "emptied", f"CREATE TABLE t ({COLUMNS})", f"CREATE TABLE u ({COLUMNS})")
+    options = capture_options(postgres, tmp_path, "emptied", output="records", skipped_operations="none")
+    with opened(options) as source, admin:
+        source.check(None, begun=False)
+        position, _ = take_snapshot(source, options)
+        with admin.transaction():
+            admin.execute("INSERT INTO t VALUES (1)")
+            admin.execute("TRUNCATE t, u")
+            admin.execute("INSERT INTO u VALUES (2)")
+        captured = list(source.read(position, source.find_end(position, None, None)))
+    parts = [part for one in captured for part in one.tables]
+    found = sorted((part.changes.ordinal[0], part.changes.table.id, bytes(part.changes.op)) for part in parts)
+    assert found == [(0, "emptied.t", b"c"), (1, "emptied.t", b"t"), (2, "emptied.u", b"t"), (3, "emptied.u", b"c")]
+    assert sorted(part.changes.total_order[0] for part in parts) == [1, 2, 3, 4]
+    records = RecordsOutput(options)
+    values = [value for one in captured for batch in records.records(one) for value in batch["value"].to_pylist()]
+    assert [json.loads(value)["payload"]["op"] for value in values] == ["c", "t", "t", "c"]
 
 
 def test_a_slot_that_was_created_again_is_noticed_before_and_after_the_plan(

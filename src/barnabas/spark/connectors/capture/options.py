@@ -76,11 +76,11 @@ def snapshot_mode(name: str, text: str) -> SnapshotMode:
 
 
 def skipped_operations(name: str, text: str) -> frozenset[Operation]:
-    """Letters separated by commas, or `none`. Truncates have no event here, so they cannot be left in."""
+    """Letters separated by commas, or `none`."""
     if text.strip().lower() == "none":
-        return frozenset((Operation.TRUNCATE,))
+        return frozenset()
     parts: Iterable[Operation] = (parse_as.one_of(Operation)(name, part) for part in parse_as.name_list(name, text))
-    return frozenset((Operation.TRUNCATE, *parts))
+    return frozenset(parts)
 
 
 def topic_prefix(name: str, text: str) -> str:
@@ -119,7 +119,7 @@ CAPTURE_OPTIONS: Final = (
     ConnectorOption("message.key.columns", "`table:column,..;..`: other keys than the tables' own", key_columns, ()),
     ConnectorOption(
         "skipped.operations",
-        "`c`, `u`, `d`: kinds of changes to leave out; truncates (`t`) always are",
+        "kinds of changes to leave out: `c`, `u`, `d`, and `t` for truncates; or `none`",
         skipped_operations,
         frozenset((Operation.TRUNCATE,)),
     ),
@@ -208,6 +208,11 @@ class CaptureOptions(Struct, frozen=True):
     heartbeat_query: str | None
     events: EventOptions
 
+    @property
+    def wants_truncates(self) -> bool:
+        """Whether a truncate becomes an event."""
+        return Operation.TRUNCATE not in self.skipped
+
     def wants_table(self, name: str) -> bool:
         """Whether table.include.list and table.exclude.list let a table through; `name` is `schema.table`."""
         return _selects(self.given, "table", name)
@@ -276,3 +281,5 @@ def _check_rows_output(given: ConnectorOptions) -> None:
     for name in ("transforms", "key.converter", "value.converter", "heartbeat.interval.ms"):
         if name in given:
             raise OptionError(f"{name} is for output=records: rows have typed columns, which Spark's functions change")
+    if Operation.TRUNCATE not in given.get("skipped.operations"):
+        raise OptionError("with output=rows, skipped.operations must have t: there is no row for a truncate")

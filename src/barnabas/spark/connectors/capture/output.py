@@ -48,7 +48,7 @@ class CaptureOutput:
 
     def batches(self, captured: CapturedChanges) -> Iterator[Any]:
         """The changes as record batches, in the order of each table's changes."""
-        skipped = self._options.skipped - {Operation.TRUNCATE}
+        skipped = self._options.skipped - {Operation.TRUNCATE}  # sources give truncates only if they are wanted
         tables = captured.tables
         if skipped:
             from barnabas.spark.connectors.capture.skipping import without_operations

@@ -16,6 +16,7 @@ CREATE: Final = ord("c")
 UPDATE: Final = ord("u")
 DELETE: Final = ord("d")
 READ: Final = ord("r")
+TRUNCATE: Final = ord("t")
 """The codes of `ChangeBatch.op`: the letters of the field `op` of an event."""
 
 
@@ -103,16 +104,19 @@ class NoPositions(Struct, frozen=True):
 class ChangeBatch(Struct, frozen=True):
     """Changes of one table while it had one schema. All arrays have one element for each row.
 
-    `op` (uint8) is CREATE, UPDATE, DELETE or READ. `before` and `after` are Arrow struct arrays with the table's
-    columns, null where the row has none; `before` is None if no row has one, and `after` likewise. Columns of an old
-    row that a server did not send are null. `unavailable` gives for the index of a column the rows (numpy, bool) whose
-    new value the server did not send.
+    `op` (uint8) is CREATE, UPDATE, DELETE, READ or TRUNCATE. `before` and `after` are Arrow struct arrays with the
+    table's columns, null where the row has none; `before` is None if no row has one, and `after` likewise. Columns of
+    an old row that a server did not send are null. `unavailable` gives for the index of a column the rows (numpy, bool)
+    whose new value the server did not send.
 
     `ts_us` is the time of the commit, in microseconds since 1970. `transaction` is the identity of the row's
     transaction (Arrow strings, null for rows of a snapshot), or None if events have no transaction metadata.
     `total_order` and `table_order` count events from 1 in the transaction, and in the transaction and the table; the
     create that follows from a changed key has the next numbers. `snapshot` has words such as true, last, or false for
     changes.
+
+    A TRUNCATE has neither `before` nor `after`. It is in a batch whose table has no columns: not every database says
+    which columns a truncated table had.
     """
 
     table: TableSchema

@@ -5,8 +5,8 @@
     headers  __debezium.context.*, and __debezium.newkey or __debezium.oldkey
 
 A delete is an event and a tombstone. An update that changes the key is a delete of the old key with its tombstone, and
-a create of the new one. `ts_ms` of the envelope is that of the source, not the time at which the event was made, so
-that the same changes always give the same bytes.
+a create of the new one. A truncate is an event without a key and without rows. `ts_ms` of the envelope is that of the
+source, not the time at which the event was made, so that the same changes always give the same bytes.
 Source: io.debezium.data.Envelope, io.debezium.relational.RelationalChangeRecordEmitter, TableSchemaBuilder.
 """
 

@@ -7,7 +7,7 @@
     rewrite-with-tombstone           the old row, __deleted = true     stays
     delete-to-tombstone              becomes a tombstone               left out
 
-Records whose value is no change event, such as heartbeats, stay as they are.
+Truncates are left out. Records whose value is no change event, such as heartbeats, stay as they are.
 Source: io.debezium.transforms.ExtractNewRecordState and its documentation, "New Record State Extraction".
 """
 
@@ -30,6 +30,7 @@ _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions
 DELETED: Final = "__deleted"
 _STRUCTS: Final = ("before", "after", "source", "transaction")
 _DELETE: Final = "d"
+_TRUNCATE: Final = "t"
 
 
 class DeleteHandling(StrEnum):
@@ -87,6 +88,11 @@ def unwrap(batch: Any, options: UnwrapOptions) -> Any:
     field = batch.schema.field(place)
     if not is_envelope(field):
         return _without_tombstones(batch, options) if pa.types.is_null(field.type) else batch
+    truncates = _pc.fill_null(_pc.equal(batch.column(place).field("op"), _TRUNCATE), False)
+    if _pc.any(truncates).as_py():
+        batch = batch.filter(_pc.invert(truncates))
+        if not batch.num_rows:
+            return batch
     value = batch.column(place)
     there = value.is_valid().to_numpy(zero_copy_only=False)
     op = value.field("op")

@@ -16,6 +16,7 @@ from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
 from barnabas.spark.connectors.events.changes import (
     CREATE,
     DELETE,
+    TRUNCATE,
     UPDATE,
     ChangeBatch,
     ChangedTransaction,
@@ -25,7 +26,8 @@ from barnabas.spark.connectors.events.changes import (
 from barnabas.spark.connectors.mysql.binlog.codes import ChangeKind
 from barnabas.spark.connectors.mysql.binlog.events import BinlogTable, RowsEvent
 from barnabas.spark.connectors.mysql.binlog.rows import RowDecoder
-from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction, RowChanges
+from barnabas.spark.connectors.mysql.binlog.statements import StatementKind, TableName
+from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction, RowChanges, SchemaChange
 from barnabas.spark.connectors.mysql.columns import SYSTEM_DATABASES, is_sequence, keep_columns, table_schema
 from barnabas.spark.connectors.mysql.images import RowImages, build_images
 from barnabas.spark.connectors.mysql.orders import EventOrders, number_events, place_texts
@@ -102,17 +104,36 @@ class _Rows(Struct, frozen=True):
     positions: Any
 
 
+class _Truncate(Struct, frozen=True):
+    """A table that was truncated: the number of the event since the last `take`, that in its transaction, and that of
+    the transaction.
+    """
+
+    table: TableName
+    place: int
+    number: int
+    owner: int
+
+    @property
+    def schema(self) -> TableSchema:
+        """The table without its columns, which the binlog does not have."""
+        return TableSchema(self.table.database, "", self.table.table, (), ())
+
+
 class ChangeCollector:
     """Collects transactions, and gives their changes as `CapturedChanges`.
 
     `pending_bytes` is the size of the rows that `take` has not returned, and `zero_dates` counts the cells that became
-    null because they hold no date.
+    null because they hold no date. `failovers` is a part of the places (`orders.py`), the same one for all transactions
+    that `take` returns at once.
     """
 
-    def __init__(self, tables: CapturedTables, *, transaction_metadata: bool = False) -> None:
+    def __init__(self, tables: CapturedTables, *, transaction_metadata: bool = False, truncates: bool = False) -> None:
         self.zero_dates = 0
+        self.failovers = 0
         self._tables = tables
         self._metadata = transaction_metadata
+        self._wants_truncates = truncates
         self._captured: dict[int, tuple[BinlogTable, _Captured | None]] = {}
         self._ordinal = 0
         self._clear()
@@ -122,17 +143,20 @@ class ChangeCollector:
         self._transactions: list[BinlogTransaction] = []
         self._groups: list[_Group] = []
         self._open: dict[int, _Group] = {}
+        self._truncates: list[_Truncate] = []
         self._events = 0
 
     def add(self, transaction: BinlogTransaction) -> None:
-        """Take a transaction. DDL and changes of tables that are not captured are left out.
+        """Take a transaction. Changes of tables that are not captured, and DDL but wanted truncates, are left out.
 
         Raises UnsupportedBinlogError if a captured table has a column that cannot be read.
         """
         number = 0
         before = self._events
         for change in transaction.changes:
-            if not isinstance(change, RowChanges):
+            if isinstance(change, SchemaChange):
+                if change.kind is StatementKind.TRUNCATE and self._wants_truncates:
+                    number = self._add_truncates(change, number)
                 continue
             captured = self._describe(change.table)
             for event in change.events:
@@ -169,9 +193,18 @@ class ChangeCollector:
         self.pending_bytes += len(event.data)
         self._events += 1
 
+    def _add_truncates(self, change: SchemaChange, number: int) -> int:
+        for table in change.tables:
+            if self._tables.has(table.database, table.table):
+                self._truncates.append(_Truncate(table, self._events, number, len(self._transactions)))
+                self.pending_bytes += len(change.statement)
+                self._events += 1
+                number += 1
+        return number
+
     def take(self) -> CapturedChanges:
         """The changes of all transactions since the last call. Raises BinlogError if a row is malformed."""
-        transactions, groups, events = self._transactions, self._groups, self._events
+        transactions, groups, events, truncates = self._transactions, self._groups, self._events, self._truncates
         self._clear()
         decoded = [
             [(kind, run, group.captured.decoder.decode(run.events)) for (kind, _, _), run in group.runs.items()]
@@ -182,6 +215,7 @@ class ChangeCollector:
             for _, run, rows in parts:
                 counts[run.places] = rows.counts
                 self.zero_dates += rows.zero_dates
+        counts[[one.place for one in truncates]] = 1
         firsts = np.cumsum(counts) - counts + self._ordinal
         found = [
             [
@@ -191,19 +225,26 @@ class ChangeCollector:
             for group, parts in zip(groups, decoded, strict=True)
         ]
         schemas = [group.captured.schema for group in groups]
-        orders = self._orders(schemas, found, len(transactions), int(counts.sum())) if self._metadata else None
+        marks = [(one, int(firsts[one.place])) for one in truncates]
+        orders = self._orders(schemas, found, marks, len(transactions), int(counts.sum())) if self._metadata else None
         tables = tuple(
-            _table_change(schema, parts, transactions, orders, self._ordinal)
+            _table_change(schema, parts, transactions, orders, self._ordinal, self.failovers)
             for schema, parts in zip(schemas, found, strict=True)
         )
+        tables += tuple(_truncated(one, at, transactions, orders, self._ordinal, self.failovers) for one, at in marks)
         self._ordinal += int(counts.sum())
         return CapturedChanges(tables, () if orders is None else _changed(transactions, orders))
 
     def _orders(
-        self, schemas: Sequence[TableSchema], found: Sequence[Sequence[_Rows]], transactions: int, total: int
+        self,
+        schemas: Sequence[TableSchema],
+        found: Sequence[Sequence[_Rows]],
+        truncates: Sequence[tuple[_Truncate, int]],
+        transactions: int,
+        total: int,
     ) -> EventOrders:
-        """The numbers of all events in their transactions."""
-        names = {schema.id: None for schema in schemas}
+        """The numbers of all events in their transactions. Each truncate comes with its ordinal."""
+        names = {schema.id: None for schema in (*schemas, *(one.schema for one, _ in truncates))}
         numbers = {name: i for i, name in enumerate(names)}
         weights, tables, owners = (np.zeros(total, np.int64) for _ in range(3))
         for schema, parts in zip(schemas, found, strict=True):
@@ -212,6 +253,9 @@ class ChangeCollector:
                 weights[at] = 1 + part.images.key_changed
                 tables[at] = numbers[schema.id]
                 owners[at] = part.owners
+        for one, ordinal in truncates:
+            at = ordinal - self._ordinal
+            weights[at], tables[at], owners[at] = 1, numbers[one.schema.id], one.owner
         return number_events(weights, tables, owners, transactions, tuple(names))
 
 
@@ -240,6 +284,7 @@ def _table_change(
     transactions: Sequence[BinlogTransaction],
     orders: EventOrders | None,
     first_ordinal: int,
+    failovers: int,
 ) -> TableChange:
     """One batch from the rows of inserts, updates and deletes, in the order of the binlog."""
     ordinals = np.concatenate([part.ordinals for part in parts])
@@ -291,7 +336,39 @@ def _table_change(
         np.array([file.position for file in files], np.int64)[owners],
         events,
         rows,
+        failovers,
     )
+    return TableChange(_with_orders(batch, transactions, orders, owned, first_ordinal), places)
+
+
+def _truncated(
+    one: _Truncate,
+    ordinal: int,
+    transactions: Sequence[BinlogTransaction],
+    orders: EventOrders | None,
+    first_ordinal: int,
+    failovers: int,
+) -> TableChange:
+    transaction = transactions[one.owner]
+    file = FilePosition.of(transaction.file, transaction.end)
+    zeros = np.zeros(1, np.int64)
+    batch = ChangeBatch(
+        one.schema,
+        np.array([TRUNCATE], np.uint8),
+        None,
+        None,
+        np.array([ordinal], np.int64),
+        np.array([transaction.commit_us], np.int64),
+        MySqlPositions(
+            np.array([transaction.server_id], np.int64),
+            pa.array([transaction.gtid or None], pa.string()),
+            pa.array([transaction.file], pa.string()),
+            np.array([transaction.end], np.int64),
+            zeros,
+        ),
+    )
+    places = place_texts(zeros + file.number, zeros + file.position, zeros + one.number, zeros, failovers)
+    owned = pa.array([one.owner])
     return TableChange(_with_orders(batch, transactions, orders, owned, first_ordinal), places)
 
 

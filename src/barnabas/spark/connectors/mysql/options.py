@@ -49,7 +49,7 @@ MYSQL_REFUSED: Final = {
     "snapshot.locking.mode": "MariaDB needs no lock, and MySQL's is held only until the snapshot is open",
     "include.query": "statements are not read",
     "include.schema.changes": "changes themselves have the columns of their tables",
-    "gtid.source.*": "the binlog is read by file and position",
+    "gtid.source.*": "all transactions of the server are read; leave tables out by their names",
     "bigint.unsigned.handling.mode": "BIGINT UNSIGNED is a decimal: use decimal.handling.mode",
     "inconsistent.schema.handling.mode": "every change has the columns that its table had at that moment",
 }

@@ -1,7 +1,8 @@
 """Machine: numbers the events of transactions, and gives every row a place in the binlog as text.
 
 A place is `0000000042.000000001234.00000007.00000001`: the number of the file, the position behind the transaction,
-the number of the rows event in the transaction, and that of the row in the event. Places are ordered as text.
+the number of the rows event in the transaction, and that of the row in the event. Places are ordered as text. After a
+failover, files are numbered anew, so that a place begins with the number of failovers: `e0001.0000000003....`
 """
 
 from __future__ import annotations
@@ -52,14 +53,20 @@ def number_events(weights: Any, tables: Any, owners: Any, transactions: int, nam
     return EventOrders(total, in_table, tuple(tuple(one) for one in counts))
 
 
-def place_text(file_number: int, position: int) -> str:
+def _era(failovers: int) -> str:
+    """The beginning of places: a letter is after all digits."""
+    return f"e{failovers:04d}." if failovers else ""
+
+
+def place_text(file_number: int, position: int, failovers: int = 0) -> str:
     """The place of a position between two transactions: not after the rows of any transaction that follows."""
-    return f"{file_number:0{_FILE_DIGITS}d}.{position:0{_POSITION_DIGITS}d}"
+    return f"{_era(failovers)}{file_number:0{_FILE_DIGITS}d}.{position:0{_POSITION_DIGITS}d}"
 
 
-def place_texts(files: Any, positions: Any, events: Any, rows: Any) -> Any:
+def place_texts(files: Any, positions: Any, events: Any, rows: Any, failovers: int = 0) -> Any:
     """The places of rows as Arrow strings, from numpy arrays with an element for each row."""
-    parts = []
+    era = np.frombuffer(_era(failovers).encode(), np.uint8)
+    parts = [np.broadcast_to(era, (len(rows), len(era)))]
     for values, digits in (
         (files, _FILE_DIGITS),
         (positions, _POSITION_DIGITS),

@@ -228,13 +228,15 @@ class BinlogPosition(Struct, frozen=True):
     """Where a source continues: behind a whole transaction, as file and position of one server, and by GTIDs.
 
     (file, position) is exact on the server `server_uuid` only; GTIDs also hold after a failover. `gtids` is a GTID set
-    of MySQL or a GTID position of MariaDB as text, and empty on a MySQL server without GTIDs.
+    of MySQL or a GTID position of MariaDB as text, and empty on a MySQL server without GTIDs. `failovers` counts how
+    often the query has continued on another server.
     """
 
     file: str
     position: int
     gtids: str = ""
     server_uuid: str = ""
+    failovers: int = 0
 
     def to_json(self) -> str:
         """The position as JSON, for an offset of Spark; equal positions have equal texts."""

@@ -1,7 +1,8 @@
 """Shell: the source of changes of a MySQL or MariaDB server, a `ChangeSource` (`capture/ports.py`).
 
 Changes are read from the binlog, from one place between two transactions to another one, by file and position. The same
-two places always have the same events on one server. GTIDs are stored in the positions beside them.
+two places always have the same events on one server. GTIDs are stored in the positions beside them: by these, a query
+that is connected to another server finds its place there (`relocation.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from barnabas.protocol.records.columnar._jit import np, pa
 from barnabas.spark.connectors.capture.options import CaptureOptions, SnapshotMode
 from barnabas.spark.connectors.capture.ports import CapturedChanges, Connector, Position, RowPositions, SnapshotStage
 from barnabas.spark.connectors.events.changes import MySqlPositions, TableSchema
-from barnabas.spark.connectors.mysql.binlog.decoder import BinlogDecoder
 from barnabas.spark.connectors.mysql.binlog.statements import StatementKind
 from barnabas.spark.connectors.mysql.binlog.transactions import SchemaChange, TransactionAssembler
 from barnabas.spark.connectors.mysql.changes import CapturedTables, ChangeCollector
@@ -39,7 +39,8 @@ from barnabas.spark.connectors.mysql.errors import (
 from barnabas.spark.connectors.mysql.options import MYSQL_OPTIONS, MYSQL_REFUSED, parse_mysql_options
 from barnabas.spark.connectors.mysql.orders import place_text
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, FilePosition
-from barnabas.spark.connectors.mysql.server import VARIABLES, ServerPlan, check_available, judge, session_statements
+from barnabas.spark.connectors.mysql.server import VARIABLES, ServerPlan, judge
+from barnabas.spark.connectors.mysql.server_binlogs import ServerBinlogs
 from barnabas.spark.connectors.mysql.session import MysqlSession
 from barnabas.spark.connectors.mysql.text_rows import decode_columns
 
@@ -69,10 +70,13 @@ class MysqlSource:
         self._captured = CapturedTables(self._options.wants_table, options.wants_column, self._options.keys)
         self._opened: MysqlSession | None = None
         self._plan: ServerPlan | None = None
+        self._found: dict[tuple[str, BinlogPosition], BinlogPosition] = {}
+        """By a server and a position of another one: the position on that server."""
 
     @property
     def identity(self) -> str:
-        return f"MySQL server {self._options.host}:{self._options.port}"
+        # Without the server, which another one may replace: positions have the server.
+        return f"MySQL source {self._options.capture.events.topic_prefix}"
 
     # -- setup
 
@@ -81,7 +85,10 @@ class MysqlSource:
         for warning in plan.warnings:
             log.warning("%s", warning)
         if position is not None:
-            self._check_available(plan, _from_position(position))
+            binlogs = self._binlogs()
+            here = self._locate(binlogs, _from_position(position))
+            binlogs.check_available(here)
+            binlogs.check_history(here)
 
     def _judged(self) -> ServerPlan:
         if self._plan is None:
@@ -98,15 +105,29 @@ class MysqlSource:
                 )
         return self._plan
 
-    def _check_available(self, plan: ServerPlan, position: BinlogPosition) -> None:
-        if position.server_uuid != plan.server_uuid:
-            raise PositionError(
-                f"the position {position.file}:{position.position} is of the server {position.server_uuid}, this is "
-                f"the server {plan.server_uuid}, whose binlogs are others: connect to the server of the position, or "
-                "start the query over with a new checkpoint and a new snapshot"
+    def _binlogs(self) -> ServerBinlogs:
+        return ServerBinlogs(self._options, self._session(), self._judged())
+
+    def _locate(self, binlogs: ServerBinlogs, position: BinlogPosition) -> BinlogPosition:
+        """The place of a position on this server, which may be another one since a failover.
+
+        Raises PositionError or BinlogPurgedError if the position has no place here.
+        """
+        uuid = self._judged().server_uuid
+        if position.server_uuid == uuid:
+            return position
+        key = (uuid, position)
+        if key not in self._found:
+            found = self._found[key] = binlogs.find(position)
+            log.warning(
+                "this is the server %s: the position %s of the server %s is %s here (GTIDs %s)",
+                uuid,
+                position.place,
+                position.server_uuid,
+                found.place,
+                position.gtids,
             )
-        files = [row[0] for row in self._session().rows("SHOW BINARY LOGS", "listing the binlogs")]
-        check_available(plan, structs.replace(position, gtids=""), files)
+        return self._found[key]
 
     def _tables(self) -> list[SnapshotTable]:
         session = self._session()
@@ -128,11 +149,11 @@ class MysqlSource:
         session.run("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         if plan.mariadb:
             status = dict(session.rows("SHOW STATUS LIKE 'binlog_snapshot_%'", "reading the snapshot's position"))
-            place = status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"])
+            place = FilePosition.of(status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"]))
         else:
-            place = self._written()
+            place = self._binlogs().written()
             session.run("UNLOCK TABLES")
-        gtids = self._gtids(plan, *place)
+        position = self._binlogs().at(place)
         if rows:
             for one in self._tables():
                 if not one.transactional:
@@ -145,7 +166,7 @@ class MysqlSource:
                 schema, indexes = self._captured.schema(one.table)
                 stage.write(schema, self._table_rows(session, one, schema, indexes))
         session.run("COMMIT")
-        return _to_position(BinlogPosition(*place, gtids, plan.server_uuid))
+        return _to_position(position)
 
     def _table_rows(
         self, session: MysqlSession, one: SnapshotTable, schema: TableSchema, indexes: tuple[int, ...]
@@ -174,30 +195,10 @@ class MysqlSource:
         )
 
     def snapshot_place(self, position: Position) -> str:
-        place = _from_position(position).place
-        return place_text(place.number, place.position)
+        begin = _from_position(position)
+        return place_text(begin.place.number, begin.place.position, begin.failovers)
 
     # -- positions
-
-    def _written(self) -> tuple[str, int]:
-        """The file and the position up to which the server has written its binlog, which is between transactions."""
-        plan = self._plan
-        renamed = plan is not None and not plan.mariadb and plan.version >= (8, 2)
-        statement = "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
-        found = self._session().rows(statement, "reading the position of the binlog")
-        if not found:
-            raise ServerSetupError("the server writes no binlog: set log_bin in its configuration, and restart it")
-        return str(found[0][0]), int(found[0][1])
-
-    def _gtids(self, plan: ServerPlan, file: str, position: int) -> str:
-        """The GTIDs up to a place. MySQL's may lack transactions that are being committed."""
-        if not plan.uses_gtids:
-            return ""
-        if plan.mariadb:
-            sql = f"SELECT BINLOG_GTID_POS('{file}', {position})"
-        else:
-            sql = "SELECT @@global.gtid_executed"
-        return str(self._session().rows(sql, "reading the GTIDs")[0][0] or "").replace("\n", "")
 
     def find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
         for attempt in range(RECONNECTS):
@@ -214,68 +215,63 @@ class MysqlSource:
         return self.find_end(start, None, None)
 
     def _find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
-        begin = _from_position(start)
-        plan = self._judged()
-        self._check_available(plan, begin)
-        written = FilePosition.of(*self._written())
+        binlogs = self._binlogs()
+        begin = self._locate(binlogs, _from_position(start))
+        binlogs.check_available(begin)
+        written = binlogs.written()
+        if written < begin.place:
+            raise PositionError(
+                f"the server's binlogs end at {written}, before {begin.place}, up to which the query has read them: "
+                "RESET MASTER was run, the server was restored, or it lost the end of its binlog in a crash (set "
+                "sync_binlog=1). Start the query over with a new checkpoint, an empty stagingLocation and a new "
+                "snapshot"
+            )
         if until is not None:
-            written = min(written, _from_position(until).place)
+            written = min(written, self._locate(binlogs, _from_position(until)).place)
         if written <= begin.place:
             return start
-        if bytes_max is not None and self._distance(begin.place, written) > bytes_max:
-            return _to_position(self._boundary(plan, begin, written, bytes_max))
-        gtids = self._gtids(plan, written.file, written.position)
-        return _to_position(BinlogPosition(written.file, written.position, gtids, plan.server_uuid))
-
-    def _distance(self, start: FilePosition, end: FilePosition) -> int:
-        """The bytes of binlog between two places."""
-        if start.number == end.number:
-            return end.position - start.position
-        sizes = {str(row[0]): int(row[1]) for row in self._session().rows("SHOW BINARY LOGS", "listing the binlogs")}
-        between = sum(
-            size for file, size in sizes.items() if start.number < FilePosition.of(file, 4).number < end.number
-        )
-        return sizes.get(start.file, 0) - start.position + between + end.position
-
-    def _boundary(self, plan: ServerPlan, start: BinlogPosition, end: FilePosition, bytes_max: int) -> BinlogPosition:
-        """The place behind the first transaction at which `bytes_max` is reached, or `end` if that is nearer."""
-        size = 0
-        assembler = TransactionAssembler(start)
-        for raw, event, reached in self._events(plan, start, end):
-            size += len(raw)
-            if assembler.handle(event) is not None and size >= bytes_max:
-                return assembler.position
-            if reached:
-                break
-        return BinlogPosition(end.file, end.position, assembler.position.gtids, plan.server_uuid)
+        if bytes_max is not None and binlogs.distance(begin.place, written) > bytes_max:
+            end = binlogs.boundary(begin, written, bytes_max)
+        else:
+            end = binlogs.at(written)
+        return _to_position(structs.replace(end, failovers=begin.failovers))
 
     # -- changes
 
     def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
-        position, stop = _from_position(start), _from_position(end).place
+        position, until = _from_position(start), _from_position(end)
+        stop: FilePosition | None = None
         collector = ChangeCollector(
-            self._captured, transaction_metadata=self._options.capture.events.transaction_metadata
+            self._captured,
+            transaction_metadata=self._options.capture.events.transaction_metadata,
+            truncates=self._options.capture.wants_truncates,
         )
         failures = 0
-        while position.place < stop:
+        while stop is None or position.place < stop:
             try:
-                plan = self._judged()
-                self._check_available(plan, position)
+                binlogs = self._binlogs()
+                position, last = self._locate(binlogs, position), self._locate(binlogs, until)
+                if last.failovers != collector.failovers and collector.pending_bytes:
+                    yield collector.take()
+                collector.failovers, stop = last.failovers, last.place
+                if position.place >= stop:
+                    break
+                binlogs.check_available(position)
                 assembler = TransactionAssembler(position)
-                for _, event, reached in self._events(plan, position, stop):
+                for _, event, reached in binlogs.events(position, stop):
                     transaction = assembler.handle(event)
                     if transaction is not None:
                         failures = 0
                         position = assembler.position
                         collector.add(transaction)
-                        _report(transaction.changes)
+                        self._report(transaction.changes)
                         ends = any(isinstance(change, SchemaChange) for change in transaction.changes)
                         if collector.pending_bytes >= DECODED_BYTES or (ends and collector.pending_bytes):
                             yield collector.take()
                     if reached:
                         if assembler.in_transaction:
                             raise PositionError(f"{stop} is inside a transaction: start the query over with a snapshot")
-                        position = BinlogPosition(stop.file, stop.position, "", plan.server_uuid)
+                        position = structs.replace(last, failovers=position.failovers)
             except ServerConnectionError:
                 self.close()
                 failures += 1
@@ -287,32 +283,6 @@ class MysqlSource:
             yield collector.take()
         if collector.zero_dates:
             log.warning("%d dates are null, since no calendar has them (such as 0000-00-00)", collector.zero_dates)
-
-    def _events(self, plan: ServerPlan, start: BinlogPosition, end: FilePosition) -> Iterator[tuple[bytes, Any, bool]]:
-        """The events up to a place: their bytes, the events, and whether the place is reached.
-
-        Raises PositionError if the binlog has no such place, and ServerConnectionError if it ends before.
-        """
-        session = MysqlSession(self._options)
-        try:
-            by_file = BinlogPosition(start.file, start.position, "", start.server_uuid)
-            for statement in session_statements(plan, by_file):
-                session.run(statement)
-            decoder = BinlogDecoder(start.file, start.position, checksums=plan.checksums)
-            for raw in session.events(start):
-                event = decoder.decode(raw)
-                here = FilePosition.of(decoder.file, decoder.position)
-                if here > end:
-                    raise PositionError(
-                        f"the binlog has no event that ends at {end}, which an earlier read has seen: the server lost "
-                        "the end of its binlog in a crash (set sync_binlog=1); start the query over with a new snapshot"
-                    )
-                yield raw, event, here == end
-                if here == end:
-                    return
-            raise ServerConnectionError(f"the server's binlog ends before {end}: the query connects again")
-        finally:
-            session.close()
 
     def confirm(self, position: Position) -> None:
         """Does nothing: a server keeps its binlogs for a time that its settings say."""
@@ -326,18 +296,22 @@ class MysqlSource:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+        self._plan = None  # the next connection may lead to another server
 
     def _session(self) -> MysqlSession:
         if self._opened is None:
             self._opened = MysqlSession(self._options)
         return self._opened
 
-
-def _report(changes: tuple[Any, ...]) -> None:
-    for change in changes:
-        if isinstance(change, SchemaChange) and change.kind in (StatementKind.TRUNCATE, StatementKind.DROP):
-            names = ", ".join(f"{one.database}.{one.table}" for one in change.tables)
-            log.warning("%s of %s has no events: the rows of the topic stay", change.kind.value.upper(), names)
+    def _report(self, changes: tuple[Any, ...]) -> None:
+        """Log what removes rows without events."""
+        silent = [StatementKind.DROP]
+        if not self._options.capture.wants_truncates:
+            silent.append(StatementKind.TRUNCATE)
+        for change in changes:
+            if isinstance(change, SchemaChange) and change.kind in silent:
+                names = ", ".join(f"{one.database}.{one.table}" for one in change.tables)
+                log.warning("%s of %s has no events: the rows of the topic stay", change.kind.value.upper(), names)
 
 
 def _to_position(position: BinlogPosition) -> Position:

@@ -13,13 +13,15 @@ from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
 from barnabas.spark.connectors.events.changes import (
     CREATE,
     DELETE,
+    TRUNCATE,
     UPDATE,
     ChangeBatch,
     ChangedTransaction,
     PostgresPositions,
+    TableSchema,
 )
 from barnabas.spark.connectors.postgres import pgoutput
-from barnabas.spark.connectors.postgres.changes import Batch, TableChanges
+from barnabas.spark.connectors.postgres.changes import Batch, TableChanges, TruncatedTable
 from barnabas.spark.connectors.postgres.pgoutput import Tuples
 from barnabas.spark.connectors.postgres.tables import ReadColumns, read_columns
 from barnabas.spark.connectors.postgres.text_columns import convert
@@ -59,6 +61,8 @@ def captured_changes(batch: Batch, context: BatchContext) -> CapturedChanges:
     if len(commits):
         context.last_commit_lsn = int(commits[-1])
     tables = tuple(_table_change(table, transactions, context) for table in batch.tables)
+    if context.options.wants_truncates:
+        tables += tuple(_truncate(one, transactions, context) for one in batch.truncates)
     if not context.options.events.transaction_metadata:
         return CapturedChanges(tables)
     changed = (
@@ -106,9 +110,32 @@ def _table_change(table: TableChanges, transactions: _Transactions, context: Bat
         table.total_order,
         table.table_order,
     )
-    orders = _pc.utf8_lpad(pa.array(table.total_order).cast(pa.string()), 10, "0")
-    starts = transactions.place_starts.take(pa.array(owner))
-    return TableChange(changes, _pc.binary_join_element_wise(starts, orders, ""))
+    return TableChange(changes, _places(transactions, owner, table.total_order))
+
+
+def _truncate(one: TruncatedTable, transactions: _Transactions, context: BatchContext) -> TableChange:
+    owner = np.array([one.transaction], np.int64)
+    total_order = np.array([one.total_order], np.int64)
+    changes = ChangeBatch(
+        TableSchema(context.database, one.relation.schema, one.relation.table, (), ()),
+        np.array([TRUNCATE], np.uint8),
+        None,
+        None,
+        np.array([one.ordinal], np.int64),
+        transactions.times_us[owner],
+        PostgresPositions(
+            np.array([one.lsn], np.int64), transactions.last_commit_lsns[owner], transactions.xids[owner]
+        ),
+        transaction=transactions.ids.take(pa.array(owner)),
+        total_order=total_order,
+        table_order=np.array([one.table_order], np.int64),
+    )
+    return TableChange(changes, _places(transactions, owner, total_order))
+
+
+def _places(transactions: _Transactions, owner: Any, total_order: Any) -> Any:
+    orders = _pc.utf8_lpad(pa.array(total_order).cast(pa.string()), 10, "0")
+    return _pc.binary_join_element_wise(transactions.place_starts.take(pa.array(owner)), orders, "")
 
 
 def _structs(tuples: Tuples, columns: ReadColumns, policy: ValuePolicy) -> Any:

@@ -95,7 +95,7 @@ class Wanted(Struct, frozen=True):
 
     `checkpoint` is None before the first batch. `created_slot` says that an earlier start of this same query created
     the slot, so that it may be dropped as long as there is no checkpoint. `snapshot` says that the first batches are
-    the rows of the tables.
+    the rows of the tables. `truncates` says that the publication must have truncates.
     """
 
     slot: str
@@ -106,6 +106,7 @@ class Wanted(Struct, frozen=True):
     checkpoint: Checkpoint | None = None
     created_slot: bool = False
     failover: bool = False
+    truncates: bool = False
 
 
 class Setup(Struct, frozen=True):

@@ -251,9 +251,10 @@ def _publication(
             raise _refusal(wanted, f"the role {server.role} may not create publications", (create,), (grant,))
         return _allowed(wanted, server, tables, (create,)), wanted.tables
     statements = []
-    lacking = [operation for operation in _OPERATIONS if operation not in publication.operations]
+    operations = (*_OPERATIONS, "truncate") if wanted.truncates else _OPERATIONS
+    lacking = [operation for operation in operations if operation not in publication.operations]
     if lacking:
-        publish = ", ".join(sorted({*publication.operations, *_OPERATIONS}))
+        publish = ", ".join(sorted({*publication.operations, *operations}))
         statements.append(f"ALTER PUBLICATION {name} SET (publish = '{publish}')")
     if partitioned and not publication.via_root:
         statements.append(f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)")

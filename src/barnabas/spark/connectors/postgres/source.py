@@ -109,6 +109,7 @@ class PostgresSource:
             checkpoint=None if position is None else from_position(position),
             created_slot=begun,
             failover=self._options.failover,
+            truncates=self._options.capture.wants_truncates,
         )
         publication = load_publication(session, self._options.publication)
         self._setup = decide_setup(wanted, server, slot, publication, load_tables(session, self._tables))
@@ -248,7 +249,9 @@ class PostgresSource:
                 attempt += 1
 
     def _read_once(self, begin: Checkpoint, end: Checkpoint) -> Iterator[CapturedChanges]:
-        reader = TransactionReader(begin.lsn, end.lsn, ReaderOptions(self._key_columns(self._session())))
+        keys = self._key_columns(self._session())
+        truncates = self._options.capture.wants_truncates
+        reader = TransactionReader(begin.lsn, end.lsn, ReaderOptions(keys, count_truncates=truncates))
         divider = BatchDivider(reader, DECODED_BYTES)
         options = self._options
         context = BatchContext(options.connection["dbname"], options.policy, options.capture)
@@ -264,9 +267,9 @@ class PostgresSource:
         yield self._captured(divider.finish(), context)
 
     def _captured(self, batch: Batch, context: BatchContext) -> CapturedChanges:
-        for truncate in batch.truncates:
+        for truncate in () if self._options.capture.wants_truncates else batch.truncates:
             log.warning(
-                "%s.%s was truncated at %s: there is no event for that, so the rows stay in topics and tables",
+                "%s.%s was truncated at %s: its rows stay in topics and tables (skipped.operations has t)",
                 truncate.relation.schema,
                 truncate.relation.table,
                 format_lsn(truncate.lsn),

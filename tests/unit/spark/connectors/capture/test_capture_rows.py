@@ -9,7 +9,12 @@ import pyarrow as pa
 import pytest
 
 from barnabas.spark.connectors.capture.errors import CaptureError, TableChangedError
-from barnabas.spark.connectors.capture.options import Operation, UnavailableValues
+from barnabas.spark.connectors.capture.options import (
+    CaptureOptions,
+    Operation,
+    UnavailableValues,
+    parse_capture_options,
+)
 from barnabas.spark.connectors.capture.ports import TableChange
 from barnabas.spark.connectors.capture.rows_output import rows_ddl, rows_of, rows_schema
 from barnabas.spark.connectors.capture.skipping import without_operations
@@ -128,3 +133,15 @@ def test_skipped_operations_are_left_out() -> None:
     left = without_operations(one, {Operation.UPDATE, Operation.DELETE})
     assert as_rows(left) == [(1, "a", None, "c", False, 0, "p0")]
     assert left.changes.positions.lsn.tolist() == [0]
+
+
+def test_truncates_are_skipped_unless_another_list_is_given() -> None:
+    def parsed(**more: str) -> CaptureOptions:
+        texts = {"stagingLocation": "s", "topic.prefix": "p"} | {name.replace("_", "."): more[name] for name in more}
+        return parse_capture_options(texts, (), {}, connector="postgresql", version="1")
+
+    assert not parsed().wants_truncates
+    assert parsed(skipped_operations="none").wants_truncates
+    assert parsed(skipped_operations="c,u").skipped == {Operation.CREATE, Operation.UPDATE}
+    with pytest.raises(OptionError, match="must have t: there is no row for a truncate"):
+        parsed(output="rows", skipped_operations="u")

@@ -271,6 +271,7 @@ TYPED = (
     (ColumnSchema("v", pa.date32()), date(1970, 1, 3), 2, "io.debezium.time.Date"),
     (ColumnSchema("v", pa.time64("us")), time(0, 0, 1), 1_000_000, "io.debezium.time.MicroTime"),
     (ColumnSchema("v", pa.time64("us"), digits=3), time(0, 0, 1), 1000, "io.debezium.time.Time"),
+    (ColumnSchema("v", pa.int64(), True, Meaning.TIME, digits=3), 1 << 31, 1 << 31, "io.debezium.time.MicroTime"),
     (
         ColumnSchema("v", pa.timestamp("us")),
         datetime(1970, 1, 1, 0, 0, 1),

@@ -62,6 +62,14 @@ def test_deletes_are_treated_by_the_mode(mode: str, expected: list[Any]) -> None
     assert flat(UnwrapOptions(DeleteHandling(mode))) == expected
 
 
+def test_truncates_are_left_out() -> None:
+    number = np.zeros(1, np.int64)
+    table = TableSchema("db", "public", "orders", (), ())
+    positions = PostgresPositions(number, number, number)
+    truncate = ChangeBatch(table, np.frombuffer(b"t", np.uint8), None, None, number, number, positions)
+    assert unwrap(change_records(truncate, OPTIONS), UnwrapOptions()).num_rows == 0
+
+
 def test_fields_of_the_envelope_are_added_with_their_prefix() -> None:
     options = UnwrapOptions(DeleteHandling.DROP, added_fields(["op", "table", "source.ts_ms", "lsn:at"], "__"))
     ((_, row),) = flat(options)

@@ -65,6 +65,41 @@ def test_places_are_ordered_as_text_and_begin_with_the_place_of_the_snapshot() -
     assert place_text(9, 4) < places[0] < place_text(9, 5)
 
 
+def test_places_after_a_failover_are_behind_all_before_it() -> None:
+    rows = np.zeros(1, np.int64)
+    places = [place_texts(rows + 900, rows + 4, rows, rows, failovers)[0].as_py() for failovers in (0, 1, 2, 10)]
+    assert places == sorted(places)
+    assert place_text(1, 4, 1) > places[0]
+
+
+def test_a_truncate_is_a_change_in_its_place_if_it_is_wanted() -> None:
+    decoder = BinlogDecoder("bin.000001")
+    assembler = TransactionAssembler(BinlogPosition("bin.000001", 4))
+    everything = CapturedTables(lambda name: name == "shop.t", lambda table, column: True, {})
+    collectors = [ChangeCollector(everything, transaction_metadata=True, truncates=wanted) for wanted in (True, False)]
+    row = enc.image([enc.int_cell(1)])
+    events = [
+        enc.format_description(),
+        *(enc.gtid(1), enc.query("BEGIN"), enc.table_map([enc.INT]), enc.rows(30, 1, [row]), enc.xid(500)),
+        *(enc.gtid(2), enc.query("TRUNCATE TABLE t", 700)),
+        *(enc.gtid(3), enc.query("TRUNCATE other", 800)),
+        *(enc.gtid(4), enc.query("BEGIN"), enc.table_map([enc.INT]), enc.rows(30, 1, [row]), enc.xid(900)),
+    ]
+    for raw in events:
+        transaction = assembler.handle(decoder.decode(raw))
+        if transaction is not None:
+            for collector in collectors:
+                collector.add(transaction)
+    [rows, truncate] = (captured := collectors[0].take()).tables
+    assert (bytes(rows.changes.op), bytes(truncate.changes.op)) == (b"cc", b"t")
+    assert (rows.changes.ordinal.tolist(), truncate.changes.ordinal.tolist()) == ([0, 2], [1])
+    assert (truncate.changes.before, truncate.changes.after, truncate.changes.table.columns) == (None, None, ())
+    assert (truncate.changes.positions.pos.tolist(), truncate.changes.total_order.tolist()) == ([700], [1])
+    assert sorted(rows.places.to_pylist() + truncate.places.to_pylist())[1] == truncate.places[0].as_py()
+    assert [one.event_counts for one in captured.transactions] == [(("shop.t", 1),)] * 3
+    assert [bytes(table.changes.op) for table in collectors[1].take().tables] == [b"cc"]
+
+
 def test_a_collector_puts_kinds_of_changes_of_one_table_in_the_order_of_the_binlog() -> None:
     decoder = BinlogDecoder("bin.000001")
     assembler = TransactionAssembler(BinlogPosition("bin.000001", 4))

@@ -174,6 +174,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
         "may have passed changes already",
         ("ALTER PUBLICATION \"p\" SET (publish = 'delete, insert, update')", DROP_SLOT),
     ),
+    "truncates not published": (
+        {
+            "wanted": changed(RUNNING, truncates=True),
+            "publication": changed(PUBLICATION, operations=frozenset(("insert", "update", "delete"))),
+        },
+        "may have passed changes already",
+        ("ALTER PUBLICATION \"p\" SET (publish = 'delete, insert, truncate, update')", DROP_SLOT),
+    ),
     "publication mode": (
         {"wanted": changed(WANTED, publication_mode=PublicationMode.DISABLED), "slot": None, "publication": None},
         "publication.autocreate.mode is disabled",
