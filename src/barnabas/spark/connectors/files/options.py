@@ -14,6 +14,7 @@ import msgspec
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.lake.options import below, local_or_uri
 from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions
+from barnabas.spark.connectors.record_encoder import RECORD_PREFIXES, check_record_options
 from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, ROW_PREFIXES, RowOptions, parse_row_options
 from barnabas.spark.errors import OptionError
 
@@ -38,6 +39,10 @@ SOURCE_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
     *_SHARED,
     ConnectorOption("topic", "The value of the column topic.", parse_as.name),
     ConnectorOption("maxBytesPerTrigger", "The size of a micro-batch.", parse_as.size),
+    ConnectorOption("key.converter", "The converter of keys, which are null; with it, lines are records."),
+    ConnectorOption("value.converter", "The converter of lines; with it, lines are records for a topic."),
+    ConnectorOption("transforms", "The names of transforms; with it, lines are records.", parse_as.name_list),
+    ConnectorOption("predicates", "The names of predicates.", parse_as.name_list),
     ConnectorOption("avro.schema", "The schema to read Avro files with; without it, that of the first file."),
 )
 SINK_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
@@ -64,6 +69,8 @@ class FileSourceOptions(msgspec.Struct, frozen=True):
     bytes_max: int = BYTES_PER_TRIGGER
     avro_schema: str | None = None
     storage: Mapping[str, str] = {}
+    records: Mapping[str, str] | None = None
+    """The options of converters and transforms, with which lines are records; None: lines are text."""
 
 
 class FileSinkOptions(msgspec.Struct, frozen=True):
@@ -79,9 +86,10 @@ class FileSinkOptions(msgspec.Struct, frozen=True):
 
 def parse_file_source(texts: Mapping[str, str]) -> FileSourceOptions:
     """Raises OptionError for a missing, unknown or invalid option."""
-    given = ConnectorOptions(texts, SOURCE_OPTIONS, prefixes=PREFIXES)
+    given = ConnectorOptions(texts, SOURCE_OPTIONS, prefixes=(*PREFIXES, *RECORD_PREFIXES))
     given.check_names()
     place, is_file, kind = _place(given)
+    records = _records(given, is_file=is_file)
     if not is_file and kind is not FileFormat.AVRO:
         raise OptionError(
             f"barnabas.files reads directories of Avro files; Spark reads {kind.value}: use format('{kind.value}')"
@@ -96,7 +104,23 @@ def parse_file_source(texts: Mapping[str, str]) -> FileSourceOptions:
         given.get("maxBytesPerTrigger") or BYTES_PER_TRIGGER,
         given.get("avro.schema"),
         below(given, "storage."),
+        records,
     )
+
+
+def _records(given: ConnectorOptions, *, is_file: bool) -> dict[str, str] | None:
+    """The options with which lines are records. Raises OptionError."""
+    found = given.under(*RECORD_PREFIXES)
+    if not found:
+        return None
+    if not is_file:
+        raise OptionError(
+            f"{next(iter(found))} is for the lines of one text file: Spark's functions change the columns of Avro files"
+        )
+    if given.get("topic") is None:
+        raise OptionError("topic must be given with converters or transforms: the topic of the records")
+    check_record_options(found)
+    return found
 
 
 def parse_file_sink(texts: Mapping[str, str]) -> FileSinkOptions:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
+from barnabas.spark.connectors.arrow_fields import record_field
+from barnabas.spark.connectors.connect_schemas import ConnectSchema, ConnectType
+from barnabas.spark.connectors.converters.runs import json_field
 from barnabas.spark.connectors.files.errors import FileReadError
+from barnabas.spark.connectors.record_encoder import RecordEncoder
+from barnabas.spark.connectors.transforms.records import HEADERS_TYPE
 
 LINES: Final = 10_000
 LINE_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -113,3 +118,28 @@ def _batch(values: list[str], positions: list[int], place: str, topic: str | Non
         "position": pa.array(positions, pa.int64()),
     }
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns.names], schema=columns)
+
+
+LINE_COLUMNS: Final = pa.schema([("value", pa.string()), ("topic", pa.string())])
+_RECORD_NAMES: Final = ("topic", "key", "value", "headers", "timestamp")
+
+
+def line_records(lines: Iterable[Any], config: Mapping[str, str]) -> Iterator[Any]:
+    """Batches of LINE_COLUMNS as records for a topic, with the transforms and converters of `config`. As with Connect's
+    FileStreamSource, a value is a required text and there are no keys. Times of records are left to the sink.
+    """
+    encoder = RecordEncoder(config)
+    fields = [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        json_field("key"),
+        record_field("value", ConnectSchema(ConnectType.STRING)),
+        pa.field("headers", HEADERS_TYPE),
+        pa.field("timestamp", pa.timestamp("ms", "UTC")),
+    ]
+    for batch in lines:
+        count = batch.num_rows
+        given = {"topic": batch.column("topic"), "value": batch.column("value")}
+        given["headers"] = pa.array([[]] * count, HEADERS_TYPE)
+        arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in fields]
+        yield from encoder.encode(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), _RECORD_NAMES)

@@ -19,7 +19,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.spark.connectors.files.errors import FileReadError
 from barnabas.spark.connectors.files.formats import avro_columns, avro_schema_in, read_avro
 from barnabas.spark.connectors.files.options import FileSourceOptions, parse_file_source
-from barnabas.spark.connectors.files.planning import AvroOffset, DirectoryFile, files_after, line_batches, next_files
+from barnabas.spark.connectors.files.planning import (
+    LINE_COLUMNS,
+    AvroOffset,
+    DirectoryFile,
+    files_after,
+    line_batches,
+    line_records,
+    next_files,
+)
 from barnabas.spark.connectors.files.storage import FileDirectory
 from barnabas.spark.connectors.files.textfile import TextFile
 from barnabas.spark.heap import freeze_heap
@@ -31,6 +39,10 @@ if TYPE_CHECKING:
 
 TEXT_DDL: Final = "`value` string, `topic` string, `file` string, `position` bigint"
 """A line, the option topic, the file, and where the line begins in it."""
+LINES_DDL: Final = (
+    "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"
+)
+"""A line as a record, with converters or transforms."""
 
 
 @readable_errors
@@ -38,7 +50,7 @@ def file_schema(texts: Mapping[str, str]) -> str:
     """The columns of a query, as DDL. Raises OptionError and FileReadError."""
     options = parse_file_source(texts)
     if options.is_file:
-        return TEXT_DDL
+        return TEXT_DDL if options.records is None else LINES_DDL
     return ", ".join(f"`{field.name.replace('`', '``')}` {spark_ddl(field.type)}" for field in _columns(options))
 
 
@@ -82,7 +94,9 @@ class _FileReader:
         if isinstance(partition, LinesTask):
             place = self._options.place
             content = TextFile(place).chunks(partition.start, partition.end)
-            yield from line_batches(content, partition.start, place, self._options.topic, self._columns)
+            columns = self._columns if self._options.records is None else LINE_COLUMNS
+            lines = line_batches(content, partition.start, place, self._options.topic, columns)
+            yield from lines if self._options.records is None else line_records(lines, self._options.records)
         elif isinstance(partition, FileTask):
             directory = FileDirectory.open(self._options.place, self._options.storage)
             with directory.filesystem.open_input_file(directory.path(partition.path)) as file:

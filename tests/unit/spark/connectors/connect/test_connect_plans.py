@@ -78,6 +78,14 @@ def test_a_sink_of_typed_values_with_overrides() -> None:
     )
 
 
+def test_the_file_source_has_the_converters_of_the_worker() -> None:
+    worker = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
+    plan = WorkerPlanner(CLIENT, worker).plan(FILE_SOURCE).planned
+    assert plan.read_options == {"file": "/tmp/test.txt", "topic": "connect-test", **worker}
+    routed = {**FILE_SOURCE, "transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "(.*)"}
+    assert "transforms.r.replacement" in errors(**routed)["connector.class"]
+
+
 DEBEZIUM = {
     "name": "inventory",
     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -105,6 +113,39 @@ def test_a_connector_of_debezium() -> None:
     assert "a dropped slot loses changes" in found["slot.drop.on.stop"][0]
     (without,) = [f.errors for f in findings_of({**DEBEZIUM, "table.include.list": "["}) if f.errors]
     assert "is not a regular expression" in without[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("io.debezium.connector.mysql.MySqlConnector", "barnabas.mysql"),
+        ("MySqlSource", "barnabas.mysql"),
+        ("io.debezium.connector.mariadb.MariaDbConnector", "barnabas.mariadb"),
+        ("MariaDbSourceConnector", "barnabas.mariadb"),
+    ],
+)
+def test_a_connector_of_debezium_for_mysql(name: str, format: str) -> None:
+    config = {
+        "name": "inventory",
+        "connector.class": name,
+        "tasks.max": "1",
+        "database.hostname": "mysql",
+        "database.port": "3306",
+        "database.user": "debezium",
+        "database.password": "dbz",
+        "database.server.id": "184054",
+        "topic.prefix": "dbserver1",
+        "database.include.list": "inventory",
+        "errors.retry.timeout": "0",
+    }
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    planned = plan_query(config, CLIENT)
+    assert (planned.read_format, planned.is_staged, planned.kind) == (format, True, ConnectorKind.SOURCE)
+    assert planned.read_options["database.include.list"] == "inventory"
+    (found,) = [f.errors for f in findings_of({**config, "database.ssl.keystore": "x.jks"}) if f.errors]
+    assert "use database.ssl.ca with a PEM file" in found[0]
+    (found,) = [f.errors for f in findings_of({**config, "database.ssl.mode": "verify_ca"}) if f.errors]
+    assert "needs database.ssl.ca" in found[0]
 
 
 def test_a_sink_of_records_has_the_converters_of_the_worker_and_its_own_transforms() -> None:

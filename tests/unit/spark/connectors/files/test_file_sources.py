@@ -16,9 +16,18 @@ from hypothesis import strategies as st
 from barnabas.spark.connectors.files.errors import FileReadError
 from barnabas.spark.connectors.files.formats import avro_columns
 from barnabas.spark.connectors.files.options import parse_file_source
-from barnabas.spark.connectors.files.planning import AvroOffset, DirectoryFile, files_after, line_batches, next_files
+from barnabas.spark.connectors.files.planning import (
+    LINE_COLUMNS,
+    AvroOffset,
+    DirectoryFile,
+    files_after,
+    line_batches,
+    line_records,
+    next_files,
+)
 from barnabas.spark.connectors.files.source import FileStreamReader, file_schema
 from barnabas.spark.connectors.files.textfile import TextFile
+from barnabas.spark.errors import OptionError
 
 LINES = pa.schema([("value", pa.string()), ("topic", pa.string()), ("file", pa.string()), ("position", pa.int64())])
 
@@ -139,3 +148,51 @@ def test_a_file_that_is_no_avro_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.avro").write_bytes(b"no Avro")
     with pytest.raises(FileReadError, match=r"x\.avro is no Avro file"):
         file_schema({"path": str(tmp_path), "file.format": "avro"})
+
+
+def test_lines_are_records_with_converters_and_transforms() -> None:
+    texts = {
+        "file": "/f",
+        "topic": "lines",
+        "value.converter": "JsonConverter",
+        "transforms": "hoist,route,no",
+        "transforms.hoist.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+        "transforms.hoist.field": "line",
+        "transforms.route.type": "RegexRouter",
+        "transforms.route.regex": "(.*)",
+        "transforms.route.replacement": "all-$1",
+        "transforms.no.type": "Filter",
+        "transforms.no.predicate": "tomb",
+        "predicates": "tomb",
+        "predicates.tomb.type": "RecordIsTombstone",
+        "value.converter.schemas.enable": "false",
+        "errors.tolerance": "all",
+    }
+    options = parse_file_source(texts)
+    assert options.records is not None
+    lines = line_batches([b"a\nb\n"], 0, "f", options.topic, LINE_COLUMNS)
+    found = [row for batch in line_records(lines, options.records) for row in batch.to_pylist()]
+    assert found == [
+        {"topic": "all-lines", "key": None, "value": value, "headers": [], "timestamp": None}
+        for value in (b'{"line":"a"}', b'{"line":"b"}')
+    ]
+
+
+def test_a_line_is_the_text_that_connects_source_has() -> None:
+    lines = line_batches([b"a\n"], 0, "f", "t", LINE_COLUMNS)
+    (batch,) = line_records(lines, {"value.converter": "JsonConverter"})
+    assert batch.to_pylist()[0]["value"] == b'{"schema":{"type":"string","optional":false},"payload":"a"}'
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"file": "/f", "value.converter": "StringConverter"}, "topic must be given"),
+        ({"file": "/f", "topic": "t", "value.converter": "Mine"}, "names no converter"),
+        ({"file": "/f", "topic": "t", "errors.tolerance": "some"}, "none or all"),
+        ({"path": "/d", "file.format": "avro", "topic": "t", "transforms": "a"}, "one text file"),
+    ],
+)
+def test_wrong_options_of_records_are_refused(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_file_source(texts)

@@ -7,7 +7,7 @@ connector are the options of that format. `barnabas.spark.connectors` has the fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -15,6 +15,9 @@ from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.connect.cluster.values import ConnectorKind
 from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
 from barnabas.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from barnabas.spark.connectors.capture.ports import Connector
 
 Check = Callable[[Mapping[str, str]], Any]
 """Parses the options of a format as the format does. Raises OptionError."""
@@ -137,38 +140,66 @@ def _check_file_source(texts: Mapping[str, str]) -> Any:
     return parse_file_source(texts)
 
 
-def _postgres_options() -> Sequence[ConnectorOption]:
-    from barnabas.spark.connectors.capture.options import CAPTURE_OPTIONS
-    from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
+def _capture_options(connector: Callable[[], Connector]) -> Callable[[], Sequence[ConnectorOption]]:
+    """The options of a connector for change capture, which a worker gives output and stagingLocation."""
 
-    return (*(row for row in CAPTURE_OPTIONS if row.name != "output"), *POSTGRES_OPTIONS)
+    def options() -> Sequence[ConnectorOption]:
+        from barnabas.spark.connectors.capture.options import CAPTURE_OPTIONS
 
+        return (*(row for row in CAPTURE_OPTIONS if row.name != "output"), *connector().options)
 
-def _postgres_refused() -> Mapping[str, str]:
-    from barnabas.spark.connectors.capture.options import REFUSED
-    from barnabas.spark.connectors.postgres.options import POSTGRES_REFUSED
-
-    return {**REFUSED, **POSTGRES_REFUSED, "output": "a connector writes records; use Spark's DataFrames for rows"}
+    return options
 
 
-def _check_postgres(texts: Mapping[str, str]) -> Any:
-    from barnabas.spark.connectors.capture.options import parse_capture_options
-    from barnabas.spark.connectors.capture.records_output import check_records_output
-    from barnabas.spark.connectors.converters.errors import ConverterConfigError
-    from barnabas.spark.connectors.postgres.options import (
-        POSTGRES_OPTIONS,
-        POSTGRES_REFUSED,
-        parse_postgres_options,
-    )
-    from barnabas.spark.connectors.transforms.errors import TransformConfigError
+def _capture_refused(connector: Callable[[], Connector]) -> Callable[[], Mapping[str, str]]:
+    def refused() -> Mapping[str, str]:
+        from barnabas.spark.connectors.capture.options import REFUSED
 
-    staged = {"stagingLocation": "set by the worker", **texts}
-    options = parse_capture_options(staged, POSTGRES_OPTIONS, POSTGRES_REFUSED, connector="postgresql", version="")
-    try:
-        check_records_output(options)
-    except (ConverterConfigError, TransformConfigError) as error:
-        raise OptionError(str(error)) from error
-    return parse_postgres_options(options)
+        return {
+            **REFUSED,
+            **connector().refused,
+            "output": "a connector writes records; use Spark's DataFrames for rows",
+        }
+
+    return refused
+
+
+def _check_capture(connector: Callable[[], Connector]) -> Check:
+    def check(texts: Mapping[str, str]) -> Any:
+        from barnabas.spark.connectors.capture.options import parse_capture_options
+        from barnabas.spark.connectors.capture.records_output import check_records_output
+        from barnabas.spark.connectors.converters.errors import ConverterConfigError
+        from barnabas.spark.connectors.transforms.errors import TransformConfigError
+
+        made = connector()
+        staged = {"stagingLocation": "set by the worker", **texts}
+        options = parse_capture_options(staged, made.options, made.refused, connector=made.name, version=made.version)
+        try:
+            check_records_output(options)
+        except (ConverterConfigError, TransformConfigError) as error:
+            raise OptionError(str(error)) from error
+        made.open(options)  # parses the options of the database, and does not connect
+        return options
+
+    return check
+
+
+def _postgres() -> Connector:
+    from barnabas.spark.connectors.postgres.source import CONNECTOR
+
+    return CONNECTOR
+
+
+def _mysql() -> Connector:
+    from barnabas.spark.connectors.mysql.source import MYSQL
+
+    return MYSQL
+
+
+def _mariadb() -> Connector:
+    from barnabas.spark.connectors.mysql.source import MARIADB
+
+    return MARIADB
 
 
 def _unchecked(texts: Mapping[str, str]) -> Any:
@@ -178,6 +209,7 @@ def _unchecked(texts: Mapping[str, str]) -> Any:
 
 _CONVERTING: Final = ("key.converter", "value.converter", "header.converter", "transforms", "predicates")
 """The starts of the keys of converters and transforms, for connectors that convert."""
+_OF_CAPTURE: Final = ("key.converter.", "value.converter.", "transforms.", "predicates.", "errors.")
 CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
     ConnectorRow(
         "DeltaSink",
@@ -205,7 +237,8 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _file_source_options,
         _check_file_source,
         ("org.apache.kafka.connect.file.FileStreamSourceConnector",),
-        ("storage.",),
+        ("storage.", "errors.", *_CONVERTING),
+        converts=True,
     ),
     ConnectorRow(
         "HttpSink",
@@ -228,14 +261,38 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         converts=True,
     ),
     ConnectorRow(
+        "MariaDbSource",
+        ConnectorKind.SOURCE,
+        "barnabas.mariadb",
+        _capture_options(_mariadb),
+        _check_capture(_mariadb),
+        ("io.debezium.connector.mariadb.MariaDbConnector",),
+        _OF_CAPTURE,
+        _capture_refused(_mariadb),
+        converts=True,
+        is_staged=True,
+    ),
+    ConnectorRow(
+        "MySqlSource",
+        ConnectorKind.SOURCE,
+        "barnabas.mysql",
+        _capture_options(_mysql),
+        _check_capture(_mysql),
+        ("io.debezium.connector.mysql.MySqlConnector",),
+        _OF_CAPTURE,
+        _capture_refused(_mysql),
+        converts=True,
+        is_staged=True,
+    ),
+    ConnectorRow(
         "PostgresSource",
         ConnectorKind.SOURCE,
         "barnabas.postgres",
-        _postgres_options,
-        _check_postgres,
+        _capture_options(_postgres),
+        _check_capture(_postgres),
         ("io.debezium.connector.postgresql.PostgresConnector",),
-        ("key.converter.", "value.converter.", "transforms.", "predicates.", "errors."),
-        _postgres_refused,
+        _OF_CAPTURE,
+        _capture_refused(_postgres),
         converts=True,
         is_staged=True,
     ),
