@@ -36,3 +36,8 @@ def random_uuid(rng: Rng) -> UUID:
         value = UUID(int=rng.getrandbits(128), version=4)
         if value.bytes[0] >> 2 != 62:  # base64url digit 62 is '-'
             return value
+
+
+def secure_rng() -> Rng:
+    """The operating system's generator, for nonces and keys: earlier numbers do not tell the next one."""
+    return random.SystemRandom()

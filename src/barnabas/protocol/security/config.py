@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class TlsConfig(Struct, frozen=True):
-    """Certificates in PEM form (KIP-651). A value is the path of a file (`*_location`), or the PEM text itself."""
+    """Certificates and keys. A value is the path of a file (`*_location`), or the PEM text itself (KIP-651)."""
 
     ssl_truststore_location: str | None = None
     """The certificate authorities to trust; None, without `ssl_truststore_certificates`, means the system's."""
@@ -27,6 +27,13 @@ class TlsConfig(Struct, frozen=True):
     """False if `ssl.endpoint.identification.algorithm` is empty: a certificate for any name is accepted."""
     ssl_enabled_protocols: tuple[str, ...] = ()
     """"TLSv1.2" and "TLSv1.3"; empty leaves the choice to OpenSSL."""
+    ssl_cipher_suites: tuple[str, ...] = ()
+    """Empty leaves the choice to OpenSSL."""
+    ssl_keystore_type: str = "PEM"
+    """The format of the file `ssl_certificate_location`: PEM, PKCS12 or JKS."""
+    ssl_keystore_password: str | None = None
+    ssl_truststore_type: str = "PEM"
+    ssl_truststore_password: str | None = None
 
     def __repr__(self) -> str:
         return f"TlsConfig(ssl_truststore_location={self.ssl_truststore_location!r}, ...)"

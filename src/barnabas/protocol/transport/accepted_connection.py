@@ -92,7 +92,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         try:
             requests = self._wire.received(nbytes)
         except WireError as error:
-            self.close(f"bad frame: {error}")
+            self._on_bad_frame(error)
             return
         if requests:
             for request in requests:
@@ -132,6 +132,9 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if self._peer is not None:
             self._owner.forget(self)
             self._owner.handler.on_closed(self._peer)
+
+    def _on_bad_frame(self, error: WireError) -> None:
+        self.close(f"bad frame: {error}")
 
     # ---- for the owner
 

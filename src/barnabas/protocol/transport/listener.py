@@ -11,7 +11,7 @@ import itertools
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.protocol.transport.accepted_connection import TURN_OF_ALL, AcceptedConnection
@@ -19,6 +19,9 @@ from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import ConnectionQuota, OccasionalWarning, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
 from barnabas.protocol.wire.frame_buffer import ReceiveMemory
+
+if TYPE_CHECKING:
+    from barnabas.protocol.transport.listener_security import ListenerSecurity
 
 log = get_logger("barnabas.protocol.transport")
 _WARNING_EVERY_S: Final = 10.0
@@ -42,7 +45,10 @@ class Listener:
         quota: ConnectionQuota | None = None,
         budget: RequestBudget | None = None,
         sock: socket.socket | None = None,
+        security: ListenerSecurity | None = None,
     ) -> None:
+        """`security` is None for a PLAINTEXT listener."""
+        self.metrics = metrics
         self.endpoint = endpoint
         self.handler = handler
         self.limits = limits
@@ -75,6 +81,11 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.now: Callable[[], float] = time.monotonic
         """The time of the event loop's clock; `bind` sets it."""
+        self._new_connection: Callable[[], AcceptedConnection] = lambda: AcceptedConnection(self)
+        if security is not None:
+            from barnabas.protocol.transport.secure_connection import SecureListening
+
+            self._new_connection = SecureListening(self, security).connection
 
     async def bind(self) -> ListenerEndpoint:
         """Bind the port, and return the endpoint with that port. Raises OSError if the port is in use.
@@ -85,7 +96,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._server = await self._loop.create_server(
-            lambda: AcceptedConnection(self), sock=sock, backlog=BACKLOG, start_serving=False
+            self._new_connection, sock=sock, backlog=BACKLOG, start_serving=False
         )
         self.endpoint = self.endpoint.with_port(sock.getsockname()[1])
         return self.endpoint

@@ -6,52 +6,48 @@ Imported only where TLS is configured, or a TLS handshake has failed.
 from __future__ import annotations
 
 import ssl
-import tempfile
-from pathlib import Path
 from typing import Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.transport.connection_config import ConnectionErrors, Destination
+from barnabas.protocol.transport.tls_stores import load_own_certificate, load_trusted_certificates
 
 _VERSIONS: Final = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def build_tls_context(config: TlsConfig) -> ssl.SSLContext:
     """The context for `security.protocol` SSL or SASL_SSL. Raises ConfigError if a setting cannot be used."""
-    try:
-        context = ssl.create_default_context(
-            cafile=config.ssl_truststore_location, cadata=config.ssl_truststore_certificates
-        )
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable("The certificate authorities to trust", "ssl.truststore.location", error) from error
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.verify_host_name
-    versions = [_version(name) for name in config.ssl_enabled_protocols]
-    if versions:
-        context.minimum_version, context.maximum_version = min(versions), max(versions)
-    try:
-        if config.ssl_keystore_key is not None:
-            chain = config.ssl_keystore_certificate_chain or ""
-            _load_texts(context, chain, config.ssl_keystore_key, config.ssl_key_password)
-        elif config.ssl_certificate_location:
-            # With a password of None, OpenSSL would prompt for one on the terminal.
-            context.load_cert_chain(
-                config.ssl_certificate_location, config.ssl_key_location, config.ssl_key_password or ""
-            )
-    except (OSError, ssl.SSLError) as error:
-        names = "ssl.keystore.location or ssl.keystore.key, ssl.key.password"
-        raise _unusable("This end's own certificate and key", names, error) from error
+    restrict(context, config)
+    if not load_trusted_certificates(context, config):
+        context.load_default_certs()
+    load_own_certificate(context, config)
     return context
 
 
-def _load_texts(context: ssl.SSLContext, certificates: str, key: str, password: str | None) -> None:
-    """Load PEM texts through a private file that is deleted at once: Python's ssl reads keys from files only."""
-    with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
-        path = Path(folder) / "keystore.pem"
-        path.touch(0o600)
-        path.write_text(f"{key}\n{certificates}\n")
-        context.load_cert_chain(path, password=password or "")
+def restrict(context: ssl.SSLContext, config: TlsConfig) -> None:
+    """Set the TLS versions and the cipher suites that may be negotiated. Raises ConfigError."""
+    versions = [_version(name) for name in config.ssl_enabled_protocols]
+    if versions:
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+    # Python 3.11 cannot choose among the suites of TLS 1.3, whose names have no WITH; all of them are strong.
+    suites = [
+        _openssl_name(name) for name in config.ssl_cipher_suites if not name.startswith("TLS_") or "_WITH_" in name
+    ]
+    if suites:
+        try:
+            context.set_ciphers(":".join(suites))
+        except ssl.SSLError as error:
+            raise ConfigError(f"ssl.cipher.suites: none of {', '.join(config.ssl_cipher_suites)} is known.") from error
+
+
+def _openssl_name(suite: str) -> str:
+    """TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, the name of Java, is ECDHE-RSA-AES256-GCM-SHA384 in OpenSSL."""
+    name = suite.removeprefix("TLS_").replace("_WITH_", "_").replace("AES_", "AES").replace("_", "-")
+    return name.removesuffix("-SHA256") if "CHACHA20" in name else name
 
 
 def _version(name: str) -> ssl.TLSVersion:
@@ -59,13 +55,6 @@ def _version(name: str) -> ssl.TLSVersion:
     if version is None:
         raise ConfigError(f"ssl.enabled.protocols: {name!r} is not supported; use TLSv1.2 and TLSv1.3.")
     return version
-
-
-def _unusable(subject: str, settings: str, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"{subject} cannot be read: {error}. They must be PEM ({settings}); a JKS or PKCS#12 store becomes PEM with"
-        " `keytool -importkeystore -deststoretype pkcs12` and `openssl pkcs12 -nodes`."
-    )
 
 
 def handshake_error(to: Destination, error: ssl.SSLError, errors: ConnectionErrors) -> KafkaError:

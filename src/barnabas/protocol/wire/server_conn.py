@@ -138,3 +138,26 @@ class ServerConnection:
                 out.extend(first._parts)
                 first._parts = None
         return out
+
+
+class MessageFrames(ServerConnection):
+    """A `ServerConnection` whose client may send frames without headers, each with one message of a SASL mechanism."""
+
+    __slots__ = ("raw_messages",)
+
+    def __init__(self, max_request_bytes: int, memory: ReceiveMemory | None = None) -> None:
+        super().__init__(max_request_bytes, memory)
+        self.raw_messages = False
+        """While true, each frame becomes a request with `NO_HEADER`."""
+
+    def received(self, count: int) -> list[ReceivedRequest]:
+        """As `ServerConnection.received`."""
+        if not self.raw_messages:
+            return super().received(count)
+        requests = [ReceivedRequest(NO_HEADER, frame, 0) for frame in self.frames.received(count)]
+        self._unanswered.extend(requests)
+        return requests
+
+
+NO_HEADER = RequestHeader(api_key=-1)
+"""The header of a frame that has none."""

@@ -80,6 +80,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DESCRIBE_ACLS, "cluster.describe_acls", 1, 3),
     Route(_K.CREATE_ACLS, "cluster.create_acls", 1, 3),
     Route(_K.DELETE_ACLS, "cluster.delete_acls", 1, 3),
+    # authentication: a listener with SASL serves the two itself until the client has authenticated
+    Route(_K.SASL_HANDSHAKE, "security.sasl_handshake", 0, 1),
+    Route(_K.SASL_AUTHENTICATE, "security.sasl_authenticate", 0, 2),
     # transactions
     Route(_K.ADD_PARTITIONS_TO_TXN, "transactions.add_partitions_to_txn", 0, 5),
     Route(_K.ADD_OFFSETS_TO_TXN, "transactions.add_offsets_to_txn", 0, 4),

@@ -19,6 +19,9 @@ _K = ApiKey
 CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.API_VERSIONS, "cluster.api_versions", 0, 4),
     Route(_K.DESCRIBE_CLUSTER, "controller.describe_cluster", 0, 2),
+    # authentication: a listener with SASL serves the two itself until the client has authenticated
+    Route(_K.SASL_HANDSHAKE, "security.sasl_handshake", 0, 1),
+    Route(_K.SASL_AUTHENTICATE, "security.sasl_authenticate", 0, 2),
     # the metadata log
     Route(_K.FETCH, "quorum.fetch", 12, 18, RequestScheduling.CANCELLABLE),
     Route(_K.FETCH_SNAPSHOT, "quorum.fetch_snapshot", 0, 1),

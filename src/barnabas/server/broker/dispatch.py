@@ -6,15 +6,8 @@ nothing is checked.
 
 Quotas are not implemented yet; their place is `Dispatcher`, between decoding and the handler.
 
-Authentication by SASL is not implemented yet either. Its places are:
-
-- here: refuse every API but ApiVersions, SaslHandshake and SaslAuthenticate, before decoding, until the connection's
-  `Peer.principal` (`protocol/transport/ports.py`) is authenticated. One dispatcher serves all listeners of a role, so
-  the listener's security protocol is in `Peer` too;
-- `broker/apis.py` and a handler for each of the two APIs, with the mechanisms in `protocol/security/`;
-- `node/setup/listeners.py`, which lists the security protocols that a listener accepts, and
-  `node/broker_role.py` (`_build_listeners`), which builds the listeners and the dispatcher;
-- the configs in `metadata/configs/broker_sasl.py`, and SCRAM's credentials in `metadata/image/small.py` (`ScramImage`).
+Clients authenticate before their requests get here, in `protocol/transport/secure_connection.py`; `Peer.principal` is
+the identity of the client.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class BrokerRole:
         config = parts.config
         self._images: ImageSlices | None = None
         self._flusher = Flusher(parts.disk)
-        peers = Peers(parts.outgoing, lambda: parts.image, config.inter_broker_listener)
+        peers = Peers(parts.to_brokers, lambda: parts.image, config.inter_broker_listener)
         self._channels = CoordinationChannels(peers)
         channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
         self._replication = Replication(
@@ -337,9 +337,12 @@ class BrokerRole:
         budget = RequestBudget(limits)
         services.unsent_bytes = lambda: budget.unsent
         return [
-            Listener(port.endpoint, dispatcher, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock)
+            Listener(
+                port.endpoint, dispatcher, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock,
+                security=parts.security.listeners.get(port.endpoint.name),
+            )
             for port in self._ports
-        ]
+        ]  # fmt: skip
 
 
 async def _caught_up(publisher: Publisher, offset: int) -> None:

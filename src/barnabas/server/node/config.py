@@ -18,7 +18,7 @@ from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.metadata.config_relations import check_relations
 from barnabas.server.metadata.config_view import development_defaults
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
-from barnabas.server.node.setup.listeners import inter_broker_listener, read_listeners
+from barnabas.server.node.setup.listeners import controller_listener, inter_broker_listener, read_listeners
 from barnabas.server.node.setup.topology import Topology, read_topology
 
 DEFAULT_NODE_ID: Final = 1
@@ -45,6 +45,8 @@ class NodeConfig(Struct, frozen=True):
     """The listeners for controllers and brokers; a cluster of one node needs none."""
     controller_advertised: tuple[ListenerEndpoint, ...] = ()
     inter_broker_listener: str = "PLAINTEXT"
+    controller_listener: tuple[str, str] = ("", "PLAINTEXT")
+    """The name and the security protocol of the listener at which this node connects to controllers."""
     topology: Topology = field(default_factory=Topology)
     node_id: int | None = None
     """None if not configured: then from meta.properties, or the default."""
@@ -112,6 +114,7 @@ def build_config(
         log_dirs=log_dirs,
         controller_listeners=controllers.bound,
         controller_advertised=controllers.advertised,
+        controller_listener=controller_listener(texts, topology),
         inter_broker_listener=inter_broker_listener(texts, clients) if topology.is_broker else "",
         topology=topology,
         node_id=node_id,
@@ -130,7 +133,15 @@ def _node_id(texts: Mapping[str, str]) -> int | None:
 
 def unknown_names(given: Mapping[str, str]) -> list[str]:
     """Names that are in no config table: misspelt, or of a plug-in. Kafka ignores them; `serve` logs a warning."""
-    return sorted(name for name in given if name not in BROKER_CONFIGS and name not in TOPIC_CONFIGS)
+    return sorted(name for name in given if _without_prefixes(name) not in BROKER_CONFIGS and name not in TOPIC_CONFIGS)
+
+
+def _without_prefixes(name: str) -> str:
+    """The config `K` of `listener.name.<listener>.K` and `listener.name.<listener>.<mechanism>.K`."""
+    if not name.startswith("listener.name."):
+        return name
+    rest = name.split(".", 3)[-1]
+    return rest if rest in BROKER_CONFIGS else rest.partition(".")[2]
 
 
 def _log_dirs(texts: Mapping[str, str]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.quorum.raft_log import METADATA_PARTITION
 from barnabas.server.node.quorum.snapshot_files import bootstrap_records
 from barnabas.server.node.setup.ports_taken import TakenPort
+from barnabas.server.node.setup.security import NodeSecurity
 from barnabas.server.node.typed_configs import build_controller_config, build_controller_transport_config
 
 
@@ -70,7 +71,9 @@ class ControllerListeners:
     Until `start_serving`, `NewcomerHandler` answers the requests of new nodes.
     """
 
-    def __init__(self, config: NodeConfig, ports: Sequence[TakenPort], metrics: Metrics) -> None:
+    def __init__(
+        self, config: NodeConfig, ports: Sequence[TakenPort], metrics: Metrics, security: NodeSecurity
+    ) -> None:
         self._listeners: list[Listener] = []
         if not ports:
             return
@@ -81,9 +84,12 @@ class ControllerListeners:
         limits = build_controller_transport_config(config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
         self._listeners = [
-            Listener(port.endpoint, NewcomerHandler(), limits, metrics, quota=quota, budget=budget, sock=port.sock)
+            Listener(
+                port.endpoint, NewcomerHandler(), limits, metrics, quota=quota, budget=budget, sock=port.sock,
+                security=security.listeners.get(port.endpoint.name),
+            )
             for port in ports
-        ]
+        ]  # fmt: skip
 
     async def run(self) -> None:
         """Accept connections until cancelled."""

@@ -20,6 +20,7 @@ from barnabas.server.metadata.publish import Publisher
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.setup.identity import Identity
+from barnabas.server.node.setup.security import NodeSecurity
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.descriptors import DescriptorShares
 from barnabas.server.storage.directory.log_dir import LogDir
@@ -48,6 +49,10 @@ class Parts(Struct):
     missing_dirs: list[str]
     """Paths of log.dirs that could not be opened."""
     outgoing: NodeClient
+    """Connects to controllers."""
+    to_brokers: NodeClient
+    """Connects to other brokers: `outgoing`, unless the listeners of brokers have other security settings."""
+    security: NodeSecurity
     metadata: RaftMetadataLog | ZooKeeperMetadataLog
     publisher: Publisher
     descriptors: DescriptorShares

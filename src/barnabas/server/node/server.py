@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from barnabas.core.clock import Clock, SystemClock
-from barnabas.core.rng import Rng, system_rng
+from barnabas.core.rng import Rng, secure_rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopWatch
+from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
@@ -43,6 +44,7 @@ from barnabas.server.node.setup.descriptors import measure_descriptors
 from barnabas.server.node.setup.identity import find_identity, new_cluster_id
 from barnabas.server.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
 from barnabas.server.node.setup.ports_taken import TakenPort, release_ports, take_ports
+from barnabas.server.node.setup.security import NodeSecurity, is_secure
 from barnabas.server.node.setup.topology import Address
 from barnabas.server.node.typed_configs import build_quorum_config
 from barnabas.server.raft.machine.values import ReplicaKey
@@ -110,6 +112,7 @@ class Node:
         self._all_directories_offline = asyncio.Event()
         self._zookeeper: ZooKeeperMetadataLog | None = None
         self._quorum_watch: QuorumWatch | None = None
+        self._security = NodeSecurity()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -147,6 +150,7 @@ class Node:
         or a locked directory.
         """
         config = self.config
+        self._security = self._build_security()
         clients = take_ports(self._listen_at, config.listeners, config.advertised)
         controllers: list[TakenPort] = []
         clean = False
@@ -178,19 +182,26 @@ class Node:
         self, clients: list[TakenPort], controllers: list[TakenPort], on_ready: Callable[[Node], None] | None
     ) -> None:
         """Run the node in nested blocks: connections and controller listeners; the metadata log; the broker."""
-        outgoing = NodeClient(f"node-{self.identity.node_id}", self._rng)
-        controller_listeners = ControllerListeners(self.config, controllers, self.metrics)
+        security, client_id = self._security, f"node-{self.identity.node_id}"
+        outgoing = to_brokers = NodeClient(client_id, self._rng, security.to_controllers)
+        if self.config.topology.is_broker and security.to_brokers != security.to_controllers:
+            to_brokers = NodeClient(client_id, self._rng, security.to_brokers)
+        peers = () if to_brokers is outgoing else (to_brokers.run,)
+        controller_listeners = ControllerListeners(self.config, controllers, self.metrics, security)
         pages = () if self.pages is None else (self.pages.run,)
         # In a simulated world the clock stands still while code runs.
         watchdog = (LoopWatchdog(self._watch).run,) if isinstance(self._clock, SystemClock) else ()
-        async with running(outgoing.run, controller_listeners.run, self._fail_without_directories, *watchdog, *pages):
+        async with running(
+            outgoing.run, *peers, controller_listeners.run, self._fail_without_directories, *watchdog, *pages
+        ):
             zookeeper = await self._join_zookeeper(clients, controllers)
             if zookeeper is None:
                 await self._find_cluster_id(outgoing)
             self._dirs, self._missing_dirs = open_log_dirs(
                 self._fs, self.config, self.identity, self._rng, self._on_directory_failed, self.open_segments
             )
-            parts = self.parts = self._build_parts(outgoing, zookeeper or self._open_raft(outgoing, controllers))
+            metadata_log = zookeeper or self._open_raft(outgoing, controllers)
+            parts = self.parts = self._build_parts(outgoing, to_brokers, metadata_log)
             loader = Loader(parts.publisher)
             if parts.authorizer is not None:
                 parts.publisher.subscribe(parts.authorizer)
@@ -299,7 +310,23 @@ class Node:
             majority_may_run=majority_may_run,
         )
 
-    def _build_parts(self, outgoing: NodeClient, metadata: RaftMetadataLog | ZooKeeperMetadataLog) -> Parts:
+    def _build_security(self) -> NodeSecurity:
+        """Raises ConfigError if a setting of TLS or SASL is wrong."""
+        if not is_secure(self.config):
+            return NodeSecurity()
+        from barnabas.server.node.setup.security_configs import SecuritySources, build_node_security
+
+        def scram_credential(mechanism: int, user: str) -> ScramCredential | None:
+            return None if self.parts is None else self.parts.image.scram.get(mechanism, user)
+
+        simulated = not isinstance(self._clock, SystemClock)
+        rng = self._rng if simulated else secure_rng()
+        loop_time = asyncio.get_running_loop().time
+        return build_node_security(self.config, SecuritySources(self._clock, loop_time, rng, scram_credential))
+
+    def _build_parts(
+        self, outgoing: NodeClient, to_brokers: NodeClient, metadata: RaftMetadataLog | ZooKeeperMetadataLog
+    ) -> Parts:
         identity = self.identity
         return Parts(
             config=self.config,
@@ -315,6 +342,8 @@ class Node:
             dirs=self._dirs,
             missing_dirs=self._missing_dirs,
             outgoing=outgoing,
+            to_brokers=to_brokers,
+            security=self._security,
             metadata=metadata,
             descriptors=self._shares,
             publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),

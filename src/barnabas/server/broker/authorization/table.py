@@ -101,6 +101,8 @@ BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.DESCRIBE_PRODUCERS: guarded("topics.describe_producers", _topic(_O.READ)),
     # cluster
     _K.API_VERSIONS: open_to_all("a client needs the versions before it can authenticate"),
+    _K.SASL_HANDSHAKE: open_to_all("outside of authentication the request is refused"),
+    _K.SASL_AUTHENTICATE: open_to_all("outside of authentication the request is refused"),
     _K.METADATA: guarded(
         "topics.metadata", _topic(_O.DESCRIBE), reason="creating a topic: CREATE on the cluster or on the topic"
     ),
@@ -190,6 +192,8 @@ BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
 
 CONTROLLER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.API_VERSIONS: BROKER_ACCESS[_K.API_VERSIONS],
+    _K.SASL_HANDSHAKE: BROKER_ACCESS[_K.SASL_HANDSHAKE],
+    _K.SASL_AUTHENTICATE: BROKER_ACCESS[_K.SASL_AUTHENTICATE],
     _K.DESCRIBE_CLUSTER: guarded("cluster.describe_cluster_of_controllers", _cluster(_O.ALTER)),
     # the metadata log
     _K.FETCH: cluster(_O.CLUSTER_ACTION),

@@ -138,6 +138,10 @@ def ask_over(outgoing: NodeClient) -> Ask:
     return ask
 
 
+_SASL: Final[Mapping[int, tuple[int, int]]] = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
+"""The APIs that a listener with SASL serves itself, before a request reaches its handler."""
+
+
 class NewcomerHandler:
     """`RequestHandler` of a controller without a cluster id: DescribeCluster returns an empty cluster id."""
 
@@ -159,7 +163,8 @@ class NewcomerHandler:
             raise CloseConnectionError("this controller has no cluster id yet")
         if key == ApiKey.DESCRIBE_CLUSTER:
             return request.answer(DescribeClusterResponse(endpoint_type=CONTROLLER_ENDPOINTS, cluster_id=""))
-        served = [ApiVersion(api_key=k, min_version=low, max_version=high) for k, (low, high) in self._SERVED.items()]
+        listed = {**self._SERVED, **_SASL}
+        served = [ApiVersion(api_key=k, min_version=low, max_version=high) for k, (low, high) in listed.items()]
         return request.answer(ApiVersionsResponse(api_keys=served))
 
 

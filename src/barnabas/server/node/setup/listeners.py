@@ -13,10 +13,15 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.config import ConfigError
-from barnabas.protocol.transport.endpoint import EndpointError, ListenerEndpoint, parse_endpoints, parse_protocol_map
+from barnabas.protocol.transport.endpoint import (
+    SECURITY_PROTOCOLS,
+    EndpointError,
+    ListenerEndpoint,
+    parse_endpoints,
+    parse_protocol_map,
+)
 from barnabas.server.node.setup.topology import Topology
 
-SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 
 
@@ -29,19 +34,13 @@ class Listeners(Struct, frozen=True):
 
 def read_listeners(texts: Mapping[str, str], topology: Topology) -> tuple[Listeners, Listeners]:
     """Returns (listeners for clients, listeners for controllers). Raises ConfigError."""
-    names = {name.strip().upper() for name in texts.get("controller.listener.names", "").split(",") if name.strip()}
+    names = _controller_names(texts)
     try:
-        protocols = {
-            **dict.fromkeys(names, "PLAINTEXT"),
-            **parse_protocol_map(texts.get("listener.security.protocol.map", "")),
-        }
+        protocols = _protocols(texts)
         endpoints = parse_endpoints(texts["listeners"], protocols)
         advertised = parse_endpoints(texts.get("advertised.listeners") or "", protocols)
     except EndpointError as error:
         raise ConfigError(str(error)) from error
-    for endpoint in endpoints:
-        if endpoint.security_protocol not in SERVED_PROTOCOLS:
-            raise ConfigError(f"{endpoint}: {endpoint.security_protocol} is not implemented. Use PLAINTEXT.")
     clients = tuple(endpoint for endpoint in endpoints if endpoint.name not in names)
     controllers = tuple(endpoint for endpoint in endpoints if endpoint.name in names)
     _check(clients, controllers, topology)
@@ -60,12 +59,59 @@ def read_listeners(texts: Mapping[str, str], topology: Topology) -> tuple[Listen
 
 
 def inter_broker_listener(texts: Mapping[str, str], clients: Listeners) -> str:
-    """The name of the listener for requests between brokers: `inter.broker.listener.name`, or the first listener."""
+    """The name of the listener for requests between brokers: `inter.broker.listener.name`, or the listener of
+    `security.inter.broker.protocol`, or else the first listener. Raises ConfigError."""
     name = texts.get("inter.broker.listener.name", "").strip().upper()
+    protocol = texts.get("security.inter.broker.protocol", "").strip().upper()
+    if name and protocol:
+        raise ConfigError(
+            "inter.broker.listener.name and security.inter.broker.protocol exclude each other. Remove one of them."
+        )
     names = [endpoint.name for endpoint in clients.bound]
     if name and name not in names:
         raise ConfigError(f"inter.broker.listener.name={name} is not one of the listeners for clients: {names}.")
+    if protocol:
+        found = [endpoint.name for endpoint in clients.bound if endpoint.security_protocol == protocol]
+        if not found:
+            raise ConfigError(f"security.inter.broker.protocol={protocol}: no listener for clients has this protocol.")
+        return protocol if protocol in found else found[0]
     return name or names[0]
+
+
+def controller_listener(texts: Mapping[str, str], topology: Topology) -> tuple[str, str]:
+    """The name and the security protocol of the listener at which nodes connect to controllers: the first of
+    `controller.listener.names`. The name is empty if the node is a whole cluster. Raises ConfigError."""
+    name = next((part.strip().upper() for part in texts.get("controller.listener.names", "").split(",")), "")
+    if not name:
+        return "", "PLAINTEXT"
+    try:
+        protocol = _protocols(texts).get(name, name)
+    except EndpointError as error:
+        raise ConfigError(str(error)) from error
+    if protocol not in SECURITY_PROTOCOLS:
+        if topology.decides_alone:
+            return "", "PLAINTEXT"
+        raise ConfigError(
+            f"controller.listener.names={name} has no security protocol. Add {name}:PLAINTEXT, or another protocol, to"
+            " listener.security.protocol.map."
+        )
+    return name, protocol
+
+
+def _controller_names(texts: Mapping[str, str]) -> set[str]:
+    return {name.strip().upper() for name in texts.get("controller.listener.names", "").split(",") if name.strip()}
+
+
+def _protocols(texts: Mapping[str, str]) -> dict[str, str]:
+    """The security protocol of each listener name. As in Kafka, the listeners of controllers are PLAINTEXT without an
+    entry, but only if nothing in the configuration is about another protocol."""
+    given = parse_protocol_map(texts.get("listener.security.protocol.map", ""))
+    names = _controller_names(texts)
+    listeners = {part.partition("://")[0].strip().upper() for part in texts.get("listeners", "").split(",")}
+    secure = set(given.values()) | (listeners | names) & set(SECURITY_PROTOCOLS)
+    if secure <= {"PLAINTEXT"}:
+        given = {**dict.fromkeys(names, "PLAINTEXT"), **given}
+    return given
 
 
 def _check(

@@ -1,0 +1,232 @@
+"""Value: builds the security of a node from its configuration.
+
+    listener.name.<listener>.<mechanism>.<config>    precedes
+    listener.name.<listener>.<config>                precedes
+    <config>
+
+The authorities are KIP-103 (names of listeners) and KIP-226 (prefixes). `build_node_security` checks all settings and
+reads all certificates, so a node with wrong settings does not start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from barnabas.core.clock import Clock
+from barnabas.core.config import ConfigError
+from barnabas.core.rng import Rng
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.config import PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
+from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.jaas import JaasEntry, parse_jaas
+from barnabas.protocol.security.sasl_server import (
+    SCRAM_MECHANISMS,
+    SUPPORTED_MECHANISMS,
+    SaslCredentials,
+)
+from barnabas.protocol.transport.listener_security import ListenerSecurity
+from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
+from barnabas.server.node.setup.security import NodeSecurity
+
+if TYPE_CHECKING:
+    from barnabas.protocol.security.sasl_conversation import SaslServerConfig
+    from barnabas.server.node.config import NodeConfig
+
+log = get_logger("barnabas.server.node")
+
+PREFIX: Final = "listener.name."
+_JAAS: Final = "sasl.jaas.config"
+_REAUTH: Final = "connections.max.reauth.ms"
+_DECOY_BITS: Final = 256
+
+
+class SecuritySources(Struct, frozen=True):
+    """What the security of a node needs besides the configuration."""
+
+    clock: Clock
+    now: Callable[[], float]
+    """A monotonic time in seconds."""
+    rng: Rng
+    """A generator that cannot be predicted."""
+    scram_credential: Callable[[int, str], ScramCredential | None]
+    """The credential of a user in the newest metadata image, by the number of the mechanism and the name."""
+
+
+class ListenerConfigs:
+    """The values of the configs for one listener, in their types."""
+
+    def __init__(self, config: NodeConfig, listener: str) -> None:
+        self._config = config
+        self.listener = listener
+        self._prefix = f"{PREFIX}{listener.lower()}."
+
+    def __getitem__(self, name: str) -> Any:
+        text = self.prefixed(name)
+        return self._config[name] if text is None else self._parse(name, text)
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        return self._config.given
+
+    def prefixed(self, name: str) -> str | None:
+        """The text of `listener.name.<listener>.<name>`; None if it is not set."""
+        return self._config.given.get(self._prefix + name)
+
+    def of_mechanism(self, mechanism: str, name: str) -> Any:
+        """The value of a config that may be set for each mechanism."""
+        text = self._config.given.get(self.mechanism_name(mechanism, name))
+        return self[name] if text is None else self._parse(name, text)
+
+    def mechanism_name(self, mechanism: str, name: str) -> str:
+        return f"{self._prefix}{mechanism.lower()}.{name}"
+
+    def _parse(self, name: str, text: str) -> Any:
+        try:
+            return BROKER_CONFIGS.parse(name, text)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (set by {self._prefix}{name})") from error
+
+
+def build_node_security(config: NodeConfig, sources: SecuritySources) -> NodeSecurity:
+    """Raises ConfigError, which names the setting that is wrong or missing."""
+    listeners: dict[str, ListenerSecurity] = {}
+    for endpoint in (*config.listeners, *config.controller_listeners):
+        if endpoint.security_protocol != "PLAINTEXT":
+            configs = ListenerConfigs(config, endpoint.name)
+            try:
+                listeners[endpoint.name] = _listener_security(configs, endpoint.security_protocol, sources)
+            except ConfigError as error:
+                raise ConfigError(f"Listener {endpoint.name} ({endpoint.security_protocol}): {error.detail}") from error
+    protocols = {e.name: e.security_protocol for e in (*config.listeners, *config.controller_listeners)}
+    to_brokers = to_controllers = PLAINTEXT
+    between = config.inter_broker_listener
+    if between and protocols[between] != "PLAINTEXT":
+        mechanism = config["sasl.mechanism.inter.broker.protocol"]
+        to_brokers = _outgoing(config, between, protocols[between], mechanism, "sasl.mechanism.inter.broker.protocol")
+    name, protocol = config.controller_listener
+    if protocol != "PLAINTEXT":
+        mechanism = config["sasl.mechanism.controller.protocol"]
+        to_controllers = _outgoing(config, name, protocol, mechanism, "sasl.mechanism.controller.protocol")
+    return NodeSecurity(listeners, to_brokers, to_controllers)
+
+
+def _listener_security(configs: ListenerConfigs, protocol: str, sources: SecuritySources) -> ListenerSecurity:
+    tls = sasl = None
+    if protocol in ("SSL", "SASL_SSL"):
+        from barnabas.protocol.transport.tls_server import TlsAcceptor, TlsServerConfig
+
+        client_auth = configs["ssl.client.auth"]
+        if protocol == "SASL_SSL":
+            client_auth = configs.prefixed("ssl.client.auth") or "none"
+            if client_auth == "none" and configs["ssl.client.auth"] != "none":
+                log.warning(
+                    "ssl.client.auth does not apply to a SASL_SSL listener; set it with the listener's prefix",
+                    listener=configs.listener,
+                )
+        server = TlsServerConfig(_tls_config(configs), client_auth, configs["ssl.principal.mapping.rules"])
+        tls = TlsAcceptor(server, sources.now)
+    if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+        sasl = _sasl_server_config(configs, sources)
+    return ListenerSecurity(sources.clock, sources.rng, tls, sasl)
+
+
+def _tls_config(configs: ListenerConfigs) -> TlsConfig:
+    """The key store and the trust store, for the listener and for outgoing connections to such listeners."""
+    if configs["ssl.keystore.key"] is not None and configs["ssl.keystore.location"] is not None:
+        raise ConfigError("ssl.keystore.key and ssl.keystore.location exclude each other. Remove one of them.")
+    if (configs["ssl.keystore.key"] is None) is not (configs["ssl.keystore.certificate.chain"] is None):
+        raise ConfigError("ssl.keystore.key and ssl.keystore.certificate.chain go together. Set both, or neither.")
+    for name in ("ssl.keystore", "ssl.truststore"):
+        if configs[f"{name}.type"].upper() == "PEM" and configs[f"{name}.password"] is not None:
+            raise ConfigError(
+                f"{name}.password cannot be used with {name}.type=PEM. The password of a key is ssl.key.password."
+            )
+    if configs["ssl.engine.factory.class"] is not None:
+        raise ConfigError("ssl.engine.factory.class is not supported. Remove it.")
+    return TlsConfig(
+        ssl_truststore_location=configs["ssl.truststore.location"],
+        ssl_truststore_certificates=configs["ssl.truststore.certificates"],
+        ssl_certificate_location=configs["ssl.keystore.location"],
+        ssl_keystore_certificate_chain=configs["ssl.keystore.certificate.chain"],
+        ssl_keystore_key=configs["ssl.keystore.key"],
+        ssl_key_password=configs["ssl.key.password"],
+        verify_host_name=bool(configs["ssl.endpoint.identification.algorithm"]),
+        ssl_enabled_protocols=tuple(configs["ssl.enabled.protocols"]),
+        ssl_cipher_suites=tuple(configs["ssl.cipher.suites"]),
+        ssl_keystore_type=configs["ssl.keystore.type"],
+        ssl_keystore_password=configs["ssl.keystore.password"],
+        ssl_truststore_type=configs["ssl.truststore.type"],
+        ssl_truststore_password=configs["ssl.truststore.password"],
+    )
+
+
+def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources) -> SaslServerConfig:
+    from barnabas.protocol.security.sasl_conversation import SaslServerConfig
+
+    mechanisms = _mechanisms(configs)
+    users: dict[str, str] = {}
+    if "PLAIN" in mechanisms:
+        entry = _jaas(configs, "PLAIN")
+        if entry is None:
+            raise ConfigError(
+                f"PLAIN needs its users. Set {configs.mechanism_name('PLAIN', _JAAS)} to"
+                ' org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="password";'
+            )
+        users = entry.users()
+    delay_ms, idle_ms = configs["connection.failed.authentication.delay.ms"], configs["connections.max.idle.ms"]
+    if 0 <= idle_ms <= delay_ms:
+        raise ConfigError(
+            f"connection.failed.authentication.delay.ms={delay_ms} must be less than connections.max.idle.ms={idle_ms}."
+        )
+    decoy = sources.rng.getrandbits(_DECOY_BITS).to_bytes(_DECOY_BITS // 8, "big")
+    return SaslServerConfig(
+        mechanisms,
+        SaslCredentials(users, sources.scram_credential, decoy),
+        {mechanism: configs.of_mechanism(mechanism, _REAUTH) for mechanism in mechanisms},
+        configs["sasl.server.max.receive.size"],
+        delay_ms,
+    )
+
+
+def _mechanisms(configs: ListenerConfigs) -> tuple[str, ...]:
+    mechanisms: tuple[str, ...] = configs["sasl.enabled.mechanisms"]
+    unknown = [mechanism for mechanism in mechanisms if mechanism not in SUPPORTED_MECHANISMS]
+    if unknown or not mechanisms:
+        raise ConfigError(
+            f"sasl.enabled.mechanisms={','.join(mechanisms)}: {', '.join(unknown) or 'an empty list'} is not supported."
+            f" Set it to one or more of {', '.join(SUPPORTED_MECHANISMS)}."
+        )
+    return mechanisms
+
+
+def _jaas(configs: ListenerConfigs, mechanism: str) -> JaasEntry | None:
+    """The entry of a mechanism. As in Kafka, sasl.jaas.config without the prefixes is ignored."""
+    name = configs.mechanism_name(mechanism, _JAAS)
+    text = configs.of_mechanism(mechanism, _JAAS) if name in configs.given else None
+    if text is None and configs[_JAAS] is not None:
+        log.warning("sasl.jaas.config is ignored on brokers; set it with the prefixes", use=name)
+    return None if text is None else parse_jaas(text, name)
+
+
+def _outgoing(config: NodeConfig, listener: str, protocol: str, mechanism: str, setting: str) -> SecurityConfig:
+    """How this node connects to `listener` of other nodes: with the settings of its own listener of that name."""
+    configs = ListenerConfigs(config, listener)
+    tls = _tls_config(configs) if protocol in ("SSL", "SASL_SSL") else None
+    if protocol not in ("SASL_PLAINTEXT", "SASL_SSL"):
+        return SecurityConfig(tls)
+    if mechanism not in SUPPORTED_MECHANISMS or mechanism not in configs["sasl.enabled.mechanisms"]:
+        raise ConfigError(
+            f"{setting}={mechanism} must be one of the mechanisms of listener {listener}"
+            f" (sasl.enabled.mechanisms={','.join(configs['sasl.enabled.mechanisms'])})."
+        )
+    entry = _jaas(configs, mechanism)
+    if entry is None or entry.username is None or entry.password is None:
+        module = "plain.PlainLoginModule" if mechanism not in SCRAM_MECHANISMS else "scram.ScramLoginModule"
+        raise ConfigError(
+            f"This node has no user name for other nodes. Set {configs.mechanism_name(mechanism, _JAAS)} to"
+            f' org.apache.kafka.common.security.{module} required username="..." password="...";'
+        )
+    return SecurityConfig(tls, SaslConfig(mechanism, entry.username, entry.password))
