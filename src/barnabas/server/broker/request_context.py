@@ -27,6 +27,8 @@ class RequestContext(Struct):
     may_read: Callable[[str], bool] | None = None
     """Whether the client may read a topic, by its name; None if it may read every topic. Set by the authorization of
     requests whose topics are in a session."""
+    may_describe: Callable[[str], bool] | None = None
+    """As `may_read`, for the topics that match the regular expression of a subscription."""
     has_many_entries: bool = False
     """Set by a handler that has suspended: encoding the response takes long, and is done in a thread."""
 

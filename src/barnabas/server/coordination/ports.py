@@ -6,7 +6,7 @@ The runtime has one shard (state machine) for each partition of its topic that t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -107,3 +107,8 @@ class GroupRequestContext(Protocol):
 
     @property
     def client_host(self) -> str: ...
+
+    @property
+    def may_describe(self) -> Callable[[str], bool] | None:
+        """Whether the client may describe a topic, by its name; None if it may describe every topic."""
+        ...

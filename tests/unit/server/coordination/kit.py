@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
@@ -206,6 +206,7 @@ class Context:
     api_version: int
     client_id: str | None = "client"
     client_host: str = "/127.0.0.1"
+    may_describe: Callable[[str], bool] | None = None
 
 
 def seeded() -> random.Random:

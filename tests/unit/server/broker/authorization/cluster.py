@@ -138,6 +138,14 @@ class Cluster:
         """The client has exactly these rights; `deny` are DENY entries beside them."""
         self.authorizer.set_acls(*(acl(right) for right in rights), *(acl(right, deny=True) for right in deny))
 
+    def acls_of(self, *rights: str, topic: str = TOPIC) -> list[AclBinding]:
+        """The ACLs of rights in which T stands for the topic of this name."""
+        found = [acl(right) for right in rights]
+        return [
+            entry._replace(resource_name=topic) if right[0] == "T" else entry
+            for right, entry in zip(rights, found, strict=True)
+        ]
+
     def prepare(self, request: Request, version: int) -> None:
         """Send a request that precedes the request of a test, with all rights."""
         self.authorizer.is_open = True

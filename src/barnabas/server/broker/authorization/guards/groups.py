@@ -41,6 +41,7 @@ from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID, Authorization
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
 from barnabas.server.broker.authorization.guards.topics import Outcome, by_topic, name_of, split_topics
+from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
 _O = AclOperation
@@ -86,9 +87,10 @@ def _failed(request: Any, code: ErrorCode) -> Message:
 read_group = by_group(_O.READ)
 
 
-def group_heartbeat(services: Services, auth: Authorization, request: Any) -> Outcome:
+def group_heartbeat(services: Services, auth: Authorization, request: Any, ctx: RequestContext) -> Outcome:
     """ConsumerGroupHeartbeat and ShareGroupHeartbeat: the client must be allowed to describe every topic to which it
-    subscribes by name."""
+    subscribes by name. A regular expression does not find topics that the client may not describe."""
+    ctx.may_describe = partial(auth.allows, _O.DESCRIBE, TOPIC, silent=True)
     if not auth.allows(_O.READ, GROUP, request.group_id):
         return _failed(request, REFUSED)
     names = set(request.subscribed_topic_names or ())

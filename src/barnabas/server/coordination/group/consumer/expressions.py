@@ -11,6 +11,8 @@ GroupMetadataManager (`maybeUpdateRegularExpressions`, `handleRegularExpressions
                                          or the last one is older than group.consumer.regex.refresh.interval.ms
     and only if                          the last one is older than `REFRESH_INTERVAL_MIN_MS`
 
+With an authorizer a resolution leaves out the topics that the client of the latest heartbeat may not describe.
+
 "The last resolution" is that of the expressions that are resolved now; without any there is no last resolution.
 """
 
@@ -71,12 +73,14 @@ def resolve_expressions(manager: ConsumerGroupManager, op: WriteOperation, group
     """Store the topics of all expressions of the group. Does nothing if the shell has not matched an expression with
     the newest topics yet; the next heartbeat does that."""
     found: dict[str, tuple[str, ...]] = {}
+    may_describe = manager.visible.get(group.group_id)
     for pattern in sorted(group.expressions):
         topics = matching_topics(manager.catalog, pattern)
         if topics is None:
             manager.unprepared.add(group.group_id)
             return
-        found[pattern] = topics
+        found[pattern] = topics if may_describe is None else tuple(name for name in topics if may_describe(name))
+    manager.visible.pop(group.group_id, None)
     manager.unprepared.discard(group.group_id)
     changed = False
     for pattern, topics in found.items():

@@ -92,6 +92,9 @@ class ConsumerGroupManager:
         """The `topics_version` of the last image with new topics."""
         self.unprepared: set[str] = set()
         """The groups whose expressions could not be resolved, because the shell had not matched them yet."""
+        self.visible: dict[str, Callable[[str], bool]] = {}
+        """By group, the topics that its next resolution of expressions may find: those that the client of the latest
+        heartbeat may describe. Without an entry, all topics."""
         self._group_configs = group_configs
         self._apply = apply
         self._assignors: dict[str, ServerAssignor] = {
@@ -136,6 +139,8 @@ class ConsumerGroupManager:
             client_host=ctx.client_host,
             classic=None,
         )
+        if ctx.may_describe is not None and updated.topic_regex:
+            self.visible[group.group_id] = ctx.may_describe
         now = self.update_member(op, group, updated, owned)
         self.schedule_session_timeout(op, group, member_id)
         op.wait_for_pending = group.members.committed_get(member_id) is not now
