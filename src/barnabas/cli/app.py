@@ -17,6 +17,7 @@ NOUNS = (
     "share-groups",
     "transactions",
     "configs",
+    "acls",
     "logs",
     "cluster",
     "registry",

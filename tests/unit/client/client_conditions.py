@@ -29,9 +29,11 @@ from barnabas.client.values import (
     TopicPartitionReplica,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.security.acls import AclBinding, AclBindingFilter
 from barnabas.registry.values import Schema
 
 T0: Final = TopicPartition("t", 0)
+ACL: Final = AclBinding(2, "t", 3, "User:a", "*", 3, 3)
 RECORD: Final = ConsumerRecord("t", 0, 0, 0, 0, None, b"", ())
 Call = Callable[[Any], Any]
 
@@ -109,6 +111,9 @@ ADMIN: Final[dict[str, Call]] = {
     "elect_leaders": lambda c: c.elect_leaders([T0]),
     "alter_partition_reassignments": lambda c: c.alter_partition_reassignments({T0: None}),
     "list_partition_reassignments": lambda c: c.list_partition_reassignments(),
+    "describe_acls": lambda c: c.describe_acls(),
+    "create_acls": lambda c: c.create_acls([ACL]),
+    "delete_acls": lambda c: c.delete_acls([AclBindingFilter()]),
     "describe_quorum": lambda c: c.describe_quorum(),
     "add_raft_voter": lambda c: c.add_raft_voter(9, UUID(int=9), [("CONTROLLER", "127.0.0.1", 1)]),
     "remove_raft_voter": lambda c: c.remove_raft_voter(9, UUID(int=9)),

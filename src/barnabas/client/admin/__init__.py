@@ -1,6 +1,6 @@
-"""Shell: the admin client: topics, configs, groups, transactions, the quorum.
+"""Shell: the admin client: topics, configs, groups, transactions, the quorum, ACLs.
 
-The client has the methods of Kafka's own Admin, except those for ACLs, quotas, SCRAM and delegation tokens, which the
+The client has the methods of Kafka's own Admin, except those for quotas, SCRAM and delegation tokens, which the
 brokers do not support yet.
 
 Calls with many items return a mapping, in which a failed item is a `KafkaError`. A call raises only when the request as
@@ -16,6 +16,7 @@ from typing import Self
 from uuid import UUID
 
 from barnabas.client import offsets as _offsets
+from barnabas.client.admin import acls as _acls
 from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import elections as _elections
 from barnabas.client.admin import groups as _groups
@@ -61,6 +62,7 @@ from barnabas.client.values import (
 )
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.security.acls import AclBinding, AclBindingFilter
 
 
 @checks_arguments()
@@ -263,6 +265,27 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, Reassignment]:
         """The reassignments in progress, of some partitions or of all."""
         return await _reassignments.list_reassignments(self.cluster, partitions, deadline=self._deadline(timeout_ms))
+
+    async def describe_acls(
+        self, selected: AclBindingFilter | None = None, *, timeout_ms: float | None = None
+    ) -> list[AclBinding]:
+        """The ACLs that the filter selects, or all, sorted. Raises KafkaError SECURITY_DISABLED if the brokers have no
+        authorizer."""
+        return await _acls.describe_acls(
+            self.cluster, selected or AclBindingFilter(), deadline=self._deadline(timeout_ms)
+        )
+
+    async def create_acls(
+        self, acls: Iterable[AclBinding], *, timeout_ms: float | None = None
+    ) -> dict[AclBinding, KafkaError | None]:
+        """Create ACLs. An ACL that exists already is a success."""
+        return await _acls.create_acls(self.cluster, acls, deadline=self._deadline(timeout_ms))
+
+    async def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout_ms: float | None = None
+    ) -> dict[AclBindingFilter, list[AclBinding] | KafkaError]:
+        """Delete the ACLs that the filters select. The result of each filter is the list of the deleted ACLs."""
+        return await _acls.delete_acls(self.cluster, filters, deadline=self._deadline(timeout_ms))
 
     async def describe_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
         """The quorum: its leader, voters and observers, and the log end offset of each."""
