@@ -14,6 +14,8 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.spark import option_parsers as parse_as
+from barnabas.spark.connectors.events.masking import MASK_PREFIXES, parse_column_rules
+from barnabas.spark.connectors.events.names import NameAdjustment
 from barnabas.spark.connectors.events.options import BinaryHandling, DecimalHandling, EventOptions, TimePrecision
 from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions, milliseconds, patterns
 from barnabas.spark.errors import OptionError
@@ -123,6 +125,35 @@ CAPTURE_OPTIONS: Final = (
         skipped_operations,
         frozenset((Operation.TRUNCATE,)),
     ),
+    ConnectorOption(
+        "skip.messages.without.change",
+        "leave out updates that change no column that is read; PostgreSQL needs REPLICA IDENTITY FULL",
+        parse_as.boolean,
+        False,
+    ),
+    ConnectorOption(
+        "column.truncate.to.N.chars", "regular expressions of columns whose texts are cut; N is a number", default=()
+    ),
+    ConnectorOption(
+        "column.mask.with.N.chars", "regular expressions of columns whose texts become N asterisks", default=()
+    ),
+    ConnectorOption(
+        "column.mask.hash.v2.A.with.salt.hex.S",
+        "columns whose texts become hashes: A is SHA-256 or another algorithm, S the salt in hexadecimal",
+        default=(),
+    ),
+    ConnectorOption(
+        "schema.name.adjustment.mode",
+        "names of schemas as Avro allows them: `none`, `avro` or `avro_unicode`",
+        parse_as.one_of(NameAdjustment),
+        NameAdjustment.NONE,
+    ),
+    ConnectorOption(
+        "field.name.adjustment.mode",
+        "names of fields as Avro allows them: `none`, `avro` or `avro_unicode`",
+        parse_as.one_of(NameAdjustment),
+        NameAdjustment.NONE,
+    ),
     ConnectorOption("tombstones.on.delete", "a tombstone after each delete", parse_as.boolean, True),
     ConnectorOption("provide.transaction.metadata", "transactions as records too", parse_as.boolean, False),
     ConnectorOption(
@@ -167,8 +198,6 @@ PREFIXES: Final = ("key.converter.", "value.converter.", "transforms.", "predica
 """Starts of the names that converters, transforms and their error handling check."""
 
 REFUSED: Final[Mapping[str, str]] = {
-    "column.mask.*": "use the transform MaskField",
-    "column.truncate.*": "use the transform of a query, or a view of the database",
     "column.propagate.source.type": "the types are in the schemas of events",
     "datatype.propagate.source.type": "the types are in the schemas of events",
     "signal.*": "there are no incremental snapshots; start a second query with another stagingLocation",
@@ -181,8 +210,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "poll.interval.ms": "use the trigger of the query",
     "errors.max.retries": "Spark and the checkpoint restart a query",
     "schema.history.internal.*": "the changes themselves have the columns of their tables",
-    "schema.name.adjustment.mode": "names stay as they are",
-    "field.name.adjustment.mode": "names stay as they are",
     "connector.class": "the format of the query says it",
     "tasks.max": "one slot or binlog is read by one task",
 }
@@ -207,6 +234,7 @@ class CaptureOptions(Struct, frozen=True):
     heartbeat_ms: int
     heartbeat_query: str | None
     events: EventOptions
+    skips_unchanged: bool = False
 
     @property
     def wants_truncates(self) -> bool:
@@ -238,7 +266,8 @@ def parse_capture_options(
     version: str,
 ) -> CaptureOptions:
     """The options of a query on the database whose own options are `rows`. Raises OptionError."""
-    given = ConnectorOptions(texts, (*CAPTURE_OPTIONS, *rows), prefixes=PREFIXES, refused={**REFUSED, **refused})
+    prefixes = (*PREFIXES, *MASK_PREFIXES)
+    given = ConnectorOptions(texts, (*CAPTURE_OPTIONS, *rows), prefixes=prefixes, refused={**REFUSED, **refused})
     given.check_names()
     for kind in ("table", "column"):
         if given.get(f"{kind}.include.list") and given.get(f"{kind}.exclude.list"):
@@ -273,7 +302,11 @@ def parse_capture_options(
             transaction_metadata=given.get("provide.transaction.metadata"),
             unavailable_value=given.get("unavailable.value.placeholder"),
             connector_name=given.get("name"),
+            schema_names=given.get("schema.name.adjustment.mode"),
+            field_names=given.get("field.name.adjustment.mode"),
+            columns=parse_column_rules(given.under(*MASK_PREFIXES)),
         ),
+        given.get("skip.messages.without.change"),
     )
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from barnabas.spark.connectors.capture.options import CaptureOptions, Operation, Output
 from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
 from barnabas.spark.connectors.events.changes import TableSchema
@@ -54,6 +56,10 @@ class CaptureOutput:
             from barnabas.spark.connectors.capture.skipping import without_operations
 
             tables = tuple(without_operations(table, skipped) for table in tables)
+        if self._options.skips_unchanged:
+            from barnabas.spark.connectors.capture.skipping import without_unchanged
+
+            tables = tuple(map(without_unchanged, tables))
         if self._options.output is Output.ROWS:
             yield from self._rows(tables)
             return
@@ -81,9 +87,18 @@ class CaptureOutput:
     def _rows(self, tables: tuple[TableChange, ...]) -> Iterator[Any]:
         from barnabas.spark.connectors.capture.rows_output import rows_of
 
-        for table in tables:
+        for table in map(self._masked, tables):
             if len(table.changes):
                 yield from sliced(rows_of(table, self._schema, self._options.unavailable))
+
+    def _masked(self, table: TableChange) -> TableChange:
+        """The rows with masked columns. Those of the key stay, since the rows of a table need it."""
+        rules = self._options.events.columns
+        if not rules:
+            return table
+        from barnabas.spark.connectors.events.masking import masked
+
+        return structs.replace(table, changes=masked(table.changes, rules, keeps_keys=True))
 
 
 def sliced(batch: Any) -> Iterator[Any]:

@@ -23,8 +23,11 @@ from barnabas.spark.connectors.arrow_fields import record_field, schema_of
 from barnabas.spark.connectors.connect_schemas import ConnectSchema, ConnectType, struct_schema
 from barnabas.spark.connectors.converters.json_texts import json_texts
 from barnabas.spark.connectors.events.changes import CREATE, DELETE, ChangeBatch, TableSchema
+from barnabas.spark.connectors.events.errors import EventError
 from barnabas.spark.connectors.events.field_types import field_schema
 from barnabas.spark.connectors.events.field_values import field_values, fill_unavailable
+from barnabas.spark.connectors.events.masking import masked
+from barnabas.spark.connectors.events.names import adjusted_name
 from barnabas.spark.connectors.events.options import EventOptions
 from barnabas.spark.connectors.events.sources import source_blocks, source_schema
 
@@ -59,7 +62,8 @@ def change_records(changes: ChangeBatch, options: EventOptions) -> Any:
     plan = _plan(changes, options)
     topic = topic_of(changes.table, options)
     key_field, keys = _keys(changes, plan, topic, options)
-    value_field, values = _values(changes, plan, topic, options)
+    shown = masked(changes, options.columns) if options.columns else changes
+    value_field, values = _values(shown, plan, topic, options)
     rows = len(plan.row)
     columns = {
         "key": keys,
@@ -117,7 +121,9 @@ def _keys(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions) 
         schema = ConnectSchema(ConnectType.STRING, True)
         return record_field("key", schema), pa.nulls(len(plan.row), pa.string())
     schemas = [field_schema(column, options) for column in columns]
-    schema = struct_schema(f"{topic}.Key", {c.name: s for c, s in zip(columns, schemas, strict=True)})
+    names = [adjusted_name(column.name, options.field_names, is_field=True) for column in columns]
+    name = adjusted_name(f"{topic}.Key", options.schema_names)
+    schema = struct_schema(name, dict(zip(names, schemas, strict=True)))
     index = pa.array(plan.row)
     arrays = []
     for at, column, one in zip(changes.table.key, columns, schemas, strict=True):
@@ -128,8 +134,16 @@ def _keys(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions) 
 
 
 def _row_schema(table: TableSchema, topic: str, options: EventOptions) -> ConnectSchema:
-    fields = {column.name: field_schema(column, options) for column in table.columns}
-    return struct_schema(f"{topic}.Value", fields, optional=True)
+    fields = {
+        adjusted_name(column.name, options.field_names, is_field=True): field_schema(column, options)
+        for column in table.columns
+    }
+    if len(fields) < len(table.columns):
+        raise EventError(
+            f"two columns of {table.id} have one name in events: set field.name.adjustment.mode=avro_unicode, or leave"
+            " one out with column.exclude.list"
+        )
+    return struct_schema(adjusted_name(f"{topic}.Value", options.schema_names), fields, optional=True)
 
 
 def _side(
@@ -154,7 +168,7 @@ def _side(
 def _values(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions) -> tuple[Any, Any]:
     row_schema = _row_schema(changes.table, topic, options)
     schema = struct_schema(
-        f"{topic}.Envelope",
+        adjusted_name(f"{topic}.Envelope", options.schema_names),
         {
             "before": row_schema,
             "after": row_schema,

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from barnabas.spark.connectors.events.masking import ColumnRule
+from barnabas.spark.connectors.events.names import NameAdjustment
+
 
 class DecimalHandling(StrEnum):
     """decimal.handling.mode: decimals as bytes with a scale, as floating-point numbers, or as text."""
@@ -52,6 +55,10 @@ class EventOptions(Struct, frozen=True):
     unavailable_value: str = "__debezium_unavailable_value"
     task_id: str = "0"
     connector_name: str = ""
+    schema_names: NameAdjustment = NameAdjustment.NONE
+    field_names: NameAdjustment = NameAdjustment.NONE
+    columns: tuple[ColumnRule, ...] = ()
+    """Columns that are truncated or masked."""
 
     @property
     def context_headers(self) -> tuple[tuple[str, str], ...]:

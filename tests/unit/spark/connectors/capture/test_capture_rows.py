@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from barnabas.spark.connectors.capture.errors import CaptureError, TableChangedError
 from barnabas.spark.connectors.capture.options import (
@@ -17,7 +18,7 @@ from barnabas.spark.connectors.capture.options import (
 )
 from barnabas.spark.connectors.capture.ports import TableChange
 from barnabas.spark.connectors.capture.rows_output import rows_ddl, rows_of, rows_schema
-from barnabas.spark.connectors.capture.skipping import without_operations
+from barnabas.spark.connectors.capture.skipping import without_operations, without_unchanged
 from barnabas.spark.connectors.events.changes import ChangeBatch, ColumnSchema, PostgresPositions, TableSchema
 from barnabas.spark.errors import OptionError
 
@@ -145,3 +146,29 @@ def test_truncates_are_skipped_unless_another_list_is_given() -> None:
     assert parsed(skipped_operations="c,u").skipped == {Operation.CREATE, Operation.UPDATE}
     with pytest.raises(OptionError, match="must have t: there is no row for a truncate"):
         parsed(output="rows", skipped_operations="u")
+
+
+def test_updates_that_change_nothing_are_left_out() -> None:
+    old = rows((1, "a", None), (2, None, None), (3, "c", None), None, (5, "e", None), (6, "f", None), None)
+    new = rows((1, "a", None), (2, None, None), (3, "d", None), (4, "x", None), None, (6, None, None), (7, "g", None))
+    found = without_unchanged(change("uuuudu" + "c", old, new))
+    assert [row[0] for row in as_rows(found)] == [3, 4, 5, 6, 7]
+
+
+def test_updates_of_unknown_values_and_of_keys_stay() -> None:
+    same = rows((1, "a", None), (2, "b", None))
+    missing = {1: np.array([True, False])}
+    assert len(without_unchanged(change("uu", same, same, unavailable=missing)).changes) == 1
+    assert len(without_unchanged(change("uu", same, same, key_changed=np.array([True, True]))).changes) == 2
+    assert len(without_unchanged(change("uu", None, same)).changes) == 2
+
+
+def test_nested_values_are_compared() -> None:
+    kind = pa.struct([pa.field("tags", pa.list_(pa.string()))])
+    column = ColumnSchema("tags", pa.list_(pa.string()))
+    one = change(
+        "uuu", pa.array([{"tags": ["a"]}] * 3, kind), pa.array([{"tags": t} for t in (["a"], ["b"], None)], kind)
+    )
+    table = structs.replace(TABLE, columns=(column,), key=())
+    found = without_unchanged(structs.replace(one, changes=structs.replace(one.changes, table=table)))
+    assert found.changes.ordinal.tolist() == [1, 2]

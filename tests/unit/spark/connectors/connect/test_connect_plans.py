@@ -148,6 +148,16 @@ def test_a_connector_of_debezium_for_mysql(name: str, format: str) -> None:
     assert "needs database.ssl.ca" in found[0]
 
 
+def test_the_salt_of_a_hash_keeps_its_case() -> None:
+    rule = "column.mask.hash.v2.SHA-256.with.salt.CzQMA"
+    config = {**DEBEZIUM, "database.password": "x", rule: "public.users.mail", "column.truncate.to.5.chars": ".*"}
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    options = plan_query(config, CLIENT).read_options
+    assert options["column.mask.hash.v2.SHA-256.with.salt.hex.437a514d41"] == "public.users.mail"
+    (found,) = [f.errors for f in findings_of({**config, "column.mask.with.few.chars": "a"}) if f.errors]
+    assert "column.mask.with.8.chars" in found[0]
+
+
 def test_a_sink_of_records_has_the_converters_of_the_worker_and_its_own_transforms() -> None:
     config = {
         "name": "lake",

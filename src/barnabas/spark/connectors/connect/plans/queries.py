@@ -243,12 +243,21 @@ def _divided(row: ConnectorRow, config: ConnectorConfig) -> tuple[dict[str, str]
                 own[name[len(_SPARK_OPTION) :]] = text
                 continue
         elif lowered in rows or (row.prefixes and lowered.startswith(row.prefixes)):
-            own[name] = text
+            own[_kept_name(name)] = text
             if not (row.kind is ConnectorKind.SINK and lowered.startswith("errors.") and has_columns(config)):
                 continue  # typed values are decoded by the reader of the topic, which then handles the errors, too
         if lowered in topic_rows and topic_rows[lowered].name not in _BY_CONNECT:
             topic_side[name] = text
     return own, topic_side
+
+
+def _kept_name(name: str) -> str:
+    """The name of an option in a form whose meaning stays if Spark makes it lower case: the salt of a hash."""
+    if not name.lower().startswith("column.mask.hash."):
+        return name
+    from barnabas.spark.connectors.events.masking import with_hexadecimal_salt
+
+    return with_hexadecimal_salt(name)
 
 
 def _overrides(kind: ConnectorKind, config: ConnectorConfig) -> dict[str, str]:

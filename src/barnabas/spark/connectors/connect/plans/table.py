@@ -209,7 +209,9 @@ def _unchecked(texts: Mapping[str, str]) -> Any:
 
 _CONVERTING: Final = ("key.converter", "value.converter", "header.converter", "transforms", "predicates")
 """The starts of the keys of converters and transforms, for connectors that convert."""
-_OF_CAPTURE: Final = ("key.converter.", "value.converter.", "transforms.", "predicates.", "errors.")
+_OF_CAPTURE: Final = (
+    "key.converter.", "value.converter.", "transforms.", "predicates.", "errors.", "column.mask.", "column.truncate.",
+)  # fmt: skip
 CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
     ConnectorRow(
         "DeltaSink",
