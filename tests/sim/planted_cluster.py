@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -32,10 +32,12 @@ from barnabas.server.replication.rules import watermark
 from barnabas.server.replication.shares.partition import SharePartition
 from barnabas.server.storage import log as log_module
 from barnabas.server.storage import recovery
+from barnabas.server.storage.cleaner.cleaning import CleaningPass
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerState
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
 from barnabas.testing.sim.cluster.fault_context import ClusterFaultMenu
+from barnabas.testing.sim.cluster.storm import COMPACTING
 
 Patch = pytest.MonkeyPatch
 WRONG = (CorrectnessError,)
@@ -55,6 +57,8 @@ class Planted:
     caught_by: tuple[type[Exception], ...] = WRONG
     first: int = 0
     """The first seed to run."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Broker settings with which the bug is visible."""
 
 
 # -- replication -------------------------------------------------------------------------------------------------------
@@ -391,6 +395,21 @@ def _markers_dropped(patch: Patch) -> None:
     patch.setattr(Markers, "write", write)
 
 
+def _markers_dropped_at_compaction(patch: Patch) -> None:
+    """Compaction removes a transaction marker as soon as it meets it: neither the records of the transaction nor
+    delete.retention.ms retain it."""
+    real = CleaningPass._fate
+
+    def fate(self: CleaningPass, buf: Any, placed: Any, last_offset: int) -> Any:
+        found = real(self, buf, placed, last_offset)
+        header = placed[1]
+        if not header.is_control or header.base_offset >= self._end:
+            return found
+        return replace(found, drop=True, keep_empty=header.last_offset == last_offset, set_horizon=False)
+
+    patch.setattr(CleaningPass, "_fate", fate)
+
+
 def _share_state_not_written(patch: Patch) -> None:
     """The state of a share group is kept in the leader's memory only."""
 
@@ -439,4 +458,12 @@ PLANTED = [
     Planted("a joining replica does not limit the watermark", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 10),
     Planted("uncommitted state of a former controller kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 20),
     Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20),
+    Planted(
+        "markers dropped at compaction",
+        _markers_dropped_at_compaction,
+        ClusterFaultMenu.KILL,
+        10,
+        first=1,
+        settings=COMPACTING,
+    ),
 ]

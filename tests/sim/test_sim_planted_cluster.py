@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.testing.sim import SimulationError
-from barnabas.testing.sim.cluster.storm import storm
+from barnabas.testing.sim.cluster.fault_context import ClusterFaultMenu
+from barnabas.testing.sim.cluster.storm import COMPACTING, storm
 from tests.sim.planted_cluster import PLANTED, Planted
 
 QUICK = (
@@ -27,8 +28,14 @@ def test_planted_bug_is_found(bug: Planted, monkeypatch: pytest.MonkeyPatch) -> 
     bug.plant(monkeypatch)
     for seed in range(bug.first, bug.first + bug.seeds):
         try:
-            storm(seed, menu=bug.menu)
+            storm(seed, menu=bug.menu, settings=bug.settings)
         except SimulationError as failure:
             assert isinstance(failure, bug.caught_by), failure
             return
     pytest.fail(f"{bug.seeds} seeds did not find: {bug.name}")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("seed", [1, 4])
+def test_cluster_that_compacts_all_the_time_keeps_every_rule(seed: int) -> None:
+    storm(seed, menu=ClusterFaultMenu.KILL, settings=COMPACTING)

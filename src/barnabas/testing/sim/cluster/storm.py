@@ -15,6 +15,8 @@ import asyncio
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.cluster.cluster import SimCluster
@@ -34,24 +36,46 @@ SECONDS = 10.0
 """Simulated seconds with faults."""
 RECOVERY_S = 60.0
 """Simulated seconds within which a healed cluster must be healthy, and must complete all requests."""
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+COMPACTING: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "log.roll.ms": "20",
+        "log.cleaner.backoff.ms": "100",
+        "log.cleaner.min.cleanable.ratio": "0",
+        "log.cleaner.delete.retention.ms": "0",
+    }
+)
+"""Settings with which the offsets topic, where the copiers' transactions commit offsets, is compacted again and again
+during a run."""
 
 
 def storm(
-    seed: int, *, seconds: float = SECONDS, menu: ClusterFaultMenu | None = None, world: World | None = None
+    seed: int,
+    *,
+    seconds: float = SECONDS,
+    menu: ClusterFaultMenu | None = None,
+    settings: Mapping[str, str] = NO_SETTINGS,
+    world: World | None = None,
 ) -> ScenarioResult:
     """Runs the cluster scenario of `seed` and returns its parameters and counts. With `menu`, the faults are from that
-    menu; otherwise the seed chooses a menu.
+    menu; otherwise the seed chooses a menu. `settings` are broker settings in addition to those of the scenario.
 
     Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
     """
     world = world or World(seed)
-    return play(world, Storm(world, seconds, menu))
+    return play(world, Storm(world, seconds, menu, settings))
 
 
 class Storm:
     """The cluster scenario. Its attributes remain after the run, for inspection."""
 
-    def __init__(self, world: World, seconds: float, menu: ClusterFaultMenu | None) -> None:
+    def __init__(
+        self,
+        world: World,
+        seconds: float,
+        menu: ClusterFaultMenu | None,
+        settings: Mapping[str, str] = NO_SETTINGS,
+    ) -> None:
         rng = world.random_stream("scenario")
         self.world = world
         self.seconds = seconds
@@ -73,7 +97,7 @@ class Storm:
         config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
         if self.menu is ClusterFaultMenu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"
-        self.cluster = SimCluster(world, self.layout, config)
+        self.cluster = SimCluster(world, self.layout, config | dict(settings))
         slow = (
             self.menu is not ClusterFaultMenu.KILL and rng.random() < 0.6
         )  # slow fsync, so that many writes are unsynced at any time
