@@ -112,8 +112,9 @@ class SinkTarget(Protocol):
     """A database, a lake or a web service."""
 
     def prepare(self, query_id: str | None) -> None:
-        """Check what can be checked before the tasks, and remove orphaned stages of the query. The id is None if the
-        checkpoint cannot be read, and for `df.write`."""
+        """Check what can be checked before the tasks. With the id of the query, no task of the micro-batch has begun:
+        also remove orphaned stages of the query. The id is None if the checkpoint cannot be read, for `df.write`, and
+        when Spark only creates the writer."""
 
     def open_stage(self, attempt: AttemptId) -> Stage:
         """Begin a task attempt."""

@@ -1,8 +1,8 @@
 """Shell: the writers that Spark calls for a SinkTarget.
 
-driver, planning   writer is created: SinkTarget.prepare
+driver, planning   the writer is created and pickled for the tasks: SinkTarget.prepare
 workers, forked    write(): one task attempt stages its rows; the returned message names what it staged
-driver             commit(messages): SinkTarget.publish
+driver             another process creates the writer again; commit(messages): SinkTarget.publish
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, SinkTarg
 from barnabas.spark.connectors.sinking.records import ROW, RecordReader
 from barnabas.spark.connectors.sinking.tables import Divided, TableDivider
 from barnabas.spark.delivery.checkpoints import query_id_of
-from barnabas.spark.errors import SinkError
+from barnabas.spark.errors import RecoveryError, SinkError, SparkSourceError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.reporting import readable_errors
 from barnabas.spark.sink.tasks import Attempt, this_attempt
@@ -75,7 +75,7 @@ def target_stream_writer(options: Mapping[str, str], make: MakePlan) -> TargetSt
     freeze_heap()
     plan = make(options)
     prepare_topic(plan.rows)
-    plan.target.prepare(query_id_of(plan.rows.checkpoint))
+    plan.target.prepare(None)
     return TargetStreamWriter(plan)
 
 
@@ -108,6 +108,20 @@ class TargetStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # 
 
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan
+        self._is_prepared = False
+
+    def __getstate__(self) -> dict[str, object]:
+        """Spark pickles the writer for the tasks, once per micro-batch: this is the moment before the tasks. When the
+        writer is created, the tasks may have ended, since the process of the commit creates it, too."""
+        if not self._is_prepared:
+            query_id = query_id_of(self._plan.rows.checkpoint)
+            if query_id is not None:
+                try:
+                    self._plan.target.prepare(query_id)
+                except SparkSourceError as error:
+                    raise RecoveryError(str(error)) from error
+            self._is_prepared = True
+        return self.__dict__.copy()
 
     @readable_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from barnabas.spark.connectors.sinking.ports import AttemptId, Problem, StagedPart, TableRows
 from barnabas.spark.connectors.sql.sinks.column_types import created_column
+from barnabas.spark.connectors.sql.sinks.debezium_types import meant
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError, RefusedRowsError
 from barnabas.spark.connectors.sql.sinks.naming import column_name, stage_name, table_path
 from barnabas.spark.connectors.sql.sinks.opening import open_session
@@ -94,7 +95,13 @@ class SqlStage:
         if not rows.rows.num_rows:
             return []
         names = [column_name(self._options, name) for name in rows.rows.schema.names]
-        batch = rows.rows.rename_columns(names)
+        fields = [field.with_name(name) for field, name in zip(rows.rows.schema, names, strict=True)]
+        columns = [
+            meant(field, array, self._options.dialect) for field, array in zip(fields, rows.rows.columns, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(
+            [array for _, array in columns], schema=pa.schema([one for one, _ in columns])
+        )
         key = tuple(column_name(self._options, name) for name in rows.key)
         identity = (rows.table, key, batch.schema)
         staged = self._staged.get(identity)

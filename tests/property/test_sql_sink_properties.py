@@ -1,0 +1,116 @@
+"""Random changes of keys, applied by the planned statements on SQLite, against a model: whatever columns rows have, and
+however the rows are divided among tasks and micro-batches."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.spark.connectors.option_rows import ConnectorOptions
+from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, RowOptions, parse_row_options
+from barnabas.spark.connectors.sinking.ports import StagedPart, TableRows
+from barnabas.spark.connectors.sinking.tables import TableDivider
+from barnabas.spark.connectors.sql.connection_urls import DatabaseAddress
+from barnabas.spark.connectors.sql.dialects import Dialect
+from barnabas.spark.connectors.sql.sinks.options import SqlSinkOptions
+from barnabas.spark.connectors.sql.sinks.planning import StagedRowsPart, plan_changes
+from barnabas.spark.connectors.sql.sinks.ports import ColumnKind, SqlTable, StageTable, TableColumn
+from barnabas.spark.connectors.sql.sinks.statements import create_stage
+
+LOST = "__debezium_unavailable_value"
+NAMES = ("id", "a", "b")
+COLUMNS = tuple(TableColumn(name, "TEXT", ColumnKind.TEXT) for name in (*NAMES, "other"))
+TABLE = SqlTable(("t",), COLUMNS, (("id",),))
+VALUES = st.one_of(st.none(), st.sampled_from(["x", "y", LOST]))
+CHANGES = st.tuples(st.sampled_from(["k1", "k2", "k3"]), VALUES, VALUES, st.sampled_from("cud"))
+Row = dict[str, str | None]
+
+
+def row_options(mode: str) -> RowOptions:
+    texts = {"dbtable": "t", "insert.mode": mode, "pk.fields": "id", "delete.enabled": "true"}
+    return parse_row_options(ConnectorOptions(texts, ROW_OPTIONS), texts)
+
+
+def model(state: dict[str, Row], changes: list[tuple[Any, ...]], mode: str) -> None:
+    for key, a, b, op in changes:
+        if op == "d":
+            state.pop(key, None)
+            continue
+        if key not in state:
+            if mode == "update":
+                continue
+            state[key] = {"a": None, "b": None, "other": "new"}
+        state[key] |= {name: value for name, value in (("a", a), ("b", b)) if value != LOST}
+
+
+class Database:
+    """A table in SQLite, with stages beside it."""
+
+    def __init__(self, mode: str) -> None:
+        self.options = SqlSinkOptions(DatabaseAddress(Dialect.SQLITE, "memory"), row_options(mode))
+        self.connection = sqlite3.connect(":memory:")
+        self.connection.execute("CREATE TABLE t (id TEXT PRIMARY KEY, a TEXT, b TEXT, other TEXT DEFAULT 'new')")
+        self._stages = 0
+
+    def write(self, tasks: list[list[tuple[Any, ...]]]) -> None:
+        parts = []
+        for task, changes in enumerate(tasks):
+            divider = TableDivider(self.options.rows, task)
+            for start in range(0, len(changes), 3):  # several batches in a task
+                rows = list(zip(*changes[start : start + 3], strict=True))
+                arrays = [pa.array(column, pa.string()) for column in rows]
+                batch = pa.RecordBatch.from_arrays(arrays, [*NAMES, "__op"])
+                parts += [self._stage(task, each) for each in divider.divide_columns(batch)]
+        for step in plan_changes(self.options, TABLE, parts):
+            self.connection.execute(step.statement.sql, step.statement.parameters)
+
+    def _stage(self, task: int, rows: TableRows) -> StagedRowsPart:
+        self._stages += 1
+        names = tuple(rows.rows.schema.names)
+        columns = tuple(TableColumn(f"c{index}", "TEXT", ColumnKind.TEXT) for index in range(len(names)))
+        stage = StageTable(f"stage{self._stages}", names, columns)
+        self.connection.execute(create_stage(Dialect.SQLITE, (stage.name,), stage))
+        deleted = [False] * rows.rows.num_rows if rows.deleted is None else rows.deleted.to_pylist()
+        lines = zip(
+            rows.order.to_pylist(), deleted, [rows.step] * len(deleted), *rows.rows.to_pydict().values(), strict=True
+        )
+        marks = ",".join("?" * (3 + len(names)))
+        self.connection.executemany(f"INSERT INTO {stage.name} VALUES ({marks})", lines)
+        order = int(rows.order[0].as_py())
+        part = StagedPart("t", rows.rows.schema, rows.key, rows.step, task, len(deleted), sum(deleted), order, "")
+        return StagedRowsPart(part, stage, (stage.name,))
+
+    def state(self) -> dict[str, Row]:
+        found = self.connection.execute("SELECT id, a, b, other FROM t").fetchall()
+        return {key: {"a": a, "b": b, "other": other} for key, a, b, other in found}
+
+
+@pytest.mark.parametrize("mode", ["upsert", "update"])
+@settings(max_examples=150, deadline=None)
+@given(batches=st.lists(st.lists(CHANGES, max_size=12), min_size=1, max_size=3))
+def test_the_changes_of_each_key_are_applied_in_their_order(mode: str, batches: list[list[tuple[Any, ...]]]) -> None:
+    database = Database(mode)
+    database.connection.execute("INSERT INTO t (id, a, b, other) VALUES ('k1', 'old', 'old', 'old')")
+    state: dict[str, Row] = {"k1": {"a": "old", "b": "old", "other": "old"}}
+    for changes in batches:
+        database.write([changes])
+        model(state, changes, mode)
+        assert database.state() == state
+
+
+@settings(max_examples=100, deadline=None)
+@given(changes=st.lists(CHANGES, max_size=16), cut=st.integers(0, 16))
+def test_the_rows_of_several_tasks_are_applied_in_the_order_of_the_tasks(
+    changes: list[tuple[Any, ...]], cut: int
+) -> None:
+    whole = [(key, a if a != LOST else None, b if b != LOST else None, op) for key, a, b, op in changes]
+    database = Database("upsert")
+    database.write([whole[:cut], whole[cut:]])
+    state: dict[str, Row] = {}
+    model(state, whole, "upsert")
+    assert database.state() == state

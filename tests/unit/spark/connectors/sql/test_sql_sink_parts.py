@@ -1,0 +1,253 @@
+"""The pure parts of the sinks of databases: URLs, options, names, values, and the statements for each database."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas.spark.connectors.sql.connection_urls import parse_connection_url
+from barnabas.spark.connectors.sql.dialects import Dialect
+from barnabas.spark.connectors.sql.sinks.column_types import common_field, created_column
+from barnabas.spark.connectors.sql.sinks.debezium_types import meant
+from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
+from barnabas.spark.connectors.sql.sinks.mysql_types import unique_keys
+from barnabas.spark.connectors.sql.sinks.naming import orphans, stage_name, table_path
+from barnabas.spark.connectors.sql.sinks.options import SqlSinkOptions, parse_sql_sink_options
+from barnabas.spark.connectors.sql.sinks.ports import ColumnKind, TableColumn
+from barnabas.spark.connectors.sql.sinks.postgres_types import column_of
+from barnabas.spark.connectors.sql.sinks.values import TextOptions, texts_of
+from barnabas.spark.errors import OptionError
+
+POSTGRES, MYSQL = Dialect.POSTGRES, Dialect.MYSQL
+UTC = datetime.UTC
+QUERY = "6f1e3c8a-0000-4000-8000-000000000001"
+
+
+def options(dialect: Dialect = POSTGRES, **given: str) -> SqlSinkOptions:
+    urls = {POSTGRES: "jdbc:postgresql://db:5432/shop", MYSQL: "jdbc:mysql://db:3306/shop"}
+    texts = {"connection.url": urls[dialect], "dbtable": "t"}
+    return parse_sql_sink_options(dialect, texts | {name.replace("_", "."): text for name, text in given.items()})
+
+
+# -- URLs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("jdbc:postgresql://h:5433/d", (POSTGRES, "h", 5433, "d", None, None, {})),
+        ("postgres://u:p%40@h/d%20x", (POSTGRES, "h", 5432, "d x", "u", "p@", {})),
+        (
+            "jdbc:postgresql://h/d?user=u&password=p&ssl=true",
+            (POSTGRES, "h", 5432, "d", "u", "p", {"sslmode": "verify-full"}),
+        ),
+        (
+            "jdbc:postgresql://h/d?currentSchema=s&reWriteBatchedInserts=true",
+            (POSTGRES, "h", 5432, "d", None, None, {"search_path": "s"}),
+        ),
+        ("jdbc:mariadb://h/d?sslMode=trust", (MYSQL, "h", 3306, "d", None, None, {"ssl_mode": "required"})),
+        ("mysql://[::1]:3307/d?useSSL=false", (MYSQL, "::1", 3307, "d", None, None, {"ssl_mode": "disabled"})),
+        ("jdbc:sqlite:/data/a b.db", (Dialect.SQLITE, "", 0, "/data/a b.db", None, None, {})),
+        ("sqlite:///data/a%20b.db", (Dialect.SQLITE, "", 0, "/data/a b.db", None, None, {})),
+        ("jdbc:duckdb:a.db", (Dialect.DUCKDB, "", 0, "a.db", None, None, {})),
+    ],
+)  # fmt: skip
+def test_urls_of_jdbc_and_of_pythons_drivers_are_read(url: str, expected: tuple[Any, ...]) -> None:
+    found = parse_connection_url(url)
+    shown = (found.dialect, found.host, found.port, found.database, found.user, found.password, dict(found.settings))
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("localhost", "must be an address such as"),
+        ("jdbc:oracle:thin:@h:1521/d", "got one for oracle"),
+        ("jdbc:postgresql://h", "has no database"),
+        ("jdbc:postgresql://a,b/d", "must name one host"),
+        ("jdbc:postgresql://h:x/d", "port"),
+        ("jdbc:postgresql://h/d?sslmod=require", "did you mean sslmode"),
+        ("jdbc:mysql://h/d?sslMode=always", "sslMode in connection.url must be one of"),
+        ("jdbc:mysql://h/d?sslMode=VERIFY_CA", "also needs sslCa"),
+        ("jdbc:sqlite::memory:", "not shared between Spark's processes"),
+    ],
+)
+def test_a_url_that_is_not_understood_says_what_to_write(url: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message.replace("'", ".")):
+        parse_connection_url(url)
+
+
+def test_no_password_is_shown() -> None:
+    address = parse_connection_url("postgresql://u:secret@h/d")
+    assert "secret" not in f"{address} {address!r}"
+    assert parse_connection_url("postgresql://u:x@h/d", "v", "y").password == "y"
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"insert_mode": "upsert"}, "set pk.mode and pk.fields"),
+        ({"delete_enabled": "true"}, "delete.enabled=true needs pk.fields"),
+        ({"pk_mode": "kafka"}, "pk.mode=kafka is for input=records"),
+        ({"db_timezone": "Mars"}, "Europe/Berlin"),
+        ({"table_types": "TABLES"}, "PARTITIONED TABLE"),
+        ({"autocreate": "true"}, "did you mean auto.create"),
+        ({"dialect_name": "X"}, "the connection.url says"),
+        ({"connection_url": "jdbc:mysql://h/d"}, "barnabas.mysql or barnabas.mariadb"),
+        ({"connection_url": ""}, "connection.url must be given"),
+    ],
+)
+def test_options_that_do_not_fit_say_what_to_set(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        options(**given)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_tables_are_paths() -> None:
+    assert table_path(options(), "orders") == ("orders",)
+    assert table_path(options(), "Sales.orders") == ("Sales", "orders")
+    assert table_path(options(), '"a.b"."c ""d"""') == ("a.b", 'c "d"')
+    assert table_path(options(MYSQL), "`a.b`.c") == ("a.b", "c")
+    assert table_path(options(), "shop.public.orders") == ("public", "orders")  # as Debezium names topics
+    assert table_path(options(quote_sql_identifiers="never"), "Sales.Orders") == ("sales", "orders")
+    for wrong, message in (("a..b", "not understood"), ("a.", "empty part"), ("x.y.z", "RegexRouter")):
+        with pytest.raises(OptionError, match=message):
+            table_path(options(), wrong)
+
+
+def test_stages_of_the_query_and_old_ones_are_orphans() -> None:
+    now = 1_800_000_000
+    mine, other = stage_name(QUERY, now, 1), stage_name(QUERY.replace("1", "2"), now, 2)
+    old = stage_name("job-" + QUERY, now - 8 * 24 * 3600, 3)
+    names = ["barnabas_ledger", "orders", mine, other, old, stage_name("job-" + QUERY, now, 4)]
+    assert orphans(names, QUERY, now) == sorted([mine, old])
+    assert orphans(names, None, now) == [old]
+    assert max(map(len, names)) <= 63
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def texts(array: Any, column: TableColumn, dialect: Dialect = POSTGRES, zone: str = "UTC") -> list[str | None]:
+    found, problems = texts_of(array, column, TextOptions(dialect, zone))
+    assert problems == []
+    return list(found.to_pylist())
+
+
+def test_instants_and_local_times_depend_on_the_zone_of_the_database() -> None:
+    instant, local = (
+        TableColumn("c", "timestamptz", ColumnKind.INSTANT),
+        TableColumn("c", "t", ColumnKind.LOCAL_TIMESTAMP),
+    )
+    noon = datetime.datetime(2024, 7, 1, 12)
+    zoned, naive = pa.array([noon], pa.timestamp("us", "UTC")), pa.array([noon], pa.timestamp("us"))
+    berlin = "Europe/Berlin"
+    assert texts(zoned, instant, zone=berlin) == ["2024-07-01 12:00:00.000000+00"]
+    assert texts(naive, instant, zone=berlin) == ["2024-07-01 10:00:00.000000+00"]
+    assert texts(zoned, local, zone=berlin) == ["2024-07-01 14:00:00.000000"]
+    assert texts(naive, local, zone=berlin) == ["2024-07-01 12:00:00.000000"]
+    assert texts(zoned, instant, MYSQL) == ["2024-07-01 12:00:00.000000"]
+    assert texts(pa.array(["2024-07-01T12:00:00Z"]), local, zone=berlin) == ["2024-07-01 14:00:00.000000"]
+
+
+def test_values_that_a_column_cannot_hold_are_problems() -> None:
+    def rows(array: Any, column: TableColumn) -> list[int]:
+        return [problem.row for problem in texts_of(array, column, TextOptions(POSTGRES))[1]]
+
+    small = TableColumn("c", "smallint", ColumnKind.INTEGER, bits=16)
+    assert rows(pa.array([1, 40000, None, -32769]), small) == [1, 3]
+    assert rows(pa.array([1.0, 1.5, float("nan")]), small) == [1, 2]
+    price = TableColumn("c", "numeric(4,2)", ColumnKind.DECIMAL, precision=4, scale=2)
+    prices = pa.array([Decimal("99.99"), Decimal("100"), Decimal("1.005"), Decimal("1.500")], pa.decimal128(10, 3))
+    assert rows(prices, price) == [1, 2]
+    text = TableColumn("c", "varchar(2)", ColumnKind.TEXT, length=2)
+    assert rows(pa.array(["äö", "abc", "a\0", None]), text) == [1, 2]
+    with pytest.raises(DatabaseSinkError, match="the rows have int64 for it"):
+        texts_of(pa.array([1]), TableColumn("c", "date", ColumnKind.DATE), TextOptions(POSTGRES))
+
+
+def test_lists_are_arrays_of_postgresql() -> None:
+    column = TableColumn("c", "text[]", ColumnKind.ARRAY, element=ColumnKind.TEXT)
+    lists = pa.array([["skipped"], ["a", None, 'q"\\'], [], None])
+    assert texts(lists.slice(1), column) == ['{"a",NULL,"q\\"\\\\"}', "{}", None]
+    with pytest.raises(DatabaseSinkError, match="cast it to an array"):
+        texts_of(pa.array([[["a"]]]), column, TextOptions(POSTGRES))
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+
+
+def test_created_columns_have_the_types_of_their_database() -> None:
+    def written(kind: Any, *, is_key: bool = False) -> list[str]:
+        field = pa.field("c", kind)
+        return [created_column(one, field, is_key=is_key, collation="bin").type for one in (POSTGRES, MYSQL)]
+
+    assert written(pa.int64()) == ["bigint", "bigint"]
+    assert written(pa.string(), is_key=True) == ["text", "varchar(255) CHARACTER SET utf8mb4 COLLATE bin"]
+    assert written(pa.decimal128(38, 9)) == ["numeric(38,9)", "decimal(38,9)"]
+    assert written(pa.decimal128(5, -2))[0] == "numeric(7,0)"
+    assert written(pa.list_(pa.int32())) == ["integer[]", "json"]
+    assert written(pa.timestamp("us", "UTC"))[1] == "datetime(6)"
+    with pytest.raises(DatabaseSinkError, match="cast it"):
+        created_column(POSTGRES, pa.field("c", pa.duration("s")))
+
+
+def test_columns_of_one_micro_batch_have_a_common_type_or_none() -> None:
+    def common(one: Any, other: Any) -> Any:
+        return common_field(pa.field("c", one), pa.field("c", other)).type
+
+    assert common(pa.int32(), pa.int64()) == pa.int64()
+    assert common(pa.null(), pa.string()) == pa.string()
+    assert common(pa.int64(), pa.float32()) == pa.float64()
+    assert common(pa.decimal128(5, 2), pa.decimal128(5, 0)) == pa.decimal256(7, 2)
+    with pytest.raises(DatabaseSinkError, match="in one micro-batch"):
+        common(pa.int64(), pa.string())
+
+
+def test_limits_come_from_the_catalog() -> None:
+    numeric = column_of("n", "numeric(4,2)", "numeric", None, (4 << 16 | 2) + 4, True, False)
+    assert (numeric.precision, numeric.scale) == (4, 2)
+    assert column_of("n", "numeric(4,-2)", "numeric", None, (4 << 16 | 0x7FE) + 4, True, False).scale == -2
+    assert column_of("c", "character varying(7)", "varchar", None, 11, False, False).length == 7
+    assert column_of("c", "integer[]", "_int4", "int4", -1, True, False).element is ColumnKind.INTEGER
+
+
+def test_a_unique_key_on_a_part_of_a_column_matches_no_column() -> None:
+    keys = unique_keys([("PRIMARY", "id", None), ("u", "a", None), ("u", "b", None), ("p", "text", 10)])
+    assert keys[:2] == (("id",), ("a", "b"))
+    assert keys[2] != ("text",)
+
+
+# -- Debezium ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "expected"),
+    [
+        ("time.Date", pa.array([19782], pa.int32()), [datetime.date(2024, 2, 29)]),
+        ("time.MicroTime", pa.array([1, None]), [datetime.time(0, 0, 0, 1), None]),
+        ("time.MicroTime", pa.array([-1_500_000, 90_000_000_000]), ["-00:00:01.500000", "25:00:00.000000"]),
+        ("time.Time", pa.array([1000], pa.int32()), [datetime.time(0, 0, 1)]),
+        ("time.Timestamp", pa.array([1000]), [datetime.datetime(1970, 1, 1, 0, 0, 1)]),
+        ("time.MicroTimestamp", pa.array([1]), [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)]),
+        ("time.ZonedTimestamp", pa.array(["1970-01-01T01:00:00Z"]), [datetime.datetime(1970, 1, 1, 1, tzinfo=UTC)]),
+        ("data.VariableScaleDecimal", pa.array([{"scale": 2, "value": b"\xff\x85"}]), ["-1.23"]),
+        ("data.Bits", pa.array([b"\x05"]), ["101"]),
+        ("time.Date", pa.array(["a transform wrote text"]), ["a transform wrote text"]),
+        ("data.Uuid", pa.array(["u"]), ["u"]),
+    ],
+)  # fmt: skip
+def test_fields_of_debeziums_events_have_their_meaning(name: str, array: Any, expected: list[Any]) -> None:
+    field = pa.field("c", array.type, True, {b"connect.name": f"io.debezium.{name}".encode()})
+    found, values = meant(field, array, POSTGRES)
+    assert values.to_pylist() == expected
+    assert found.type == values.type
