@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.protocol.wire.apis import APIS
+from barnabas.cli.acl_words import operation_word
+from barnabas.protocol.security.acls import AclResourceType
+from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
+from barnabas.server.broker.authorization.table import BROKER_ACCESS, CONTROLLER_ACCESS, ApiAccess, Need
 from barnabas.server.broker.controller_apis import CONTROLLER_APIS
 from barnabas.spark.connectors.capture.options import CAPTURE_OPTIONS
 from barnabas.spark.connectors.option_rows import ConnectorOption
@@ -55,8 +58,41 @@ def _default(value: object) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+def _right(need: Need) -> str:
+    return f"{operation_word(need.operation)} on {_RESOURCES[need.resource_type]}"
+
+
+def _needs(access: ApiAccess | None) -> str:
+    if access is None:
+        return "not served"
+    if access.is_forwarded:
+        return "forwarded"
+    alternatives: dict[int, list[str]] = {}
+    for number, need in enumerate(access.needs, 1):
+        alternatives.setdefault(need.group or -number, []).append(_right(need))
+    rights = ", ".join(" or ".join(group) for group in alternatives.values()) or "nothing"
+    return f"{rights} ({access.reason})" if access.reason else rights
+
+
+def render_needs() -> str:
+    """What the client of each API must be allowed to do."""
+    lines = ["| API | On brokers | On controllers |", "|---|---|---|"]
+    for key in sorted({*BROKER_ACCESS, *CONTROLLER_ACCESS}):
+        needs = [_needs(table.get(key)) for table in (BROKER_ACCESS, CONTROLLER_ACCESS)]
+        lines.append(f"| {APIS[ApiKey(key)].name} | {needs[0]} | {needs[1]} |")
+    return "\n".join(lines) + "\n"
+
+
+_RESOURCES = {
+    AclResourceType.TOPIC: "the topic",
+    AclResourceType.GROUP: "the group",
+    AclResourceType.CLUSTER: "the cluster",
+    AclResourceType.TRANSACTIONAL_ID: "the transactional id",
+}
+
 PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("COMPATIBILITY.md", "apis", render_apis),
+    ("SECURITY.md", "needs", render_needs),
     ("SPARK.md", "options", render_spark_options),
     ("CONNECT.md", "capture-options", partial(render_options, CAPTURE_OPTIONS)),
     ("CONNECT.md", "postgres-options", partial(render_options, POSTGRES_OPTIONS)),

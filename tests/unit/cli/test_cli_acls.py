@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -273,6 +274,18 @@ def test_kafka_acls_refuses_what_kafkas_tool_refuses(
         main()
     assert left.value.code == 1
     assert message in capsys.readouterr().err
+
+
+def test_the_commands_of_the_security_page_run(broker: EmbeddedBroker, tool: Tool) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "SECURITY.md").read_text(encoding="utf-8")
+    lines = [shlex.split(line) for line in page.splitlines() if line.startswith("barnabas acls ")]
+    assert len(lines) >= 5
+    for _, *arguments in lines:
+        answer = ["--yes"] if arguments[1] == "remove" else []
+        result = CliRunner().invoke(build_app(("acls",)), [*arguments, *answer, "-b", broker.bootstrap_servers])
+        assert result.exit_code == 0, result.output
+    assert "User:bob" in tool("--list")
+    tool("--remove", "--force", "--topic", "logs-", "--topic", "*", "--resource-pattern-type", "any")
 
 
 def test_barnabas_acls_adds_lists_and_removes(broker: EmbeddedBroker, tool: Tool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -181,6 +182,18 @@ class OwnAuthorizer(StandardAuthorizer):
 @pytest.mark.parametrize("separator", [".", ":"])
 def test_a_class_of_a_user_is_imported(separator: str) -> None:
     assert isinstance(build_authorizer({"authorizer.class.name": f"{__name__}{separator}OwnAuthorizer"}), OwnAuthorizer)
+
+
+def test_the_authorizer_of_the_security_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[5] / "docs" / "SECURITY.md").read_text(encoding="utf-8")
+    code = page.partition("### An authorizer of your own")[2].partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "company_access.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    authorizer = build_authorizer({"authorizer.class.name": "company_access.Authorizer"})
+    assert authorizer is not None
+    authorizer.on_caught_up()
+    assert authorizer.authorize(ALICE, READ._replace(resource_name="alice.notes"))
+    assert not authorizer.authorize(ALICE, READ)
 
 
 @pytest.mark.parametrize(
