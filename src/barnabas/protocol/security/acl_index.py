@@ -38,15 +38,24 @@ RULINGS_MAX: Final = 20_000
 """The most decisions that the index remembers; with the next one it forgets all."""
 
 
+NAME_LENGTH_MAX: Final = 256
+"""Decisions on longer names are not remembered: a client could fill the memory with them."""
+
+
 class Ruling(NamedTuple):
-    """A decision. `rule` is what it is based on, in the words of Kafka's audit log."""
+    """A decision, and the ACL or the rule on which it is based."""
 
     allowed: bool
-    rule: str
+    basis: AclBinding | str
+
+    @property
+    def rule(self) -> str:
+        """The basis in the words of Kafka's audit log."""
+        return self.basis if isinstance(self.basis, str) else f"MatchingAcl(acl={self.basis})"
 
 
-DEFAULT_ALLOW: Final = Ruling(True, "DefaultAllow")
-DEFAULT_DENY: Final = Ruling(False, "DefaultDeny")
+DEFAULT_ALLOW: Final = Ruling(allowed=True, basis="DefaultAllow")
+DEFAULT_DENY: Final = Ruling(allowed=False, basis="DefaultDeny")
 
 _ByPrincipal = dict[str, tuple[AclBinding, ...]]
 
@@ -165,9 +174,11 @@ class AclIndex(Generic[KeyT]):
         try:
             return self._rulings[asked]
         except KeyError:
-            if len(self._rulings) >= RULINGS_MAX:
-                self._rulings.clear()
-            found = self._rulings[asked] = self._decide(*asked)
+            found = self._decide(*asked)
+            if len(name) <= NAME_LENGTH_MAX:
+                if len(self._rulings) >= RULINGS_MAX:
+                    self._rulings.clear()
+                self._rulings[asked] = found
             return found
 
     def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Ruling:
@@ -188,9 +199,9 @@ class AclIndex(Generic[KeyT]):
                         if allow is None and acl.operation in allowing:
                             allow = acl
                     elif acl.operation in (operation, AclOperation.ALL):
-                        return Ruling(allowed=False, rule=f"MatchingAcl(acl={acl})")
+                        return Ruling(allowed=False, basis=acl)
         if allow is not None:
-            return Ruling(allowed=True, rule=f"MatchingAcl(acl={allow})")
+            return Ruling(allowed=True, basis=allow)
         return DEFAULT_DENY if has_acls else self._default
 
     def decide_by_type(self, principal: str, host: str, operation: int, resource_type: int) -> bool:

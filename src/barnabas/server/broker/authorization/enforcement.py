@@ -1,6 +1,7 @@
 """Shell: enforces the table of needs: wraps the handler of an API, so that the request is authorized before it.
 
-The wrapper does not suspend between the start of a request and that of its handler, so that it changes no order.
+The wrapper does not suspend between the start of a request and that of its handler, so that it changes no order. The
+exception are requests with many topics, after which the connection starts no other request.
 """
 
 from __future__ import annotations
@@ -104,13 +105,19 @@ def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer) -> Handl
     async def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Message | None:
         auth = Authorization(authorizer, ctx)
         outcome = guard(services, auth, request, ctx) if wants_context else guard(services, auth, request)
+        if isinstance(outcome, Coroutine):
+            ctx.runs_alone = True  # the wait for the checks must not change the order of the connection's requests
+            outcome = await outcome
         if outcome is None:
             return await handle(services, ctx, request)
         if isinstance(outcome, Message):
             return outcome
         response = await handle(services, ctx, request)
-        completed: Message | None = outcome(response)
-        return completed
+        completed = outcome(response)
+        if isinstance(completed, Coroutine):
+            completed = await completed
+        answer: Message | None = completed
+        return answer
 
     return handle_authorized
 

@@ -28,7 +28,7 @@ from barnabas.server.metadata.image.delta import ClusterDelta
 TRACE: Final = 5
 audit_log = logging.getLogger(AUDIT_LOGGER)
 
-_SUPER_USER: Final = Ruling(allowed=True, rule="SuperUser")
+_SUPER_USER: Final = Ruling(allowed=True, basis="SuperUser")
 
 
 class StandardAuthorizer:

@@ -170,13 +170,15 @@ def _hide_groups(auth: Authorization, groups: list[Any]) -> None:
 
 def _assigned(group: Any) -> set[str]:
     """The names of the topics that are assigned to members of a described group."""
-    return {
-        topic.topic_name
-        for member in getattr(group, "members", ())
-        for assignment in (getattr(member, "assignment", None), getattr(member, "target_assignment", None))
-        if assignment is not None
-        for topic in assignment.topic_partitions
-    }
+    names: set[str] = set()
+    for member in getattr(group, "members", ()):
+        for field in ("assignment", "target_assignment"):
+            assignment = getattr(member, field, None)
+            if assignment is not None:
+                names.update(topic.topic_name for topic in assignment.topic_partitions)
+        for field in ("to_revoke", "awaited"):  # ExplainGroup
+            names.update(holding.topic for holding in getattr(member, field, ()))
+    return names
 
 
 describe_groups = by_groups(_O.DESCRIBE, "groups", "groups")
@@ -188,8 +190,9 @@ def list_groups(services: Services, auth: Authorization, request: ListGroupsRequ
     if auth.allows(_O.DESCRIBE, CLUSTER, silent=True):
         return None
 
-    def complete(response: ListGroupsResponse) -> ListGroupsResponse:
-        allowed = auth.allowed_names(_O.DESCRIBE, GROUP, (group.group_id for group in response.groups), silent=True)
+    async def complete(response: ListGroupsResponse) -> ListGroupsResponse:
+        listed = (group.group_id for group in response.groups)
+        allowed = await auth.many_allowed_names(_O.DESCRIBE, GROUP, listed, silent=True)
         response.groups = [group for group in response.groups if group.group_id in allowed]
         return response
 

@@ -12,7 +12,7 @@ A topic is checked before it is looked for: a client without rights cannot find 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -35,13 +35,15 @@ from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from barnabas.protocol.wire.messages.produce import ProduceRequest
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, TOPIC, TRANSACTIONAL_ID, Authorization
+from barnabas.server.broker.authorization.checks import CLUSTER, MANY, TOPIC, TRANSACTIONAL_ID, Authorization
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
-Outcome = Message | Callable[[Any], Message | None] | None
-"""See the docstring of this module."""
+Completion = Callable[[Any], Message | Coroutine[Any, Any, Message] | None]
+Decided = Message | Completion | None
+Outcome = Decided | Coroutine[Any, Any, Decided]
+"""See the docstring of this module. Guards that check many names return coroutines, which pause."""
 
 _O = AclOperation
 REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -69,7 +71,14 @@ def split_topics(
     """The entries whose topics allow the operation, and those whose topics do not. An entry with an unknown id is in
     the first list: the handler answers that the id is unknown."""
     names = [name_of(services, entry) for entry in entries]
-    allowed = auth.allowed_names(operation, TOPIC, (name for name in names if name is not None))
+    return _split(entries, names, auth.allowed_names(operation, TOPIC, _known(names)))
+
+
+def _known(names: list[str | None]) -> Iterator[str]:
+    return (name for name in names if name is not None)
+
+
+def _split(entries: list[Any], names: list[str | None], allowed: set[str]) -> tuple[list[Any], list[Any]]:
     kept: list[Any] = []
     refused: list[Any] = []
     for name, entry in zip(names, entries, strict=True):
@@ -84,7 +93,16 @@ def by_topic(
 
     def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
         present = getattr(request, entries)
-        kept, refused = split_topics(services, auth, operation, present)
+        if len(present) > MANY:
+            return split_many(services, auth, request, present)
+        return decide(request, *split_topics(services, auth, operation, present))
+
+    async def split_many(services: Services, auth: Authorization, request: Any, present: list[Any]) -> Decided:
+        names = [name_of(services, entry) for entry in present]
+        allowed = await auth.many_allowed_names(operation, TOPIC, _known(names))
+        return decide(request, *_split(present, names, allowed))
+
+    def decide(request: Any, kept: list[Any], refused: list[Any]) -> Decided:
         if not refused:
             return None
         setattr(request, entries, kept)
@@ -92,7 +110,10 @@ def by_topic(
         kind = element_type(response_type, answers)
         results = [mirrored(entry, kind, REFUSED, **fixed) for entry in refused]
         complete = partial(_append, answers, results)
-        return complete if kept else complete(response_type())
+        if kept:
+            return complete
+        answer: Message = complete(response_type())
+        return answer
 
     return guard
 
@@ -114,13 +135,15 @@ def produce(services: Services, auth: Authorization, request: ProduceRequest) ->
             response = refuse_entries("topic_data", "responses", base_offset=-1)(request, auth.version, code)
             return _close_if_unanswered(request, response)
     outcome = _produce(services, auth, request)
-    if outcome is None or request.acks != 0:
-        return outcome
-    if isinstance(outcome, Message):
-        return _close_if_unanswered(request, outcome)
-    raise CloseConnectionError(
-        "The client has no right to write to a topic of a Produce request with acks=0, which gets no response."
-    )
+    return outcome if outcome is None or request.acks != 0 else _unanswered(outcome)
+
+
+async def _unanswered(outcome: Outcome) -> Decided:
+    """The outcome for a request without a response: a refusal closes the connection."""
+    decided = await outcome if isinstance(outcome, Coroutine) else outcome
+    if decided is not None:
+        raise CloseConnectionError("The client has no right to write to a topic of its Produce request with acks=0.")
+    return None
 
 
 _produce = by_topic(_O.WRITE, "topic_data", "responses", base_offset=-1)
@@ -167,7 +190,7 @@ def fetch(services: Services, auth: Authorization, request: FetchRequest, ctx: R
 list_offsets = by_topic(_O.DESCRIBE, "topics", "topics")
 delete_records = by_topic(_O.DELETE, "topics", "topics", low_watermark=-1)
 describe_producers = by_topic(_O.READ, "topics", "topics")
-explain_partition = by_topic(_O.DESCRIBE, "topics", "topics")
+_explain_partition = by_topic(_O.DESCRIBE, "topics", "topics")
 run_maintenance = by_topic(_O.ALTER, "topics", "topics")
 _offset_for_leader_epoch = by_topic(_O.DESCRIBE, "topics", "topics")
 
@@ -176,6 +199,29 @@ def offset_for_leader_epoch(services: Services, auth: Authorization, request: An
     if auth.allows(_O.CLUSTER_ACTION, CLUSTER, silent=True):
         return None
     return _offset_for_leader_epoch(services, auth, request)
+
+
+async def explain_partition(services: Services, auth: Authorization, request: Any) -> Decided:
+    """The transactional ids of open transactions are shown to a client that may describe them."""
+    outcome = _explain_partition(services, auth, request)
+    decided = await outcome if isinstance(outcome, Coroutine) else outcome
+    if isinstance(decided, Message):
+        return decided
+
+    def complete(response: Any) -> Any:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                for open_transaction in partition.open_transactions:
+                    _hide_id(auth, open_transaction)
+        return response if decided is None else decided(response)
+
+    return complete
+
+
+def _hide_id(auth: Authorization, open_transaction: Any) -> None:
+    name = open_transaction.transactional_id
+    if name is not None and not auth.allows(_O.DESCRIBE, TRANSACTIONAL_ID, name, silent=True):
+        open_transaction.transactional_id = open_transaction.transaction_state = None
 
 
 # ---- metadata
@@ -198,10 +244,11 @@ def metadata(services: Services, auth: Authorization, request: MetadataRequest) 
         if not kept and auth.version == 0:
             lists_all = True  # to version 0 an empty list is a list of all topics
 
-    def complete(response: MetadataResponse) -> MetadataResponse:
+    async def complete(response: MetadataResponse) -> MetadataResponse:
         if lists_all:
             topics = [] if refused else response.topics
-            names = auth.allowed_names(_O.DESCRIBE, TOPIC, (topic.name or "" for topic in topics), silent=True)
+            named = (topic.name or "" for topic in topics)
+            names = await auth.many_allowed_names(_O.DESCRIBE, TOPIC, named, silent=True)
             response.topics = [topic for topic in topics if topic.name in names]
         for topic in response.topics:
             if topic.topic_authorized_operations != NOT_ASKED and topic.name:
@@ -237,15 +284,15 @@ def _refused_metadata(
     return None
 
 
-def describe_topic_partitions(
+async def describe_topic_partitions(
     services: Services, auth: Authorization, request: DescribeTopicPartitionsRequest
-) -> Outcome:
+) -> Decided:
     """Topics that the client may not describe do not count for the pages."""
     cursor = request.cursor
     refused: list[DescribeTopicPartitionsResponseTopic] = []
     if request.topics:
         names = sorted({topic.name for topic in request.topics})
-        allowed = auth.allowed_names(_O.DESCRIBE, TOPIC, names)
+        allowed = await auth.many_allowed_names(_O.DESCRIBE, TOPIC, names)
         refused = [
             DescribeTopicPartitionsResponseTopic(error_code=REFUSED, name=name)
             for name in names
@@ -255,7 +302,7 @@ def describe_topic_partitions(
             request.cursor, allowed = None, {name for name in allowed if name > cursor.topic_name}
     else:
         every = services.metadata.image.topics.names()
-        allowed = auth.allowed_names(_O.DESCRIBE, TOPIC, every, silent=True)
+        allowed = await auth.many_allowed_names(_O.DESCRIBE, TOPIC, every, silent=True)
         if cursor is not None and cursor.partition_index >= 0:
             allowed = {name for name in allowed if name >= cursor.topic_name}
             if cursor.topic_name not in allowed:

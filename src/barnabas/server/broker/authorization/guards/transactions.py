@@ -123,9 +123,9 @@ def describe_transactions(services: Services, auth: Authorization, request: Desc
 
 
 def list_transactions(services: Services, auth: Authorization, request: ListTransactionsRequest) -> Outcome:
-    def complete(response: ListTransactionsResponse) -> ListTransactionsResponse:
+    async def complete(response: ListTransactionsResponse) -> ListTransactionsResponse:
         states = response.transaction_states
-        names = auth.allowed_names(
+        names = await auth.many_allowed_names(
             _O.DESCRIBE, TRANSACTIONAL_ID, (state.transactional_id for state in states), silent=True
         )
         response.transaction_states = [state for state in states if state.transactional_id in names]
