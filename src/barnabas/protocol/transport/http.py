@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from http.client import responses
@@ -32,6 +33,7 @@ BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 CONNECTIONS_MAX: Final = 1_000
 _READ_BYTES: Final = 65_536
 _IDLE_S: Final = 60.0
+_HANDSHAKE_S: Final = 10.0
 
 
 class HttpRequest(Struct, frozen=True):
@@ -70,10 +72,11 @@ class _RefusedError(Exception):
 class HttpServer:
     """One listening socket and its connections."""
 
-    def __init__(self, host: str, port: int, handler: HttpHandler) -> None:
+    def __init__(self, host: str, port: int, handler: HttpHandler, *, tls: ssl.SSLContext | None = None) -> None:
         self.host = host
         self.port = port
         """The requested port; after `bind`, the port that is bound."""
+        self._tls = tls
         self._handler = handler
         self._sock: socket.socket | None = None
         self._stopping = asyncio.Event()
@@ -82,7 +85,7 @@ class HttpServer:
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host or "127.0.0.1"
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     async def bind(self) -> None:
         """Bind the port. Raises OSError if the port is in use."""
@@ -93,7 +96,10 @@ class HttpServer:
         """Answer requests until `stop`, or until cancelled."""
         if self._sock is None:
             await self.bind()
-        server = await asyncio.start_server(self._connection, sock=self._sock)
+        timeout = None if self._tls is None else _HANDSHAKE_S
+        server = await asyncio.start_server(
+            self._connection, sock=self._sock, ssl=self._tls, ssl_handshake_timeout=timeout
+        )
         try:
             await self._stopping.wait()
         finally:
@@ -187,13 +193,16 @@ class HttpServer:
         await writer.drain()
 
 
-def parse_http_listener(text: str, *, example: str) -> tuple[str, int]:
-    """Parse `http://host:port`; port 0 takes any free port. Raises HttpListenerError, whose message has the example."""
+def parse_http_listener(text: str, *, example: str, allows_tls: bool = False) -> tuple[str, int]:
+    """Parse `http://host:port`, or `https://host:port` if the server may have TLS; port 0 takes any free port. Raises
+    HttpListenerError, whose message has the example.
+    """
     parts = urlsplit(text if "://" in text else f"http://{text}")
     try:
         port = parts.port
     except ValueError:
         port = None
-    if parts.scheme != "http" or port is None or parts.path not in ("", "/"):
+    schemes = ("http", "https") if allows_tls else ("http",)
+    if parts.scheme not in schemes or port is None or parts.path not in ("", "/"):
         raise HttpListenerError(f"{text!r} is not a listener: write http://host:port, for example {example}.")
     return parts.hostname or "", port

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -17,10 +18,12 @@ from barnabas.client.offsets import list_offsets
 from barnabas.client.options import ClusterConfig
 from barnabas.client.single_writer.topic import TopicLog, TopicLogOptions
 from barnabas.client.values import EARLIEST
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.http import HttpListenerError, HttpServer, parse_http_listener
+from barnabas.protocol.transport.http import HttpHandler, HttpListenerError, HttpServer, parse_http_listener
+from barnabas.protocol.transport.tls_server import TlsServerConfig, build_server_context
 from barnabas.spark.connectors.connect.cluster.membership import WorkerMembership
 from barnabas.spark.connectors.connect.cluster.ports import ConnectorRuntime
 from barnabas.spark.connectors.connect.cluster.records import ConfigRecords, ConnectRecord
@@ -28,9 +31,10 @@ from barnabas.spark.connectors.connect.cluster.status_topic import KafkaStatusLo
 from barnabas.spark.connectors.connect.cluster.worker import ConnectStore, ConnectWorker
 from barnabas.spark.connectors.connect.offsets.store import CheckpointStore
 from barnabas.spark.connectors.connect.rest.app import ConnectApp
+from barnabas.spark.connectors.connect.rest.basic_auth import BasicAuthentication, read_users
 from barnabas.spark.connectors.connect.rest.calls import ConnectServices
 from barnabas.spark.connectors.connect.rest.loggers import WorkerLoggers
-from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig
+from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig, WorkerConfigError
 
 log = get_logger("barnabas.connect")
 
@@ -38,15 +42,28 @@ DEFAULT_LISTENER: Final = "http://127.0.0.1:8083"
 _POLL_INTERVAL_S: Final = 0.2
 
 
+def _tls_context(config: ConnectWorkerConfig) -> ssl.SSLContext | None:
+    """The TLS context of an https listener. Raises WorkerConfigError if a file cannot be used."""
+    if config.rest_tls is None:
+        return None
+    try:
+        return build_server_context(TlsServerConfig(config.rest_tls.tls, config.rest_tls.client_auth))
+    except ConfigError as error:
+        raise WorkerConfigError(f"the REST API cannot have TLS with listeners.https.*: {error}") from error
+
+
 class ConnectServer:
     """One worker of a Connect cluster. All workers with one `group.id` share its connectors."""
 
     def __init__(self, config: ConnectWorkerConfig, runtime: ConnectorRuntime) -> None:
-        host, port = parse_http_listener(config.listener, example=DEFAULT_LISTENER)
+        host, port = parse_http_listener(config.listener, example=DEFAULT_LISTENER, allows_tls=True)
         self._config = config
         self._runtime = runtime
         self._services: ConnectServices | None = None
-        self._http = HttpServer(host, port, ConnectApp(lambda: self._services))
+        app: HttpHandler = ConnectApp(lambda: self._services)
+        if config.has_basic_auth:
+            app = BasicAuthentication(app, read_users(config.login_file))
+        self._http = HttpServer(host, port, app, tls=_tls_context(config))
         self._cluster = Cluster(ClusterConfig.of(config.client))
         options = TopicLogOptions(
             config.config_storage_topic,

@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from barnabas.core.errors import BarnabasError
+from barnabas.protocol.security.config import TlsConfig
 
 WORKER_KEYS: Final[Mapping[str, str | None]] = {
     "bootstrap.servers": "localhost:9092",
@@ -26,6 +27,8 @@ WORKER_KEYS: Final[Mapping[str, str | None]] = {
     "listeners": "http://:8083",
     "rest.advertised.host.name": "",
     "rest.advertised.port": "",
+    "rest.extension.classes": "",
+    "java.security.auth.login.config": "",
     "session.timeout.ms": "10000",
     "heartbeat.interval.ms": "3000",
     "rebalance.timeout.ms": "60000",
@@ -53,17 +56,42 @@ UNUSED_KEYS: Final[Mapping[str, str]] = {
     "worker.sync.timeout.ms": "workers do not wait for one another",
     "worker.unsync.backoff.ms": "workers do not wait for one another",
     "task.shutdown.graceful.timeout.ms": "a query that is stopped ends its micro-batch or repeats it later",
+    "rest.advertised.listener": "workers do not send requests to one another",
     "connector.client.config.override.policy": "the overrides of a connector are always allowed",
 }
 """Keys of Connect that have no effect here, and why."""
 PREFIXES: Final = (
     "key.converter.", "value.converter.", "header.converter.", "config.providers.", "producer.", "consumer.", "admin.",
-    "spark.",
+    "spark.", "listeners.https.",
 )  # fmt: skip
 """Keys that begin with one of these go to converters, config providers, clients and the Spark session."""
 _CLIENT_PREFIXES: Final = (
     "security.", "ssl.", "sasl.", "client.", "request.timeout", "retry.backoff", "reconnect.", "socket.connection.",
 )  # fmt: skip
+
+
+BASIC_AUTH: Final = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+"""The one class that rest.extension.classes may name. Its users are those of a file of java.security.auth.login.config.
+"""
+_HTTPS: Final = "listeners.https."
+_SSL_KEYS: Final = (
+    "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password", "ssl.keystore.key",
+    "ssl.keystore.certificate.chain", "ssl.key.password", "ssl.truststore.location", "ssl.truststore.type",
+    "ssl.truststore.password", "ssl.truststore.certificates", "ssl.client.auth", "ssl.enabled.protocols",
+    "ssl.cipher.suites",
+)  # fmt: skip
+_SSL_UNUSED: Final = (
+    "ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
+    "ssl.secure.random.implementation", "ssl.endpoint.identification.algorithm",
+)  # fmt: skip
+"""Settings of Java's TLS without effect here."""
+
+
+class RestTls(Struct, frozen=True):
+    """The certificate of the REST API, and whether its clients need one (ssl.client.auth)."""
+
+    tls: TlsConfig
+    client_auth: str = "none"
 
 
 class WorkerConfigError(BarnabasError, ValueError):
@@ -81,6 +109,11 @@ class ConnectWorkerConfig(Struct, frozen=True):
     listener: str = "http://:8083"
     advertised_host: str = ""
     advertised_port: int | None = None
+    rest_tls: RestTls | None = None
+    """Given if the listener is https."""
+    has_basic_auth: bool = False
+    login_file: str = ""
+    """The file of java.security.auth.login.config, for basic authentication."""
     config_storage_replication_factor: int = 3
     status_storage_partitions: int = 5
     status_storage_replication_factor: int = 3
@@ -134,6 +167,9 @@ def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
         storage_location=str(values["storage.location"]).rstrip("/"),
         client={"bootstrap.servers": str(values["bootstrap.servers"]), **client},
         listener=listeners[0],
+        rest_tls=_rest_tls(texts) if listeners[0].lower().startswith("https://") else None,
+        has_basic_auth=_has_basic_auth(str(values["rest.extension.classes"])),
+        login_file=str(values["java.security.auth.login.config"]),
         advertised_host=str(values["rest.advertised.host.name"]),
         advertised_port=_number(values, "rest.advertised.port") if values["rest.advertised.port"] else None,
         config_storage_replication_factor=_number(values, "config.storage.replication.factor"),
@@ -147,6 +183,51 @@ def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
         properties=texts,
         unused=tuple((name, UNUSED_KEYS[name]) for name in texts if name in UNUSED_KEYS),
     )
+
+
+def _rest_tls(texts: Mapping[str, str]) -> RestTls:
+    """The TLS settings of the REST API: those that begin with listeners.https., or, if there are none, the worker's own
+    ones, which its Kafka clients have, too.
+    """
+    own = {name[len(_HTTPS) :]: text for name, text in texts.items() if name.startswith(_HTTPS)}
+    given = own or {name: text for name, text in texts.items() if name.startswith("ssl.")}
+    for name in own:
+        if name not in (*_SSL_KEYS, *_SSL_UNUSED):
+            near = difflib.get_close_matches(name, _SSL_KEYS, n=1)
+            hint = f"did you mean {_HTTPS}{near[0]}?" if near else f"the settings are {', '.join(_SSL_KEYS)}"
+            raise WorkerConfigError(f"there is no worker setting {_HTTPS}{name}: {hint}")
+    if not given.get("ssl.keystore.location") and not given.get("ssl.keystore.certificate.chain"):
+        raise WorkerConfigError(
+            "an https listener needs a certificate: set listeners.https.ssl.keystore.location to a file with the"
+            " certificates and the key, and listeners.https.ssl.keystore.type to PEM, PKCS12 or JKS"
+        )
+    tls = TlsConfig(
+        ssl_truststore_location=given.get("ssl.truststore.location"),
+        ssl_truststore_certificates=given.get("ssl.truststore.certificates"),
+        ssl_certificate_location=given.get("ssl.keystore.location"),
+        ssl_keystore_certificate_chain=given.get("ssl.keystore.certificate.chain"),
+        ssl_keystore_key=given.get("ssl.keystore.key"),
+        ssl_key_password=given.get("ssl.key.password"),
+        ssl_enabled_protocols=_names(given, "ssl.enabled.protocols"),
+        ssl_cipher_suites=_names(given, "ssl.cipher.suites"),
+        ssl_keystore_type=given.get("ssl.keystore.type", "JKS").upper(),
+        ssl_keystore_password=given.get("ssl.keystore.password"),
+        ssl_truststore_type=given.get("ssl.truststore.type", "JKS").upper(),
+        ssl_truststore_password=given.get("ssl.truststore.password"),
+    )
+    return RestTls(tls, given.get("ssl.client.auth", "none").lower())
+
+
+def _names(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in given.get(name, "").split(",") if part.strip())
+
+
+def _has_basic_auth(text: str) -> bool:
+    classes = {part.strip() for part in text.split(",") if part.strip()}
+    unknown = sorted(classes - {BASIC_AUTH, BASIC_AUTH.rpartition(".")[2]})
+    if unknown:
+        raise WorkerConfigError(f"rest.extension.classes names {unknown[0]}: the only extension is {BASIC_AUTH}")
+    return bool(classes)
 
 
 def _number(values: Mapping[str, Any], name: str) -> int:
