@@ -209,3 +209,20 @@ def test_a_json_document_whose_parts_overlap_does_not_explode() -> None:
         body += count.to_bytes(2, "little") + (size * (depth - level)).to_bytes(2, "little") + entry * count
     with pytest.raises(ValueError, match="overlap"):
         decode_json(b"\x02" + bytes(body))
+
+
+@pytest.mark.parametrize(
+    ("collation", "raw", "text"),
+    [(8, b"\xe9\x80", "é€"), (28, b"\xc4\xe3", "你"), (45, "hé".encode(), "hé"), (13, b"\x83\x41", "ア")],
+)
+def test_texts_with_and_without_ascii_only_are_in_one_column(collation: int, raw: bytes, text: str) -> None:
+    column = Column("c", 15, b"\x0a\x00", collation=collation)
+    values = [b"plain", raw, None, b"", b"a" + raw, b"~"]
+    array, _ = cells(column, *(None if value is None else bytes([len(value)]) + value for value in values))
+    assert array.to_pylist() == ["plain", text, None, "", "a" + text, "~"]
+
+
+def test_a_character_set_that_does_not_contain_ascii_is_decoded_by_its_own_rules() -> None:
+    column = Column("c", 15, b"\x28\x00", collation=35)  # ucs2
+    array, _ = cells(column, b"\x04\x00a\x00b", b"\x02\x4f\x60")
+    assert array.to_pylist() == ["ab", "你"]

@@ -94,6 +94,15 @@ def _latin1_gaps(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("barnabas-latin1", _latin1_gaps)
 
 
+def contains_ascii(encoding: str) -> bool:
+    """Whether a text of ASCII characters has the same bytes in this codec as in ASCII."""
+    characters = bytes(range(128))
+    try:
+        return decode_text(characters, encoding) == characters.decode("ascii")
+    except UnicodeDecodeError:
+        return False
+
+
 def decode_text(raw: bytes, encoding: str) -> str:
     """Decode bytes of a column. Raises UnicodeDecodeError."""
     if encoding == LATIN1:

@@ -26,16 +26,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import pyarrow.compute
 from msgspec import Struct
 
 from barnabas.protocol.records.columnar._jit import np, pa
 from barnabas.spark.connectors.mysql.binlog import decimals, times
-from barnabas.spark.connectors.mysql.binlog.charsets import BINARY_COLLATION, decode_text, python_encoding
+from barnabas.spark.connectors.mysql.binlog.charsets import (
+    BINARY_COLLATION,
+    contains_ascii,
+    decode_text,
+    python_encoding,
+)
 from barnabas.spark.connectors.mysql.binlog.codes import REFUSED_COLUMN_TYPES, BinlogColumnType
 from barnabas.spark.connectors.mysql.binlog.events import BinlogColumn, BinlogTable
 from barnabas.spark.connectors.mysql.binlog.json_binary import decode_json
 from barnabas.spark.connectors.mysql.binlog.row_kernels import copy_cells, gather_fixed
 from barnabas.spark.connectors.mysql.errors import UnsupportedBinlogError
+
+_pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
 Decoded = tuple[Any, int]
 """An Arrow array, and the number of its cells that are null because they hold no date."""
@@ -251,11 +259,23 @@ def _bytes_or_text(name: str, column: BinlogColumn) -> CellDecoder:
     if encoding in ("utf-8", "ascii"):
         return CellDecoder(pa.string(), width, lambda cells: (binary_array(cells).cast(pa.string()), 0))
 
+    if contains_ascii(encoding):
+        return CellDecoder(pa.string(), width, lambda cells: (_mostly_ascii(cells, encoding), 0))
+
     def transcode(cells: Cells) -> Decoded:
         texts = [None if raw is None else decode_text(raw, encoding) for raw in cells.slices()]
         return pa.array(texts, pa.string()), 0
 
     return CellDecoder(pa.string(), width, transcode)
+
+
+def _mostly_ascii(cells: Cells, encoding: str) -> Any:
+    """Texts in a character set that contains ASCII: only those with other characters are decoded one by one."""
+    raw = binary_array(cells)
+    texts = raw.cast(pa.string(), safe=False)
+    others = _pc.fill_null(_pc.invert(_pc.string_is_ascii(texts)), False)
+    decoded = [decode_text(value, encoding) for value in raw.filter(others).to_pylist()]
+    return _pc.replace_with_mask(texts, others, pa.array(decoded, pa.string())) if decoded else texts
 
 
 def binary_array(cells: Cells, padded: int | None = None) -> Any:
