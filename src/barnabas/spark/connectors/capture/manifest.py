@@ -37,7 +37,7 @@ class Started(Struct, frozen=True):
 class StagedFile(Struct, frozen=True):
     """A file of a snapshot: its path below stagingLocation, its table, and how many rows of the table are before it.
 
-    `is_last` says that it is the table's last file.
+    `bytes` is the size of its rows in memory. `is_last` says that it is the table's last file.
     """
 
     path: str

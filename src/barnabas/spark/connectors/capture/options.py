@@ -21,7 +21,10 @@ from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOpti
 from barnabas.spark.errors import OptionError
 
 TRIGGER_BYTES_MAX: Final = 256 << 20
+STAGED_FILE_BYTES_MIN: Final = 8 << 20
 STAGED_FILE_BYTES_MAX: Final = 64 << 20
+"""A staged file, which is one task of Spark, ends when it has a quarter of the bytes of the table's files before it,
+within these limits. So a small table has several tasks, and a large one not too many."""
 
 
 class Output(StrEnum):

@@ -30,7 +30,7 @@ from barnabas.spark.connectors.capture.manifest import (
     encode_manifest,
     table_schema_of,
 )
-from barnabas.spark.connectors.capture.options import STAGED_FILE_BYTES_MAX
+from barnabas.spark.connectors.capture.options import STAGED_FILE_BYTES_MAX, STAGED_FILE_BYTES_MIN
 from barnabas.spark.connectors.events.changes import TableSchema
 
 _MANIFEST: Final = "manifest.json"
@@ -206,19 +206,20 @@ class StagedWriter:
         self._count = 0
 
     def write(self, table: TableSchema, batches: Iterable[Any]) -> None:
-        """Write the rows of one table into files of about STAGED_FILE_BYTES_MAX."""
+        """Write the rows of one table into files of STAGED_FILE_BYTES_MIN to STAGED_FILE_BYTES_MAX."""
         schema = arrow_schema_of(table)
         files: list[StagedFile] = []
         output: _OpenFile | None = None
-        rows_before = 0
+        rows_before = bytes_before = 0
         try:
             for batch in batches:
                 if output is None:
                     output = self._open(schema)
                 output.write(_with_schema(batch, schema))
-                if output.bytes >= STAGED_FILE_BYTES_MAX:
+                if output.bytes >= min(STAGED_FILE_BYTES_MAX, max(STAGED_FILE_BYTES_MIN, bytes_before // 4)):
                     files.append(output.finish(table.id, rows_before))
                     rows_before += output.rows
+                    bytes_before += output.bytes
                     output = None
             if output is not None:
                 files.append(output.finish(table.id, rows_before))
@@ -261,7 +262,7 @@ def _with_schema(batch: Any, schema: Any) -> Any:
 
 
 class _OpenFile:
-    """A staged file that is being written."""
+    """A staged file that is being written. `bytes` is the size of its rows in memory, not that of the file."""
 
     def __init__(self, system: Any, root: str, path: str, schema: Any) -> None:
         self._system = system
@@ -270,21 +271,18 @@ class _OpenFile:
         self._stream = system.open_output_stream(f"{root}/{path}")
         self._writer = ipc.new_file(self._stream, schema, options=ipc.IpcWriteOptions(compression="zstd"))
         self.rows = 0
-
-    @property
-    def bytes(self) -> int:
-        return int(self._stream.tell())
+        self.bytes = 0
 
     def write(self, batch: Any) -> None:
         self._writer.write_batch(batch)
         self.rows += batch.num_rows
+        self.bytes += batch.nbytes
 
     def finish(self, table: str, rows_before: int) -> StagedFile:
         self._writer.close()
-        size = self.bytes
         self._stream.close()
         _sync(self._system, f"{self._root}/{self._path}")
-        return StagedFile(self._path, table, self.rows, size, rows_before, False)
+        return StagedFile(self._path, table, self.rows, self.bytes, rows_before, False)
 
     def close(self) -> None:
         self._stream.close()

@@ -67,6 +67,17 @@ def test_files_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest
     assert [one.column("id").to_pylist() for one in batches] == [[3, 4]]
 
 
+def test_files_grow_with_the_table_up_to_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = batch(0, 10).nbytes
+    monkeypatch.setattr(staging_module, "STAGED_FILE_BYTES_MIN", 2 * size)
+    monkeypatch.setattr(staging_module, "STAGED_FILE_BYTES_MAX", 4 * size)
+    writer = open_staging(str(tmp_path)).begin("db")
+    writer.write(ORDERS, [batch(10 * number, 10) for number in range(28)])
+    files = writer.manifest(POSITION, 0).files
+    assert [file.rows // 10 for file in files] == [2, 2, 2, 2, 2, 3, 4, 4, 4, 3]
+    assert sum(file.bytes for file in files) == 28 * size
+
+
 def test_the_rows_can_be_deleted_and_the_manifest_stays(tmp_path: Path) -> None:
     staging = open_staging(str(tmp_path))
     writer = staging.begin("db")
