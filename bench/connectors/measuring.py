@@ -15,7 +15,7 @@ import json
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -52,18 +52,30 @@ class Load:
     latency_s: int
 
 
-class Follower:
-    """Reads a topic in a thread of its own: how many records it has, and the slowly arriving ones with their times."""
+BULK: Final[Mapping[str, Any]] = {"fetch.min.bytes": 1 << 20, "fetch.max.wait.ms": 50}
+"""Settings of a consumer that counts records: it takes little time from the other processes."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+
+class Follower:
+    """Reads the first partition of a topic in a thread of its own, from an offset on (None: the end).
+
+    `count` is the number of records, and `arrived` has the values with their times of arrival, if `keeps` is true.
+    """
+
+    def __init__(
+        self, servers: str, topic: str, offset: int | None, settings: Mapping[str, Any], *, keeps: bool = False
+    ) -> None:
         self.count = 0
-        self.last: list[tuple[bytes | None, float]] = []
-        self._servers, self._topic = servers, topic
+        self.arrived: list[tuple[bytes | None, float]] = []
+        self._servers, self._partition = servers, TopicPartition(topic, 0)
+        self._offset, self._settings, self._keeps = offset, settings, keeps
+        self._begun = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Follower:
+        self._begun.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,18 +83,22 @@ class Follower:
         self._thread.join()
 
     def _run(self) -> None:
-        with Consumer(
-            bootstrap_servers=self._servers, isolation_level="read_committed", auto_offset_reset="earliest"
-        ) as consumer:
-            consumer.assign([TopicPartition(self._topic, 0)])
+        with Consumer(bootstrap_servers=self._servers, isolation_level="read_committed", **self._settings) as consumer:
+            consumer.assign([self._partition])
+            if self._offset is None:
+                consumer.seek_to_end(self._partition)
+                consumer.position(self._partition)
+            else:
+                consumer.seek(self._partition, self._offset)
+            self._begun.set()
             while not self._stop.is_set():
-                batch = consumer.poll_arrow(200, columns=["value"])
+                batch = consumer.poll_arrow(200, columns=["value"] if self._keeps else ["offset"])
                 if batch is None:
                     continue
                 now = time.time()
                 self.count += batch.num_rows
-                if batch.num_rows < 1_000:
-                    self.last += [(value, now) for value in batch["value"].to_pylist()]
+                if self._keeps:
+                    self.arrived += [(value, now) for value in batch["value"].to_pylist()]
 
 
 class Bench:
@@ -98,7 +114,7 @@ class Bench:
         self._run(database.create(table), database.fill(table, rows))
         topic = database.topic(side.prefix, table)
         asyncio.run(_create(self._servers, topic))
-        with Follower(self._servers, topic) as follower:
+        with Follower(self._servers, topic, 0, BULK) as follower:
             began = time.monotonic()
             side.start_source(table)
             self._wait(side, lambda: follower.count, rows)
@@ -111,8 +127,9 @@ class Bench:
             side.start_source(table)
             self._wait(side, lambda: follower.count, 2 * rows + 1)
             changes = rows / (time.monotonic() - began)
+        with Follower(self._servers, topic, None, {}, keeps=True) as follower:
             latencies = self._latencies(side, table, follower, load.latency_s)
-            side.stop_source()
+        side.stop_source()
         self._run(database.forget_readers(), [f"DROP TABLE {table}"])
         p50, p99 = statistics.median(latencies), statistics.quantiles(latencies, n=100)[98]
         return {SNAPSHOT: snapshot, CHANGES: changes, P50: p50 * 1e3, P99: p99 * 1e3}
@@ -130,8 +147,6 @@ class Bench:
 
     def _latencies(self, side: Side, table: str, follower: Follower, seconds: int) -> list[float]:
         """Seconds from each commit to its event."""
-        follower.last.clear()
-        wanted = follower.count + RATE * seconds
         sent: dict[str, float] = {}
         with closing(self._database.connect()) as connection, closing(connection.cursor()) as cursor:
             began = time.monotonic()
@@ -139,8 +154,8 @@ class Bench:
                 time.sleep(max(0.0, began + index / RATE - time.monotonic()))
                 cursor.execute(f"INSERT INTO {table} (name) VALUES (%s)", (f"timed {index}",))
                 sent[f"timed {index}"] = time.time()
-        self._wait(side, lambda: follower.count, wanted)
-        events = [(json.loads(value or b"{}").get("after"), at) for value, at in follower.last]
+        self._wait(side, lambda: follower.count, RATE * seconds)
+        events = [(json.loads(value or b"{}").get("after"), at) for value, at in follower.arrived]
         found = [at - sent[row["name"]] for row, at in events if row is not None and row["name"] in sent]
         return found[RATE * WARM_UP_S :]
 
