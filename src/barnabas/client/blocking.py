@@ -286,6 +286,8 @@ class Admin(Blocking[AsyncAdmin]):
     elect_leaders = wait(AsyncAdmin.elect_leaders)
     alter_partition_reassignments = wait(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = wait(AsyncAdmin.list_partition_reassignments)
+    describe_user_scram_credentials = wait(AsyncAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = wait(AsyncAdmin.alter_user_scram_credentials)
     describe_acls = wait(AsyncAdmin.describe_acls)
     create_acls = wait(AsyncAdmin.create_acls)
     delete_acls = wait(AsyncAdmin.delete_acls)

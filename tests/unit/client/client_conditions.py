@@ -21,6 +21,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.client.admin.transactions import ActiveProducer
+from barnabas.client.admin.users import UserScramCredentialDeletion
 from barnabas.client.values import (
     ConfigResource,
     ConsumerRecord,
@@ -111,6 +112,10 @@ ADMIN: Final[dict[str, Call]] = {
     "elect_leaders": lambda c: c.elect_leaders([T0]),
     "alter_partition_reassignments": lambda c: c.alter_partition_reassignments({T0: None}),
     "list_partition_reassignments": lambda c: c.list_partition_reassignments(),
+    "describe_user_scram_credentials": lambda c: c.describe_user_scram_credentials(),
+    "alter_user_scram_credentials": lambda c: c.alter_user_scram_credentials(
+        [UserScramCredentialDeletion("alice", "SCRAM-SHA-256")]
+    ),
     "describe_acls": lambda c: c.describe_acls(),
     "create_acls": lambda c: c.create_acls([ACL]),
     "delete_acls": lambda c: c.delete_acls([AclBindingFilter()]),

@@ -1,6 +1,6 @@
-"""Shell: the admin client: topics, configs, groups, transactions, the quorum, ACLs.
+"""Shell: the admin client: topics, configs, groups, transactions, the quorum, ACLs, users.
 
-The client has the methods of Kafka's own Admin, except those for quotas, SCRAM and delegation tokens, which the
+The client has the methods of Kafka's own Admin, except those for quotas and delegation tokens, which the
 brokers do not support yet.
 
 Calls with many items return a mapping, in which a failed item is a `KafkaError`. A call raises only when the request as
@@ -26,6 +26,7 @@ from barnabas.client.admin import quorum as _quorum
 from barnabas.client.admin import reassignments as _reassignments
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
+from barnabas.client.admin import users as _users
 from barnabas.client.admin.elections import ElectionType
 from barnabas.client.admin.maintenance import GroupFacts, MaintenanceReport, PartitionFacts
 from barnabas.client.admin.quorum import QuorumDescription
@@ -37,6 +38,7 @@ from barnabas.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from barnabas.client.admin.users import ScramAlteration
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.metadata import TopicDescription
@@ -273,6 +275,21 @@ class AsyncAdmin:
         authorizer."""
         return await _acls.describe_acls(
             self.cluster, selected or AclBindingFilter(), deadline=self._deadline(timeout_ms)
+        )
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[str, Mapping[str, int] | KafkaError]:
+        """The users that have SCRAM credentials, or some of them: the iterations of each mechanism."""
+        return await _users.describe_user_scram_credentials(self.cluster, users, deadline=self._deadline(timeout_ms))
+
+    async def alter_user_scram_credentials(
+        self, alterations: Iterable[ScramAlteration], *, timeout_ms: float | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Set and remove passwords. Only salted passwords are sent. A user of whom one change is invalid keeps all
+        credentials."""
+        return await _users.alter_user_scram_credentials(
+            self.cluster, list(alterations), deadline=self._deadline(timeout_ms)
         )
 
     async def create_acls(

@@ -18,11 +18,8 @@ from msgspec import Struct
 
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security import scram
-from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.credentials import SCRAM_ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential
 
-SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""The number of each SCRAM mechanism in requests and in metadata records (`ScramMechanism`)."""
-SCRAM_ITERATIONS_MIN: Final = 4096
 SUPPORTED_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
 NONCE_BYTES: Final = 18
 _WRONG_ID: Final = "Authentication failed: Client requested an authorization id that is different from username"

@@ -83,6 +83,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     # authentication: a listener with SASL serves the two itself until the client has authenticated
     Route(_K.SASL_HANDSHAKE, "security.sasl_handshake", 0, 1),
     Route(_K.SASL_AUTHENTICATE, "security.sasl_authenticate", 0, 2),
+    Route(_K.DESCRIBE_USER_SCRAM_CREDENTIALS, "security.describe_user_scram_credentials", 0, 0),
+    Route(_K.ALTER_USER_SCRAM_CREDENTIALS, "security.alter_user_scram_credentials", 0, 0),
     # transactions
     Route(_K.ADD_PARTITIONS_TO_TXN, "transactions.add_partitions_to_txn", 0, 5),
     Route(_K.ADD_OFFSETS_TO_TXN, "transactions.add_offsets_to_txn", 0, 4),

@@ -22,6 +22,8 @@ CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
     # authentication: a listener with SASL serves the two itself until the client has authenticated
     Route(_K.SASL_HANDSHAKE, "security.sasl_handshake", 0, 1),
     Route(_K.SASL_AUTHENTICATE, "security.sasl_authenticate", 0, 2),
+    Route(_K.DESCRIBE_USER_SCRAM_CREDENTIALS, "security.describe_user_scram_credentials", 0, 0),
+    Route(_K.ALTER_USER_SCRAM_CREDENTIALS, "security.alter_user_scram_credentials", 0, 0, RequestScheduling.PIPELINED),
     # the metadata log
     Route(_K.FETCH, "quorum.fetch", 12, 18, RequestScheduling.CANCELLABLE),
     Route(_K.FETCH_SNAPSHOT, "quorum.fetch_snapshot", 0, 1),
@@ -71,6 +73,7 @@ FORWARDABLE: Final = frozenset(
         _K.LIST_PARTITION_REASSIGNMENTS,
         _K.UPDATE_FEATURES,
         _K.UNREGISTER_BROKER,
+        _K.ALTER_USER_SCRAM_CREDENTIALS,
         _K.CREATE_ACLS,
         _K.DELETE_ACLS,
         _K.DESCRIBE_QUORUM,

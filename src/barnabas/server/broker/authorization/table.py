@@ -118,6 +118,8 @@ BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.DESCRIBE_LOG_DIRS: cluster(_O.DESCRIBE),
     _K.DESCRIBE_QUORUM: cluster(_O.DESCRIBE),
     _K.DESCRIBE_ACLS: cluster(_O.DESCRIBE),
+    _K.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster(_O.DESCRIBE),
+    _K.ALTER_USER_SCRAM_CREDENTIALS: forwarded(),
     _K.CREATE_TOPICS: forwarded(),
     _K.DELETE_TOPICS: forwarded(),
     _K.CREATE_PARTITIONS: forwarded(),
@@ -235,6 +237,8 @@ CONTROLLER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.UPDATE_FEATURES: cluster(_O.ALTER),
     _K.UNREGISTER_BROKER: cluster(_O.ALTER),
     _K.DESCRIBE_ACLS: cluster(_O.DESCRIBE),
+    _K.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster(_O.DESCRIBE),
+    _K.ALTER_USER_SCRAM_CREDENTIALS: cluster(_O.ALTER, "cluster.refuse_scram_changes"),
     _K.CREATE_ACLS: cluster(_O.ALTER, "cluster.refuse_acl_creations"),
     _K.DELETE_ACLS: cluster(_O.ALTER, "cluster.refuse_acl_filters"),
 }

@@ -15,6 +15,7 @@ from barnabas.protocol.wire.messages.allocate_producer_ids import AllocateProduc
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.protocol.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.protocol.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
@@ -51,6 +52,7 @@ from barnabas.server.metadata.controller.reassignments import (
 )
 from barnabas.server.metadata.controller.settings import ControllerConfig, DecideContext
 from barnabas.server.metadata.controller.update_features import decide_update_features
+from barnabas.server.metadata.controller.users import decide_alter_user_scram_credentials
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.records.base import MetadataRecord
@@ -65,6 +67,7 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
     AlterConfigsRequest: decide_alter_configs,
     AllocateProducerIdsRequest: decide_allocate_producer_ids,
     UpdateFeaturesRequest: decide_update_features,
+    AlterUserScramCredentialsRequest: decide_alter_user_scram_credentials,
     ElectLeadersRequest: decide_elect_leaders,
     AlterPartitionRequest: decide_alter_partition,
     AlterPartitionReassignmentsRequest: decide_alter_partition_reassignments,

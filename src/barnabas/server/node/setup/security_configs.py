@@ -20,13 +20,9 @@ from barnabas.core.config import ConfigError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.config import PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
-from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.credentials import SCRAM_MECHANISMS, ScramCredential
 from barnabas.protocol.security.jaas import JaasEntry, parse_jaas
-from barnabas.protocol.security.sasl_server import (
-    SCRAM_MECHANISMS,
-    SUPPORTED_MECHANISMS,
-    SaslCredentials,
-)
+from barnabas.protocol.security.sasl_server import SUPPORTED_MECHANISMS, SaslCredentials
 from barnabas.protocol.transport.listener_security import ListenerSecurity
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 from barnabas.server.node.setup.security import NodeSecurity

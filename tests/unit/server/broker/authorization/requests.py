@@ -180,6 +180,13 @@ BROKER_CASES = [
     Case("DESCRIBE_ACLS", 3, "C:DESCRIBE", _FILTER),
     Case("CREATE_ACLS", 3, "C:ALTER", {"creations": [{"resource_type": 2, "resource_name": "", **_ACL}]}),
     Case("DELETE_ACLS", 3, "C:ALTER", {"filters": [_FILTER]}),
+    Case("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, "C:DESCRIBE", {"users": None}),
+    Case(
+        "ALTER_USER_SCRAM_CREDENTIALS",
+        0,
+        "C:ALTER",
+        {"deletions": [{"name": "alice", "mechanism": 1}], "upsertions": []},
+    ),
     # the controller authorizes these for the broker
     Case(
         "CREATE_TOPICS",
@@ -363,6 +370,8 @@ CONTROLLER_CASES = [
             "LIST_PARTITION_REASSIGNMENTS",
             "UPDATE_FEATURES",
             "UNREGISTER_BROKER",
+            "DESCRIBE_USER_SCRAM_CREDENTIALS",
+            "ALTER_USER_SCRAM_CREDENTIALS",
             "DESCRIBE_ACLS",
             "CREATE_ACLS",
             "DELETE_ACLS",

@@ -10,6 +10,10 @@ from barnabas.core.errors import ErrorCode
 from barnabas.protocol.security.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, Authorization
@@ -101,6 +105,14 @@ def refuse_acl_creations(request: Any, version: int, code: ErrorCode) -> Message
 
 def refuse_acl_filters(request: Any, version: int, code: ErrorCode) -> Message:
     return _refuse_each(request, "filters", "filter_results", code)
+
+
+def refuse_scram_changes(request: Any, version: int, code: ErrorCode) -> Message:
+    users = dict.fromkeys([*(d.name for d in request.deletions), *(u.name for u in request.upsertions)])
+    results = [
+        AlterUserScramCredentialsResult(user=user, error_code=code, error_message=code.message) for user in users
+    ]
+    return AlterUserScramCredentialsResponse(results=results)
 
 
 def _refuse_each(request: Any, entries: str, answers: str, code: ErrorCode) -> Message:
