@@ -69,7 +69,9 @@ class HasApis(Protocol):
 
     clock: Clock
     apis: ApiTable
-    authorizer: Authorizer | None
+
+    @property
+    def authorizer(self) -> Authorizer | None: ...
 
     @property
     def access(self) -> Mapping[int, ApiAccess]: ...

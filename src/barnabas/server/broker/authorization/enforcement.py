@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
 from inspect import signature
+from types import CoroutineType
 from typing import Any, Final, Protocol
 
 from barnabas.core.errors import ErrorCode
@@ -29,7 +30,8 @@ _REFUSED: Final = REFUSALS[CLUSTER]
 class HasAuthorizer(Protocol):
     """The part of the services of a broker or of a controller that is needed here."""
 
-    authorizer: Authorizer | None
+    @property
+    def authorizer(self) -> Authorizer | None: ...
 
     @property
     def access(self) -> Mapping[int, ApiAccess]:
@@ -105,16 +107,18 @@ def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer) -> Handl
     async def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Message | None:
         auth = Authorization(authorizer, ctx)
         outcome = guard(services, auth, request, ctx) if wants_context else guard(services, auth, request)
-        if isinstance(outcome, Coroutine):
-            ctx.runs_alone = True  # the wait for the checks must not change the order of the connection's requests
-            outcome = await outcome
         if outcome is None:
             return await handle(services, ctx, request)
+        if isinstance(outcome, CoroutineType):
+            ctx.runs_alone = True  # the wait for the checks must not change the order of the connection's requests
+            outcome = await outcome
+            if outcome is None:
+                return await handle(services, ctx, request)
         if isinstance(outcome, Message):
             return outcome
         response = await handle(services, ctx, request)
         completed = outcome(response)
-        if isinstance(completed, Coroutine):
+        if isinstance(completed, CoroutineType):
             completed = await completed
         answer: Message | None = completed
         return answer

@@ -54,8 +54,8 @@ _ATTRIBUTES_AT: Final = 21
 
 def name_of(services: Services, entry: Any) -> str | None:
     """The name of the topic of an entry that has a name or an id; None if no topic has the id."""
-    topic_id = getattr(entry, "topic_id", NO_TOPIC_ID)
-    if topic_id != NO_TOPIC_ID:
+    topic_id = getattr(entry, "topic_id", None)
+    if topic_id is not None and topic_id.int:
         topic = services.metadata.image.topics.get_by_id(topic_id)
         return None if topic is None else topic.name
     for field in ("name", "topic", "topic_name"):
@@ -93,6 +93,10 @@ def by_topic(
 
     def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
         present = getattr(request, entries)
+        if len(present) == 1:  # most requests
+            name = name_of(services, present[0])
+            allowed = name is None or auth.allows(operation, TOPIC, name)
+            return None if allowed else decide(request, [], present)
         if len(present) > MANY:
             return split_many(services, auth, request, present)
         return decide(request, *split_topics(services, auth, operation, present))
@@ -163,15 +167,15 @@ def _has_transactional_batch(request: ProduceRequest) -> bool:
             records = data.records
             if records is None:
                 continue
-            view = memoryview(records)  # type: ignore[arg-type]  # a decoded request has one buffer
+            view: Any = records  # a decoded request has one buffer
             start, end = 0, len(view)
             while start + _ATTRIBUTES_AT + 2 <= end:
                 if view[start + _ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
                     return True
-                length = int.from_bytes(view[start + 8 : start + _BATCH_HEAD], "big", signed=True)
-                if length <= 0:
+                size = int.from_bytes(view[start + 8 : start + _BATCH_HEAD], "big", signed=True)
+                if size <= 0:
                     break
-                start += _BATCH_HEAD + length
+                start += _BATCH_HEAD + size
     return False
 
 
