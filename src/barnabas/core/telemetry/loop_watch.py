@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from barnabas.core.telemetry.log import get_logger
 from barnabas.core.telemetry.metrics import Metrics
@@ -26,6 +26,14 @@ T = TypeVar("T")
 log = get_logger("barnabas.loop")
 
 HELD_BUCKETS_MS: Final = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0)
+
+
+class StepCounter(Protocol):
+    """Counts the steps of requests."""
+
+    def add(self, seconds: float) -> None:
+        """Count one step."""
+        ...
 
 
 class LoopHold:
@@ -110,7 +118,7 @@ class Step:
 
 @types.coroutine
 def in_steps(
-    coroutine: Coroutine[Any, Any, T], awaited: Any, hold: LoopHold, clock: Callable[[], float], step: Step
+    coroutine: Coroutine[Any, Any, T], awaited: Any, hold: StepCounter, clock: Callable[[], float], step: Step
 ) -> Generator[Any, Any, T]:
     """Run the rest of `coroutine`, whose first step has ended: `coroutine.send(None)` returned `awaited`. Each of the
     following steps but the last is added to `hold`; the last one, which began at `step.began`, is not over when this

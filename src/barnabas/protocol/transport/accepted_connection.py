@@ -54,6 +54,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
         self._counted = (0, 0)  # the number and bytes of waiting requests that are counted in the node's budget
         self._in_flight = 0
+        self._muted_until = 0.0
+        self._muted = False  # a quota delays this client: no request starts, and none is read
         self._blocked = False  # the request under way must be answered before the next one starts
         self._writable = True
         self._reading = True
@@ -149,7 +151,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         A partly received request does not count, and neither do requests that wait because the client does not receive
         its responses: such a connection may be closed by connections.max.idle.ms.
         """
-        return not self._in_flight and (not self._waiting or not self._writable)
+        return not self._in_flight and not self._muted and (not self._waiting or not self._writable)
 
     def close(self, reason: str, *, expected: bool = False) -> None:
         """Close the connection after the responses that are already written. Later responses are dropped."""
@@ -178,7 +180,14 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         started = 0
         limit = owner.limits.pipelined_requests_max
         try:
-            while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
+            while (
+                waiting
+                and self._writable
+                and not self._blocked
+                and not self._muted
+                and not self._closing
+                and self._in_flight < limit
+            ):
                 if started == _TURN or self._outgoing_bytes >= _TURN_BYTES or not owner.requests_left:
                     owner.defer(self)
                     break
@@ -254,6 +263,27 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._outgoing_bytes += sum(map(len, parts))
         if self._outgoing and (not self._starting or len(self._outgoing) >= _WRITE_AT):
             self._write_out()
+        if self._peer is not None and self._peer.muted_until:
+            self._mute(self._peer.muted_until)
+
+    def _mute(self, until: float) -> None:
+        """Neither read nor start requests before this time, because of a quota."""
+        assert self._peer is not None
+        self._peer.muted_until = 0.0
+        if until <= self._owner.now():
+            return
+        self._muted = True
+        self._regulate()
+        asyncio.get_running_loop().call_at(until, self._unmute, until)
+        self._muted_until = max(until, self._muted_until)
+
+    def _unmute(self, until: float) -> None:
+        if until < self._muted_until or self._closing:
+            return  # another response has muted the connection for longer
+        self._muted = False
+        self.last_active = self._owner.now()
+        self.start_waiting()
+        self._regulate()
 
     def _write_out(self) -> None:
         """Write the collected responses with one system call."""
@@ -283,7 +313,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         below_limit = len(waiting) + self._in_flight < owner.limits.pipelined_requests_max
         if below_limit and self._blocked and waiting:
             below_limit = self._waiting_bytes < _BEHIND_BYTES
-        may_read = below_limit and self._writable and (not owner.budget.spent or not waiting)
+        may_read = below_limit and self._writable and not self._muted and (not owner.budget.spent or not waiting)
         if may_read and not self._reading:
             self._reading = True
             self._transport.resume_reading()

@@ -64,6 +64,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DESCRIBE_CONFIGS, "cluster.describe_configs", 1, 4),
     Route(_K.ALTER_CONFIGS, "cluster.alter_configs", 0, 2),
     Route(_K.INCREMENTAL_ALTER_CONFIGS, "cluster.incremental_alter_configs", 0, 1),
+    Route(_K.DESCRIBE_CLIENT_QUOTAS, "cluster.describe_client_quotas", 0, 1),
+    Route(_K.ALTER_CLIENT_QUOTAS, "cluster.alter_client_quotas", 0, 1),
     Route(_K.LIST_CONFIG_RESOURCES, "cluster.list_config_resources", 0, 1),
     Route(_K.ALTER_REPLICA_LOG_DIRS, "cluster.alter_replica_log_dirs", 1, 2),
     Route(_K.DESCRIBE_LOG_DIRS, "cluster.describe_log_dirs", 1, 5),

@@ -4,7 +4,7 @@ Authorization (`broker/authorization/`) is here, too: `_LoadedRoute` wraps the h
 needs. A request that needs a right on the cluster as a whole is checked before it is decoded. Without an authorizer
 nothing is checked.
 
-Quotas are not implemented yet; their place is `Dispatcher`, between decoding and the handler.
+After the handler, the request is accounted for if there are quotas (`client_quotas.py`).
 
 Clients authenticate before their requests get here, in `protocol/transport/secure_connection.py`; `Peer.principal` is
 the identity of the client.
@@ -22,7 +22,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Counter, Histogram, Metrics, get_logger
-from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, in_steps
+from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, StepCounter, in_steps
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import APIS, ApiKey
@@ -34,6 +34,7 @@ from barnabas.server.broker.apis import ApiTable, Route
 from barnabas.server.broker.authorization.enforcement import authorized, refuse_undecoded, undecoded_right
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.authorization.table import ApiAccess
+from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.request_context import RequestContext
 
 log = get_logger("barnabas.server.broker")
@@ -137,13 +138,16 @@ class Dispatcher(Generic[ServicesT]):
         loop_time: Callable[[], float],
         watch: LoopWatch,
         codecs: Executor,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        """`quotas` are those of a broker; controllers have none here."""
         self._services = services
         self._metrics = metrics
         self._loop_time = loop_time
         self._watch = watch
         self._clock = watch.clock
         self._codecs = codecs
+        self._quotas = quotas
         self._loaded: dict[int, _LoadedRoute] = {}
         self._newest: RequestContext | None = None
         """The context of the request whose handler was started last."""
@@ -201,8 +205,12 @@ class Dispatcher(Generic[ServicesT]):
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
         else:
-            hold.add(clock() - began)
-            return self._finish(request, ctx, loaded, Step(began), coroutine, awaited)
+            ctx.held_s = clock() - began
+            hold.add(ctx.held_s)
+            return self._finish(request, ctx, message, loaded, Step(began), coroutine, awaited)
+        if self._quotas is not None and self._quotas.is_active:
+            ctx.held_s = clock() - began
+            response = self._quotas.apply(ctx, message, len(request.frame), response, _size_in(request))
         if response is not None and loaded.large_fields and _is_large(request, response, loaded):
             return self._answer_in_thread(request, loaded, Step(began), response)
         answer = None if response is None else request.answer(response)
@@ -227,6 +235,7 @@ class Dispatcher(Generic[ServicesT]):
         self,
         request: ReceivedRequest,
         ctx: RequestContext,
+        message: Message,
         loaded: _LoadedRoute,
         step: Step,
         coroutine: Coroutine[Any, Any, Message | None],
@@ -234,14 +243,20 @@ class Dispatcher(Generic[ServicesT]):
     ) -> Answer:
         """Run the rest of a handler that has suspended to wait for `awaited`. Its first step, which is over, began at
         `step.began`."""
-        began, clock = step.began, self._clock
+        began, clock, quotas = step.began, self._clock, self._quotas
+        hold: StepCounter = loaded.hold
+        if quotas is not None and quotas.is_active:
+            hold = _RequestTime(ctx, loaded.hold)
         try:
-            response = await in_steps(coroutine, awaited, loaded.hold, clock, step)
+            response = await in_steps(coroutine, awaited, hold, clock, step)
         except CloseConnectionError:
             loaded.hold.add(clock() - step.began)
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
+        if quotas is not None and quotas.is_active:
+            ctx.held_s += clock() - step.began
+            response = quotas.apply(ctx, message, len(request.frame), response, _size_in(request))
         if response is not None and (
             ctx.has_many_entries or (loaded.large_fields and _is_large(request, response, loaded))
         ):
@@ -285,6 +300,25 @@ class Dispatcher(Generic[ServicesT]):
         from barnabas.server.broker.handlers.cluster.api_versions import unsupported_version
 
         return request.answer(unsupported_version(self._services.apis), version=0)
+
+
+class _RequestTime:
+    """Adds the steps of a request to its context too."""
+
+    __slots__ = ("_ctx", "_hold")
+
+    def __init__(self, ctx: RequestContext, hold: LoopHold) -> None:
+        self._ctx = ctx
+        self._hold = hold
+
+    def add(self, seconds: float) -> None:
+        self._ctx.held_s += seconds
+        self._hold.add(seconds)
+
+
+def _size_in(request: ReceivedRequest) -> Callable[[Message], int]:
+    """A function that returns the size of a response to the request."""
+    return lambda response: sum(map(len, request.answer(response)))
 
 
 def _count(loaded: _LoadedRoute, began: float, step_began: float, ended: float) -> None:

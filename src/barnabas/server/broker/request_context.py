@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.protocol.transport.ports import Peer
 
 
@@ -29,6 +30,10 @@ class RequestContext(Struct):
     requests whose topics are in a session."""
     may_describe: Callable[[str], bool] | None = None
     """As `may_read`, for the topics that match the regular expression of a subscription."""
+    is_exempt: bool = False
+    """Set by a handler: the request comes from another node, and no quota holds for it."""
+    held_s: float = 0.0
+    """For how long the handler has held the event loop in steps that are over; measured if there are quotas."""
     has_many_entries: bool = False
     """Set by a handler that has suspended: encoding the response takes long, and is done in a thread."""
 
@@ -40,6 +45,11 @@ class RequestContext(Struct):
     def connection_id(self) -> int:
         """The number of the connection, unique on this node."""
         return self.client.connection_id
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        """The identity of the client."""
+        return self.client.principal
 
     def deadline(self, timeout_ms: int) -> float:
         """The time of the loop's clock that is `timeout_ms` after the request arrived."""

@@ -14,6 +14,7 @@ from barnabas.server.broker.apis import BROKER_APIS, ApiTable
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.authorization.table import BROKER_ACCESS, ApiAccess
 from barnabas.server.broker.checking.checker import BatchChecker
+from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
@@ -76,6 +77,7 @@ class Services(Struct):
     mover: DirectoryMover
     maintenance: OnDemandMaintenance
     checker: BatchChecker
+    quotas: ClientQuotas
     disk: Executor
     """Runs reads that wait for a disk, off the event loop."""
     static_config: Mapping[str, str]

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest
@@ -31,12 +32,13 @@ from barnabas.protocol.wire.messages.update_features import UpdateFeaturesReques
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
-from barnabas.server.metadata.controller.settings import ControllerConfig
+from barnabas.server.metadata.controller.settings import Charge, ControllerConfig, unlimited
 from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.kraft_upgrade import update_features
 from barnabas.server.metadata.large_requests import TOPICS_PER_DECISION, create_topics, handle_in_parts
+from barnabas.server.metadata.mutation_quotas import MutationQuotas, RequestSource
 from barnabas.server.metadata.periodic_elections import PeriodicElections
 from barnabas.server.metadata.ports import (
     BrokerProber,
@@ -59,15 +61,6 @@ log = get_logger("barnabas.controller")
 
 _RETRY_S: Final = 1.0
 """The pause before a retry, after the log has rejected periodic work or the first records of an epoch."""
-
-
-class RequestSource(Protocol):
-    """The part of a request's context that the controller uses."""
-
-    @property
-    def connection_id(self) -> int:
-        """The number of the connection over which the request came, unique on this node."""
-        ...
 
 
 class ControllerService:
@@ -104,6 +97,9 @@ class ControllerService:
             live_brokers=lambda: self.keeper.live(),
             may_stop=lambda broker_id: self.keeper.may_stop(broker_id),
             kraft_version=lambda: None if quorum is None else quorum.kraft_version,
+        )
+        self._mutation_quotas = MutationQuotas(
+            QuotaWindows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds), clock
         )
         self._changed = asyncio.Event()
         self.keeper = SessionKeeper(
@@ -181,17 +177,23 @@ class ControllerService:
             await self.keeper.move_away(request.broker_id)
         if isinstance(request, UpdateFeaturesRequest):
             return await update_features(self._driver, self._log, self._quorum, request, version)
-        if isinstance(request, CreateTopicsRequest) and len(request.topics) > TOPICS_PER_DECISION:
-            return await create_topics(self._driver, self._settings, request, version)
-        division = division_of(request)
-        if division is None:
-            response = await self._driver.handle(request, version)
-        else:
-            response = await handle_in_parts(self._driver, request, version, division)
+        quota = None if ctx is None else self._mutation_quotas.open(request, version, ctx, self._image())
+        response: Message = await self._decide(request, version, unlimited if quota is None else quota.charge)
+        if quota is not None:
+            quota.set_throttle_time(response)
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
             self._elections.on_configs_changed()
             self._changed.set()
         return response
+
+    async def _decide(self, request: Message, version: int, charge: Charge) -> Message:
+        """The response, when the records of the decision are committed. Raises KafkaError as `call` does."""
+        if isinstance(request, CreateTopicsRequest) and len(request.topics) > TOPICS_PER_DECISION:
+            return await create_topics(self._driver, self._settings, request, version, charge)
+        division = division_of(request)
+        if division is None:
+            return await self._driver.handle(request, version, charge)
+        return await handle_in_parts(self._driver, request, version, division, charge)
 
     def on_connection_lost(self, connection_id: int) -> None:
         """A connection to this controller's listener has ended. If the last heartbeat of a broker came over the

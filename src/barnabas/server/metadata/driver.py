@@ -21,7 +21,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import DecideContext
+from barnabas.server.metadata.controller.settings import Charge, DecideContext, unlimited
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.ports import MetadataLog
 from barnabas.server.metadata.records.base import MetadataRecord
@@ -73,20 +73,23 @@ class ControllerDriver:
         """The number of proposals that are neither committed nor rejected yet."""
         return len(self._inflight)
 
-    async def handle(self, request: Message, version: int) -> Message:
+    async def handle(self, request: Message, version: int, charge: Charge = unlimited) -> Message:
         """Decide on a request that the controller handles (`Controller.HANDLED`), and wait until its records are
         committed.
 
         Raises KafkaError NOT_CONTROLLER when the records could not be committed, UNSUPPORTED_VERSION for a request
         that controllers do not handle.
         """
-        return await self.submit(lambda image, ctx: self._controller.decide(image, request, ctx), version=version)
+        return await self.submit(
+            lambda image, ctx: self._controller.decide(image, request, ctx), version=version, charge=charge
+        )
 
     async def submit(
         self,
         decide: Callable[[ClusterImage, DecideContext], Decision[MetadataRecord, ResponseT]],
         *,
         version: int = 0,
+        charge: Charge = unlimited,
     ) -> ResponseT:
         """Make one decision and return its response when its records are committed, or at once if it has no records.
 
@@ -105,6 +108,7 @@ class ControllerDriver:
             version=version,
             live_brokers=self._live_brokers(),
             may_stop=self._may_stop,
+            charge=charge,
             kraft_version=self._kraft_version(),
         )
         decision = decide(image, ctx)

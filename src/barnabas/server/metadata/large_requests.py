@@ -14,7 +14,7 @@ from barnabas.core.decision import Decision
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.controller.create_topics import WholeRequest, decide_create_topics
-from barnabas.server.metadata.controller.settings import ControllerConfig, DecideContext
+from barnabas.server.metadata.controller.settings import Charge, ControllerConfig, DecideContext
 from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.records.base import MetadataRecord
@@ -25,7 +25,7 @@ TOPICS_PER_DECISION: Final = 50
 
 
 async def create_topics(
-    driver: ControllerDriver, settings: ControllerConfig, request: CreateTopicsRequest, version: int
+    driver: ControllerDriver, settings: ControllerConfig, request: CreateTopicsRequest, version: int, charge: Charge
 ) -> CreateTopicsResponse:
     """Create the topics, in parts. Raises KafkaError as `ControllerDriver.submit` does."""
     whole = WholeRequest.of(request, settings)
@@ -37,7 +37,7 @@ async def create_topics(
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
         )
-        created = await driver.submit(partial(_decide, request=part, whole=whole), version=version)
+        created = await driver.submit(partial(_decide, request=part, whole=whole), version=version, charge=charge)
         response.topics += created.topics
         await asyncio.sleep(0)
     return response
@@ -49,12 +49,14 @@ def _decide(
     return decide_create_topics(image, request, ctx, whole)
 
 
-async def handle_in_parts(driver: ControllerDriver, request: Message, version: int, division: Division) -> Message:
+async def handle_in_parts(
+    driver: ControllerDriver, request: Message, version: int, division: Division, charge: Charge
+) -> Message:
     """Decide on the request part by part. A part that fails as a whole ends the request with its response. Raises
     KafkaError as `ControllerDriver.handle` does."""
     whole: Message | None = None
     for part in parts_of(request, division):
-        response = await driver.handle(part, version)
+        response = await driver.handle(part, version, charge)
         if getattr(response, "error_code", None):
             return response
         if whole is None:

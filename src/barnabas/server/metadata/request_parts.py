@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from barnabas.protocol.wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRequest
@@ -42,10 +43,15 @@ def _resource(entry: Any) -> Hashable:
     return (entry.resource_type, entry.resource_name)
 
 
+def _quota_entity(entry: Any) -> Hashable:
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+
+
 _TOPIC_NAMES: Final = Division("topic_names", "responses", lambda name: name, 50)
 _DIVISIONS: Final[dict[type[Message], Division]] = {
     DeleteTopicsRequest: Division("topics", "responses", lambda topic: (topic.name, topic.topic_id), 50),
     CreatePartitionsRequest: Division("topics", "results", lambda topic: topic.name, 50),
+    AlterClientQuotasRequest: Division("entries", "entries", _quota_entity, 50),
     AlterConfigsRequest: Division("resources", "responses", _resource, 50),
     IncrementalAlterConfigsRequest: Division("resources", "responses", _resource, 50),
     AlterPartitionReassignmentsRequest: Division(

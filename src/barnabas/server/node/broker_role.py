@@ -16,11 +16,14 @@ from barnabas.core.config import ConfigError
 from barnabas.core.telemetry import get_logger
 from barnabas.core.work import in_slices
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.security.quotas.limits import QuotaLimits
+from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.transport.limits import ConnectionQuota, DescriptorLimits, RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.checking.process import CheckProcess
+from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel
@@ -189,7 +192,7 @@ class BrokerRole:
                 self.partitions,
                 (
                     self._directory_reporter, self._replication, self._mover, *role_listeners,
-                    services.metadata, config_updater, self._lifecycle,
+                    services.metadata, config_updater, services.quotas, self._lifecycle,
                 ),
                 lambda: parts.image,
             )  # fmt: skip
@@ -303,6 +306,7 @@ class BrokerRole:
             mover=self._mover,
             maintenance=OnDemandMaintenance(self.partitions, self._maintenance, self._compactor, parts.clock),
             checker=self._build_checker(),
+            quotas=self._build_quotas(),
             disk=parts.disk,
             static_config=config.given,
             authorizer=parts.authorizer,
@@ -312,6 +316,13 @@ class BrokerRole:
     def _build_checker(self) -> BatchChecker:
         """Batches of many records are checked in a process of its own; in a simulation, in a thread."""
         return BatchChecker(CheckProcess() if isinstance(self._parts.fs, OsFileSystem) else None)
+
+    def _build_quotas(self) -> ClientQuotas:
+        parts = self._parts
+        windows = QuotaWindows(parts.config["quota.window.num"], parts.config["quota.window.size.seconds"])
+        quotas = ClientQuotas(QuotaLimits(), windows, parts.clock, lambda: asyncio.get_running_loop().time())
+        quotas.add_metrics(parts.metrics)
+        return quotas
 
     def _build_compactor(self) -> Compactor:
         """The cleaner runs in processes of its own on a real file system, in threads on a simulated one."""
@@ -329,7 +340,9 @@ class BrokerRole:
 
     def _build_listeners(self) -> list[Listener]:
         parts, services = self._parts, self._services
-        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs)
+        dispatcher = Dispatcher(
+            services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs, services.quotas
+        )
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config_view(parts.image))
         shares = parts.descriptors

@@ -19,6 +19,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Metrics
 from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.security.quotas.limits import QuotaLimits
+from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -31,6 +33,7 @@ from barnabas.protocol.wire.messages.create_topics import (
 )
 from barnabas.protocol.wire.schema import Message, Request, Response
 from barnabas.server.broker.checking.checker import BatchChecker
+from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
 from barnabas.server.broker.handlers.data import (
@@ -281,6 +284,7 @@ class Broker:
                 checker=BatchChecker(None),
                 disk=executor,
                 config=broker_config(replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+                quotas=ClientQuotas(QuotaLimits(), QuotaWindows(), self.clock, lambda: 0.0),
                 unsent_bytes=lambda: 0,
             ),
         )

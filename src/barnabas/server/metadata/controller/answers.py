@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.server.metadata.controller.settings import Charge
 
 K = TypeVar("K", bound=Hashable)
 
@@ -16,6 +17,12 @@ class RefusedError(KafkaError):
 
 def message_of(error: KafkaError) -> str:
     return str(error)
+
+
+def check_mutation_quota(charge: Charge, partitions: int) -> None:
+    """Account for partitions that are created or deleted. Raises RefusedError if the client's quota is used up."""
+    if not charge(partitions):
+        raise RefusedError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 
 def duplicates(keys: Iterable[K]) -> set[K]:

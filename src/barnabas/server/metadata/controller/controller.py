@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -39,6 +40,7 @@ from barnabas.server.metadata.controller.brokers import (
     decide_register_broker,
     decide_unregister_broker,
 )
+from barnabas.server.metadata.controller.client_quotas import decide_alter_client_quotas
 from barnabas.server.metadata.controller.controllers import decide_register_controller
 from barnabas.server.metadata.controller.create_partitions import decide_create_partitions
 from barnabas.server.metadata.controller.create_topics import decide_create_topics
@@ -65,6 +67,7 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
     CreatePartitionsRequest: decide_create_partitions,
     IncrementalAlterConfigsRequest: decide_incremental_alter_configs,
     AlterConfigsRequest: decide_alter_configs,
+    AlterClientQuotasRequest: decide_alter_client_quotas,
     AllocateProducerIdsRequest: decide_allocate_producer_ids,
     UpdateFeaturesRequest: decide_update_features,
     AlterUserScramCredentialsRequest: decide_alter_user_scram_credentials,

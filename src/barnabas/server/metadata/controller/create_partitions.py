@@ -10,7 +10,13 @@ from barnabas.protocol.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from barnabas.server.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
+from barnabas.server.metadata.controller.answers import (
+    RefusedError,
+    check_mutation_quota,
+    duplicates,
+    invalid_request,
+    message_of,
+)
 from barnabas.server.metadata.controller.assignments import (
     active_replicas,
     check_manual_replicas,
@@ -37,6 +43,7 @@ def decide_create_partitions(
             if topic.name in twice:
                 raise invalid_request("Duplicate topic name.")
             made = _grow(image, topic, ctx)
+            check_mutation_quota(ctx.charge, len(made))
             if len(records) + len(made) > MAX_PARTITIONS_PER_BATCH:
                 raise RefusedError(
                     ErrorCode.POLICY_VIOLATION,

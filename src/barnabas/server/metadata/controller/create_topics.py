@@ -28,7 +28,13 @@ from barnabas.protocol.wire.messages.create_topics import (
 from barnabas.server.metadata.config_rules import check_topic_configs
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.configs.tables import TOPIC_CONFIGS
-from barnabas.server.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
+from barnabas.server.metadata.controller.answers import (
+    RefusedError,
+    check_mutation_quota,
+    duplicates,
+    invalid_request,
+    message_of,
+)
 from barnabas.server.metadata.controller.assignments import (
     active_replicas,
     check_manual_replicas,
@@ -108,6 +114,7 @@ def _create(
     configs = _configs(topic)
     effective = configured.check(configs)
     partitions = _manual(image, topic) if topic.assignments else _placed(image, topic, ctx)
+    check_mutation_quota(ctx.charge, len(partitions))
     topic_id: TopicId = random_uuid(ctx.rng)
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [

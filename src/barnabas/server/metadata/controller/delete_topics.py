@@ -13,7 +13,13 @@ from barnabas.protocol.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from barnabas.server.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
+from barnabas.server.metadata.controller.answers import (
+    RefusedError,
+    check_mutation_quota,
+    duplicates,
+    invalid_request,
+    message_of,
+)
 from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.image.cluster import ClusterImage, TopicImage
 from barnabas.server.metadata.records.base import MetadataRecord
@@ -34,6 +40,7 @@ def decide_delete_topics(
                 code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
                 raise RefusedError(code)
             topic = find(state)
+            check_mutation_quota(ctx.charge, len(topic.partitions))
         except KafkaError as error:
             results.append(
                 DeletableTopicResult(

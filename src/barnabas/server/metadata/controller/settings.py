@@ -12,6 +12,16 @@ MAX_PARTITIONS_PER_BATCH = 10_000
 """The most partitions one CreateTopics or CreatePartitions request may make (ReplicationControlManager)."""
 
 
+Charge = Callable[[int], bool]
+"""Accounts for partitions that a request creates or deletes. Returns False if the quota of its client is used up; then
+the request must not create or delete them."""
+
+
+def unlimited(partitions: int) -> bool:
+    """The `Charge` of a request without a quota."""
+    return True
+
+
 class ControllerConfig(Struct, frozen=True):
     """The static configuration. `static_config` has the configs of server.properties and of the command line, as
     text."""
@@ -26,6 +36,8 @@ class ControllerConfig(Struct, frozen=True):
     leader_imbalance_check_interval_seconds: int
     unclean_leader_election_interval_ms: int
     barnabas_broker_probe_enable: bool
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
 
 
 class DecideContext(Struct, frozen=True):
@@ -40,5 +52,6 @@ class DecideContext(Struct, frozen=True):
     may_stop: Callable[[int], bool] = lambda _: True
     """Whether a broker in controlled shutdown may stop: all other active brokers have read the records that moved its
     leaderships to them (`BrokerSessions.may_stop`). The argument is the id of the stopping broker."""
+    charge: Charge = unlimited
     kraft_version: int | None = None
     """The kraft.version of the quorum; None without a quorum (ZooKeeper)."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.quotas.limits import QuotaEntity
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
 from barnabas.server.metadata.image.map_delta import MapDelta
@@ -32,7 +33,6 @@ from barnabas.server.metadata.image.small import (
     DelegationTokenImage,
     FeaturesImage,
     ProducerIdsImage,
-    QuotaEntity,
     QuotasImage,
     ResourceType,
     ScramImage,

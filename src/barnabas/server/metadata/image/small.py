@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from barnabas.protocol.security.acls import AclBinding
 from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.quotas.limits import QuotaEntity
 from barnabas.server.metadata.image.persistent import PersistentMap
 
 METADATA_VERSION = "metadata.version"
@@ -145,10 +146,6 @@ class ScramImage(Struct, frozen=True):
     def get(self, mechanism: int, user: str) -> ScramCredential | None:
         credential: ScramCredential | None = self.credentials.get((mechanism, user))
         return credential
-
-
-QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Sorted (entity type, entity name) pairs; the name None denotes the default entity of that type."""
 
 
 class QuotasImage(Struct, frozen=True):

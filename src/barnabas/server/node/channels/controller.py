@@ -49,6 +49,7 @@ _IDEMPOTENT: Final = frozenset(
         ApiKey.CONTROLLER_REGISTRATION,
         ApiKey.ALLOCATE_PRODUCER_IDS,  # a repetition wastes one block of producer ids, which is harmless
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,

@@ -177,6 +177,7 @@ BROKER_CASES = [
     Case("ALTER_REPLICA_LOG_DIRS", 2, "C:ALTER", {"dirs": [{"path": "/none", **_topics(0)}]}),
     Case("DESCRIBE_LOG_DIRS", 4, "C:DESCRIBE", {"topics": []}),
     Case("DESCRIBE_QUORUM", 2, "C:DESCRIBE", {"topics": []}),
+    Case("DESCRIBE_CLIENT_QUOTAS", 1, "C:DESCRIBE_CONFIGS", {"components": [], "strict": False}),
     Case("DESCRIBE_ACLS", 3, "C:DESCRIBE", _FILTER),
     Case("CREATE_ACLS", 3, "C:ALTER", {"creations": [{"resource_type": 2, "resource_name": "", **_ACL}]}),
     Case("DELETE_ACLS", 3, "C:ALTER", {"filters": [_FILTER]}),
@@ -202,6 +203,12 @@ BROKER_CASES = [
     Case("INCREMENTAL_ALTER_CONFIGS", 1, "C:ALTER_CONFIGS", _config(4, "1", configs=[_WRONG]), "broker"),
     Case("INCREMENTAL_ALTER_CONFIGS", 1, "G:ALTER_CONFIGS", _config(32, GROUP, configs=[_WRONG]), "group"),
     Case("INCREMENTAL_ALTER_CONFIGS", 1, "C:CLUSTER_ACTION", _config(8, "1", configs=[_WRONG]), "logger"),
+    Case(
+        "ALTER_CLIENT_QUOTAS",
+        1,
+        "C:ALTER_CONFIGS",
+        {"validate_only": True, "entries": [{"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": []}]},
+    ),
     Case("ELECT_LEADERS", 2, "C:ALTER", {"topic_partitions": [{"topic": TOPIC, "partitions": [0]}]}),
     Case("ELECT_LEADERS", 0, "C:ALTER", {"topic_partitions": [{"topic": TOPIC, "partitions": [0]}]}),
     Case("UPDATE_FEATURES", 2, "C:ALTER", {"validate_only": True, "feature_updates": []}),
@@ -360,6 +367,7 @@ CONTROLLER_CASES = [
         if case.api
         in (
             "CREATE_TOPICS",
+            "ALTER_CLIENT_QUOTAS",
             "DELETE_TOPICS",
             "CREATE_PARTITIONS",
             "DESCRIBE_CONFIGS",

@@ -10,6 +10,11 @@ from barnabas.core.errors import ErrorCode
 from barnabas.protocol.security.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryDataResponse,
+)
 from barnabas.protocol.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
@@ -113,6 +118,13 @@ def refuse_scram_changes(request: Any, version: int, code: ErrorCode) -> Message
         AlterUserScramCredentialsResult(user=user, error_code=code, error_message=code.message) for user in users
     ]
     return AlterUserScramCredentialsResponse(results=results)
+
+
+def refuse_quota_changes(request: AlterClientQuotasRequest, version: int, code: ErrorCode) -> Message:
+    answers = [
+        EntryDataResponse(error_code=code, error_message=code.message, entity=entry.entity) for entry in request.entries
+    ]
+    return AlterClientQuotasResponse(entries=answers)
 
 
 def _refuse_each(request: Any, entries: str, answers: str, code: ErrorCode) -> Message:

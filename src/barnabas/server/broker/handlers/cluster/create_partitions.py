@@ -6,8 +6,6 @@
 - 3: THROTTLING_QUOTA_EXCEEDED (KIP-599)
 
 The controller decides. Assignments place the new partitions; ValidateOnly changes nothing.
-
-Not implemented: the quota of KIP-599.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@
 - 7: the ids of the new topics in the response (KIP-516)
 
 The controller decides. The response is sent when the logs of all new partitions that this node hosts exist.
-
-Not implemented: the quota of KIP-599.
 """
 
 from __future__ import annotations

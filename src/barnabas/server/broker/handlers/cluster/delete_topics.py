@@ -9,8 +9,6 @@
 
 The controller decides. The directory of a deleted log is renamed to `*-delete` at once; its files are removed after
 `file.delete.delay.ms`.
-
-Not implemented: the quota of KIP-599.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ refer to files (sendfile)."""
 async def handle(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchResponse:
     by_id = ctx.api_version >= TOPIC_IDS_SINCE
     params = build_params(services, ctx, request)
+    ctx.is_exempt = params.from_follower
     context = services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
@@ -69,6 +70,9 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     max_bytes = min(request.max_bytes, max(UNSENT_BYTES_MAX - services.unsent_bytes(), 0))
     if not params.from_follower:
         max_bytes = min(max_bytes, services.config.fetch_max_bytes)
+        by_quota = services.quotas.fetch_bytes_max(ctx)
+        if by_quota is not None:
+            max_bytes = min(max_bytes, int(by_quota))
     fetch = DelayedFetch(services, context, params, max_bytes, ctx.may_read)
     await fetch.run(request.min_bytes, ctx.deadline(request.max_wait_ms))
     answers = list(fetch.answers.items())
