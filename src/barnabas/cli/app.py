@@ -16,6 +16,7 @@ NOUNS = (
     "groups",
     "share-groups",
     "transactions",
+    "users",
     "configs",
     "acls",
     "logs",

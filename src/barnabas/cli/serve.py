@@ -38,6 +38,7 @@ _EPILOG: Final = """\
 Settings have Kafka's names and defaults, except that internal topics get one replica on a single broker.
 Exit codes: 0 clean shutdown, 1 could not start or failed, 2 wrong usage or configuration.
 """
+_USERS_VARIABLE: Final = "BARNABAS_ADD_SCRAM"
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _GC_THRESHOLDS: Final = (10_000, 20, 20)
 _FEW_DESCRIPTORS: Final = 1024
@@ -96,6 +97,13 @@ def build_parser() -> ArgumentParser:
         help="run N brokers, which share the cores of this host, under one supervisor; they use consecutive ports and "
         "directories node-ID in the data directory [default: one broker, without a supervisor]",
     )
+    parser.add_argument(
+        "--add-scram",
+        action="append",
+        metavar="SCRAM",
+        help="a user that a new cluster has from its start: SCRAM-SHA-512=[name=admin,password=secret]; may be "
+        "repeated; without effect in an existing cluster [env: BARNABAS_ADD_SCRAM, one user in each line]",
+    )
     parser.add_argument("--cluster-id", metavar="ID", help="the id of a new cluster [default: a random one]")
     parser.add_argument(
         "--log-level", choices=_LOG_LEVELS, default="warning", metavar="LEVEL",
@@ -128,8 +136,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given = read_properties_file(options.config) if options.config is not None else {}
         given.update(parse_assignments(options.settings))
         if options.processes is not None:
+            if options.add_scram:
+                os.environ[_USERS_VARIABLE] = "\n".join(options.add_scram)
             _run_processes(options, given)
-        node_config = build_config(given, data_dir=options.data_dir, listener=options.listener)
+        users = options.add_scram or os.environ.get(_USERS_VARIABLE, "").splitlines()
+        node_config = build_config(
+            given, data_dir=options.data_dir, listener=options.listener, first_users=[user for user in users if user]
+        )
     except (BarnabasError, ValueError) as error:
         fail(str(error), EXIT_USAGE)
     _raise_descriptor_limit()

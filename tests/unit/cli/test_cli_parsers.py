@@ -76,7 +76,7 @@ B = ("--bootstrap-server", "localhost:1")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("kafka-configs --describe --user alice", "--user is not supported: quotas"),
+        ("kafka-configs --describe --client a", "--client is not supported: quotas"),
         ("kafka-configs --alter --entity-type clients --entity-name x", "clients is not supported by this broker"),
         ("kafka-configs --describe", "an entity is required"),
         ("kafka-topics --create", "--topic is required"),

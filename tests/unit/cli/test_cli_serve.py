@@ -22,6 +22,7 @@ def test_serve_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "metrics": None,
         "registry": None,
         "processes": None,
+        "add_scram": None,
         "cluster_id": None,
         "log_level": "warning",
         "log_json": False,

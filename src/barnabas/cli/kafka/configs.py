@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.values import ConfigResource
 
-_TYPES = {"topics": "topic", "brokers": "broker", "groups": "group"}
+_TYPES = {"topics": "topic", "brokers": "broker", "groups": "group", "users": "user"}
 
 
 def build_parser() -> Parser:
@@ -32,8 +32,9 @@ def build_parser() -> Parser:
     parser.add_argument("--add-config", help="k1=v1,k2=[v1,v2]")
     parser.add_argument("--add-config-file", help="a .properties file")
     parser.add_argument("--delete-config", help="k1,k2")
-    for flag in ("--user", "--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"):
-        parser.refuse(flag, why="quotas and SCRAM credentials are not supported by this broker yet")
+    parser.add_argument("--user")
+    for flag in ("--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"):
+        parser.refuse(flag, why="quotas are not supported by this broker yet")
     parser.refuse("--client-metrics", why="client metrics subscriptions are not supported by this broker")
     parser.refuse("--broker-logger", why="set levels with `barnabas serve --log-level`")
     parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
@@ -46,7 +47,9 @@ def main() -> None:
     kind, name = _entity(options, parser)
 
     async def command(admin: AsyncAdmin) -> None:
-        if options.describe:
+        if kind == "user":
+            await users(admin, name, options, parser)
+        elif options.describe:
             await describe(admin, kind, name, show_all=options.all)
         else:
             await alter(admin, kind, name or "", options, parser)
@@ -60,7 +63,7 @@ def _entity(options: argparse.Namespace, parser: Parser) -> tuple[str, str | Non
     """
     if options.broker_defaults:
         return "broker", ""
-    for kind in ("topic", "broker", "group"):
+    for kind in ("topic", "broker", "group", "user"):
         if getattr(options, kind) is not None:
             return kind, getattr(options, kind)
     if options.entity_type is None:
@@ -130,6 +133,20 @@ def _source(source: object) -> str:
         ConfigSource.GROUP: "DYNAMIC_GROUP_CONFIG",
     }
     return names.get(source, str(source))  # type: ignore[call-overload,no-any-return]  # any source may be asked for
+
+
+async def users(admin: AsyncAdmin, name: str | None, options: argparse.Namespace, parser: Parser) -> None:
+    """Describe or change the SCRAM credentials of users."""
+    from barnabas.cli.kafka.user_credentials import alter_user, describe_users
+
+    if name == "":
+        parser.error("users have no default credentials: --entity-name is required")
+    if options.describe:
+        await describe_users(admin, name)
+        return
+    if options.add_config_file:
+        parser.error("--add-config-file is not supported for users; use --add-config")
+    await alter_user(admin, name or "", options.add_config or "", split_list(options.delete_config or ""), parser)
 
 
 async def alter(admin: AsyncAdmin, kind: str, name: str, options: argparse.Namespace, parser: Parser) -> None:

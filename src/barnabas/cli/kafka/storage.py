@@ -7,11 +7,15 @@ from pathlib import Path
 from barnabas.cli.kafka.arguments import Parser, emit
 from barnabas.cli.output import fail
 from barnabas.cli.session import read_properties
+from barnabas.core.clock import SystemClock
+from barnabas.core.config import ConfigError
 from barnabas.core.ids import uuid_to_text
 from barnabas.core.properties import parse_properties, render_properties
-from barnabas.core.rng import random_uuid, system_rng
-from barnabas.server.metadata.features import METADATA_VERSION_NAMES
+from barnabas.core.rng import random_uuid, secure_rng, system_rng
+from barnabas.server.metadata.features import METADATA_VERSION_NAMES, bootstrap_records
 from barnabas.server.metadata.records.codec import LATEST_METADATA_VERSION
+from barnabas.server.node.quorum.snapshot_files import BOOTSTRAP_FILE, render_snapshot
+from barnabas.server.node.setup.first_users import first_user_records
 
 _LEVEL = METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]
 
@@ -31,7 +35,7 @@ def main() -> None:
             sub.add_argument("--initial-controllers", "-I")
             sub.add_argument("--release-version", "-r")
             sub.add_argument("--feature", "-f", action="append")
-            sub.refuse("--add-scram", "-S", why="SCRAM credentials are not supported by this broker yet")
+            sub.add_argument("--add-scram", "-S", action="append", default=[], metavar="SCRAM")
     for action in ("version-mapping", "feature-dependencies"):
         actions.add_parser(action)
     options = parser.parse_args()
@@ -47,7 +51,7 @@ def main() -> None:
     if options.action == "info":
         _info(directories)
     else:
-        _format(directories, settings, options.cluster_id, ignore_formatted=options.ignore_formatted)
+        _format(directories, settings, options.cluster_id, options.add_scram, ignore_formatted=options.ignore_formatted)
 
 
 class _SubParser(Parser):
@@ -68,8 +72,15 @@ def _info(directories: list[Path]) -> None:
             emit(f"\n{directory} is not formatted yet; `barnabas serve` formats it at the first start.")
 
 
-def _format(directories: list[Path], settings: dict[str, str], cluster_id: str, *, ignore_formatted: bool) -> None:
-    """Write meta.properties. The server writes the first metadata records itself if there are none."""
+def _format(
+    directories: list[Path], settings: dict[str, str], cluster_id: str, users: list[str], *, ignore_formatted: bool
+) -> None:
+    """Write meta.properties, and the first users if there are any. The server writes all other first metadata records
+    itself. `users` are texts of `--add-scram`."""
+    try:
+        first_records = first_user_records(users, secure_rng()) if users else []
+    except ConfigError as error:
+        fail(str(error))
     node = settings.get("node.id", settings.get("broker.id", "1"))
     formatted = [directory for directory in directories if (directory / "meta.properties").exists()]
     if formatted and not ignore_formatted:
@@ -86,3 +97,13 @@ def _format(directories: list[Path], settings: dict[str, str], cluster_id: str, 
         (directory / "meta.properties").write_text(render_properties(identity), encoding="utf-8")
         kind = "metadata" if directory is directories[0] else "data"
         emit(f"Formatting {kind} directory {directory} with metadata.version {_LEVEL}.")
+    if first_records:
+        home = Path(settings.get("metadata.log.dir") or directories[0])
+        home.mkdir(parents=True, exist_ok=True)
+        snapshot = render_snapshot(
+            [*bootstrap_records(), *first_records],
+            epoch=0,
+            timestamp_ms=SystemClock().now_ms(),
+            metadata_version=LATEST_METADATA_VERSION,
+        )
+        (home / BOOTSTRAP_FILE).write_bytes(b"".join(snapshot))

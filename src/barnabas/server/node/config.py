@@ -7,7 +7,7 @@ Names, types and defaults are Kafka's (`server/metadata/configs`). If Kafka's de
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -50,6 +50,8 @@ class NodeConfig(Struct, frozen=True):
     topology: Topology = field(default_factory=Topology)
     node_id: int | None = None
     """None if not configured: then from meta.properties, or the default."""
+    first_users: tuple[str, ...] = ()
+    """The SCRAM credentials of users that a new cluster has from its start, as `--add-scram` writes them."""
     metadata_fsync: bool = True
     """False only if the data may be lost, as for embedded brokers in a temporary directory."""
 
@@ -86,6 +88,7 @@ def build_config(
     data_dir: str | None = None,
     listener: str | None = None,
     metadata_fsync: bool = True,
+    first_users: Sequence[str] = (),
 ) -> NodeConfig:
     """Check and parse the configuration. Raises ConfigError for an invalid configuration; the message has the fix."""
     texts = {**COMBINED_ROLES, **given}
@@ -104,6 +107,11 @@ def build_config(
     parsed_from.setdefault("node.id", texts.get("broker.id", str(DEFAULT_NODE_ID)))
     values = BROKER_CONFIGS.parse_all(parsed_from)
     check_relations(values)
+    if first_users:
+        from barnabas.protocol.security.scram_arguments import parse_scram
+
+        for text in first_users:
+            parse_scram(text)
     log_dirs = _log_dirs(texts)
     clients, controllers = read_listeners(texts, topology)
     return NodeConfig(
@@ -119,6 +127,7 @@ def build_config(
         topology=topology,
         node_id=node_id,
         metadata_fsync=metadata_fsync,
+        first_users=tuple(first_users),
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from barnabas.core.rng import secure_rng
 from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
 from barnabas.protocol.transport.listener import Listener
@@ -106,10 +107,18 @@ class ControllerListeners:
             listener.replace_handler(dispatcher)
 
 
+def _first_users(parts: Parts) -> Sequence[MetadataRecord]:
+    if not parts.config.first_users:
+        return ()
+    from barnabas.server.node.setup.first_users import first_user_records
+
+    return first_user_records(parts.config.first_users, secure_rng())
+
+
 def _build_service(parts: Parts, log_dir: str) -> ControllerService:
     def first_records() -> Sequence[MetadataRecord]:
         prepared = bootstrap_records(parts.fs, log_dir, f"{log_dir}/{METADATA_PARTITION}")
-        return list(prepared) or list(features.bootstrap_records())
+        return [*(prepared or features.bootstrap_records()), *_first_users(parts)]
 
     config = build_controller_config(parts.config, parts.node_id)
     return ControllerService(
