@@ -1,14 +1,16 @@
-"""Lines into lake tables and directories, with tasks that fail and drivers that are killed at every point of a
-micro-batch: each row is there once, and no file is left over."""
+"""Lines into lake tables, database files and directories, with tasks that fail and drivers that are killed at every
+point of a micro-batch: each row is there once, and no file is left over."""
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import fastavro
@@ -77,14 +79,30 @@ def avro_rows(place: Path) -> list[int]:
     return found
 
 
+def sqlite_rows(place: Path) -> list[int]:
+    with closing(sqlite3.connect(place / "lines.db")) as connection:
+        return [row[0] for row in connection.execute("SELECT id FROM t")]
+
+
+def duckdb_rows(place: Path) -> list[int]:
+    import duckdb
+
+    with duckdb.connect(str(place / "lines.duckdb")) as connection:
+        return [row[0] for row in connection.execute("SELECT id FROM t").fetchall()]
+
+
 DELTA = {"path": "{place}"}
 ICEBERG = {"table": "s.t", "catalog.warehouse": "{place}"}
 AVRO = {"path": "{place}", "file.format": "avro"}
+SQLITE = {"connection.url": "jdbc:sqlite:{place}/lines.db", "dbtable": "t", "auto.create": "true"}
+DUCKDB = SQLITE | {"connection.url": "jdbc:duckdb:{place}/lines.duckdb"}
 UPSERT = {"insert.mode": "upsert", "pk.fields": "id"}
 CASES = [
     pytest.param(FAULTS, "barnabas.delta", DELTA, delta_rows, id="delta"),
     pytest.param(MORE_FAULTS, "barnabas.delta", DELTA | UPSERT, delta_rows, id="upsert", marks=pytest.mark.slow),
     pytest.param(MORE_FAULTS, "barnabas.iceberg", ICEBERG, iceberg_rows, id="iceberg", marks=pytest.mark.slow),
+    pytest.param(MORE_FAULTS, "barnabas.sqlite", SQLITE, sqlite_rows, id="sqlite", marks=pytest.mark.slow),
+    pytest.param(MORE_FAULTS, "barnabas.duckdb", DUCKDB, duckdb_rows, id="duckdb", marks=pytest.mark.slow),
     pytest.param(MORE_FAULTS, "barnabas.files", AVRO, avro_rows, id="avro", marks=pytest.mark.slow),
 ]
 
@@ -95,6 +113,7 @@ def test_every_row_is_written_once_whatever_is_killed(
     tmp_path: Path, faults: list[str], format_: str, options: dict[str, str], read: Callable[[Path], list[int]]
 ) -> None:
     place = tmp_path / "lake"
+    place.mkdir()
     (tmp_path / "lines.txt").write_text("".join(f"{n}\n" for n in range(LINES)))
     for number, fault in enumerate(faults):
         (tmp_path / f"armed-{number}-{fault}").touch()
@@ -103,5 +122,5 @@ def test_every_row_is_written_once_whatever_is_killed(
     wait_until(driver.has_ended, "all lines are written", progress=driver.progress, patience_s=PATIENCE_S)
     assert len(list(tmp_path.glob("fired-*"))) == len(faults)
     assert Counter(read(place)) == Counter(range(LINES))
-    beside = [path for path in place.rglob("_barnabas/*/*/*") if path.is_file()]
+    beside = [path for glob in ("_barnabas/*/*/*", "*.stages/*") for path in place.rglob(glob) if path.is_file()]
     assert beside == []

@@ -201,15 +201,17 @@ def test_mariadb_polls_all_types_and_changes(mariadb: MariaDbServer, tmp_path: P
 
 
 @pytest.mark.spark
-def test_the_section_about_polling(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_sections_about_polling_and_about_files(spark: SparkSession, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker") as broker:
         addresses = {
             "127.0.0.1:9092": broker.bootstrap_servers,
             "shop.db": str(tmp_path / "shop.db"),
+            "report.duckdb": str(tmp_path / "report.duckdb"),
             '"staging/': f'"{tmp_path}/staging/',
             '"checkpoints/': f'"{tmp_path}/checkpoints/',
         }
         run_page(DOCS / "CONNECT.md", addresses, {"spark": spark}, section="### Polling tables")
+        run_page(DOCS / "CONNECT.md", addresses, {"spark": spark}, section="## SQLite and DuckDB")
         (rows,) = (
             spark.read.format("barnabas")
             .option("kafka.bootstrap.servers", broker.bootstrap_servers)

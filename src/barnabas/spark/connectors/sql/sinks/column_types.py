@@ -1,22 +1,22 @@
 """Table: the types of columns that the sinks create, for each type of Arrow and each database.
 
     Arrow                     PostgreSQL          MySQL, MariaDB             SQLite     DuckDB
-    bool                      boolean             tinyint(1)                 INTEGER    BOOLEAN
+    bool                      boolean             tinyint(1)                 BOOLEAN    BOOLEAN
     int8 .. int64             smallint .. bigint  tinyint .. bigint          INTEGER    TINYINT .. BIGINT
     uint64                    numeric(20,0)       bigint unsigned            TEXT       UBIGINT
     decimal(p, s)             numeric(p,s)        decimal(p,s)               TEXT       DECIMAL(p,s)
     float, double             real, double        float, double              REAL       FLOAT, DOUBLE
     string                    text                longtext; key: varchar     TEXT       VARCHAR
     binary                    bytea               longblob; key: varbinary   BLOB       BLOB
-    date                      date                date                       TEXT       DATE
-    time                      time                time(6)                    TEXT       TIME
-    timestamp without zone    timestamp           datetime(6)                TEXT       TIMESTAMP
-    timestamp with zone       timestamptz         datetime(6)                TEXT       TIMESTAMPTZ
+    date                      date                date                       DATE       DATE
+    time                      time                time(6)                    TIME       TIME
+    timestamp without zone    timestamp           datetime(6)                DATETIME   TIMESTAMP
+    timestamp with zone       timestamptz         datetime(6)                DATETIME   TIMESTAMPTZ
     list of a scalar          an array            json                       TEXT       a list
     struct, map, JSON         jsonb               json                       TEXT       JSON
 
-MySQL's TIMESTAMP ends in 2038, so that instants become DATETIMEs in db.timezone. Decimals that a database has no type
-for are text.
+MySQL's TIMESTAMP ends in 2038, and SQLite has no times, so that there instants become DATETIMEs in db.timezone.
+Decimals that a database has no type for are text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MYSQL_SCALE: Final = 30
 _K = ColumnKind
 
 _SCALARS: Final[dict[Any, tuple[ColumnKind, tuple[str, str, str, str]]]] = {
-    pa.bool_(): (_K.BOOLEAN, ("boolean", "tinyint(1)", "INTEGER", "BOOLEAN")),
+    pa.bool_(): (_K.BOOLEAN, ("boolean", "tinyint(1)", "BOOLEAN", "BOOLEAN")),
     pa.int8(): (_K.INTEGER, ("smallint", "tinyint", "INTEGER", "TINYINT")),
     pa.int16(): (_K.INTEGER, ("smallint", "smallint", "INTEGER", "SMALLINT")),
     pa.int32(): (_K.INTEGER, ("integer", "int", "INTEGER", "INTEGER")),
@@ -51,11 +51,11 @@ _SCALARS: Final[dict[Any, tuple[ColumnKind, tuple[str, str, str, str]]]] = {
     pa.float64(): (_K.FLOAT, ("double precision", "double", "REAL", "DOUBLE")),
     pa.string(): (_K.TEXT, ("text", "longtext", "TEXT", "VARCHAR")),
     pa.binary(): (_K.BYTES, ("bytea", "longblob", "BLOB", "BLOB")),
-    pa.date32(): (_K.DATE, ("date", "date", "TEXT", "DATE")),
+    pa.date32(): (_K.DATE, ("date", "date", "DATE", "DATE")),
 }
-_TIME: Final = ("time", "time(6)", "TEXT", "TIME")
-_LOCAL: Final = ("timestamp", "datetime(6)", "TEXT", "TIMESTAMP")
-_INSTANT: Final = ("timestamp with time zone", "datetime(6)", "TEXT", "TIMESTAMPTZ")
+_TIME: Final = ("time", "time(6)", "TIME", "TIME")
+_LOCAL: Final = ("timestamp", "datetime(6)", "DATETIME", "TIMESTAMP")
+_INSTANT: Final = ("timestamp with time zone", "datetime(6)", "DATETIME", "TIMESTAMPTZ")
 _JSON: Final = ("jsonb", "json", "TEXT", "JSON")
 _TEXT: Final = ("text", "longtext", "TEXT", "VARCHAR")
 _INDEX: Final = {Dialect.POSTGRES: 0, Dialect.MYSQL: 1, Dialect.SQLITE: 2, Dialect.DUCKDB: 3}
@@ -87,7 +87,7 @@ def _type_of(dialect: Dialect, kind: Any, field: Any) -> tuple[ColumnKind, tuple
     if types.is_time(kind):
         return _K.TIME, _TIME, {}
     if types.is_timestamp(kind):
-        if kind.tz is None or dialect is Dialect.MYSQL:
+        if kind.tz is None or dialect in (Dialect.MYSQL, Dialect.SQLITE):
             return _K.LOCAL_TIMESTAMP, _LOCAL, {}
         return _K.INSTANT, _INSTANT, {}
     if types.is_decimal(kind):
@@ -109,7 +109,8 @@ def _list_type(dialect: Dialect, element: Any, field: Any) -> tuple[ColumnKind, 
     if dialect in (Dialect.MYSQL, Dialect.SQLITE) or nested:
         return _K.JSON, _JSON, {}
     kind, names, _ = _type_of(dialect, element, pa.field(field.name, element))
-    return _K.ARRAY, tuple(f"{name}[]" for name in names), {"element": kind}
+    lists = tuple(f"{name}[]" for name in names)
+    return (_K.JSON, lists, {}) if dialect is Dialect.DUCKDB else (_K.ARRAY, lists, {"element": kind})
 
 
 _BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "integer": 32, "bigint": 64}

@@ -23,6 +23,14 @@ def mysql_plan(options: Mapping[str, str]) -> SinkPlan:
     return _plan(Dialect.MYSQL, options)
 
 
+def sqlite_plan(options: Mapping[str, str]) -> SinkPlan:
+    return _plan(Dialect.SQLITE, options)
+
+
+def duckdb_plan(options: Mapping[str, str]) -> SinkPlan:
+    return _plan(Dialect.DUCKDB, options)
+
+
 def _plan(dialect: Dialect, options: Mapping[str, str]) -> SinkPlan:
     from barnabas.spark.connectors.sql.sinks.target import SqlTarget
 
@@ -54,5 +62,13 @@ def _open(options: SqlSinkOptions) -> SinkSession:
             from barnabas.spark.connectors.sql.sinks.mysql import MysqlSinkSession
 
             return MysqlSinkSession(options)
+        case Dialect.SQLITE:
+            from barnabas.spark.connectors.sql.sinks.sqlite import SqliteSinkSession
+
+            return SqliteSinkSession(options)
+        case Dialect.DUCKDB:
+            from barnabas.spark.connectors.sql.sinks.duckdb import DuckdbSinkSession
+
+            return DuckdbSinkSession(options)
         case _:
             raise DatabaseSinkError(f"there is no sink for {options.dialect}")

@@ -92,6 +92,10 @@ _REFUSED: Final = {
     "connection.host": "write the host into connection.url",
     "mssql.*": "there is no sink for this database",
 }
+_REFUSED_BY_FILES: Final = {
+    "staging.schema": "rows are staged in files (stagingLocation)",
+    "dialect.name": "the connection.url says which database it is",
+}
 _OWN: Final = frozenset({"staginglocation"})
 FORMATS: Final = {
     Dialect.POSTGRES: ("barnabas.postgres",),
@@ -129,8 +133,9 @@ def parse_sql_sink_options(dialect: Dialect, texts: Mapping[str, str]) -> SqlSin
     """The options of a sink. Raises OptionError for a missing, unknown or invalid option."""
     is_file = dialect in FILE_DIALECTS
     rows = tuple(row for row in ROW_OPTIONS if is_file or row.name.lower() not in _OWN)
-    refused = {} if is_file else _REFUSED
-    given = ConnectorOptions(texts, (*SQL_SINK_OPTIONS, *rows), prefixes=ROW_PREFIXES, refused=refused)
+    refused = _REFUSED_BY_FILES if is_file else _REFUSED
+    own = tuple(row for row in SQL_SINK_OPTIONS if not is_file or row.name not in refused)
+    given = ConnectorOptions(texts, (*own, *rows), prefixes=ROW_PREFIXES, refused=refused)
     given.check_names()
     url = given.require("connection.url", "the database to write to, such as jdbc:postgresql://host:5432/shop")
     address = parse_connection_url(url, given.get("connection.user"), given.get("connection.password"))
@@ -153,6 +158,6 @@ def parse_sql_sink_options(dialect: Dialect, texts: Mapping[str, str]) -> SqlSin
         given.get("connection.backoff.ms"),
         given.get("db.timezone"),
         given.get("table.types"),
-        given.get("staging.schema"),
+        None if is_file else given.get("staging.schema"),
         given.get("stagingLocation") if is_file else None,
     )
