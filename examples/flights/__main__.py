@@ -1,11 +1,13 @@
 """`make demo`, or `python -m examples.flights`: real data through a real broker and a real pipeline on Spark.
 
 1  starts `barnabas serve` in a process of its own, on a free port, with its data under out/
-2  publishes 336,776 flights and 26,115 weather observations, in the order in which they happened
-3  runs the pipeline in pipeline/ with `barnabas pipelines run`, and kills it (kill -9) in the middle
-4  runs it again: it continues from its checkpoints
-5  computes the same numbers with pandas, and compares the two results row by row
-6  shows a table, and draws out/flights/flights.png
+2  publishes 26,115 weather observations, in the order in which they happened
+3  writes 336,776 flights to a SQLite database, from which a Spark job takes them into a topic. The last ones are only
+   scheduled at first, and change while the job runs
+4  runs the pipeline in pipeline/ with `barnabas pipelines run`, and kills it (kill -9) in the middle
+5  runs it again: it continues from its checkpoints
+6  computes the same numbers with pandas, and compares the two results row by row
+7  shows a table, and draws out/flights/flights.png
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from examples.flights import expected, publish, results
+from examples.flights.database import AirportDatabase
 from examples.flights.dataset import Dataset
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -49,7 +52,8 @@ def main() -> int:
     # Kafka's name for the setting with which a decided transaction does not time out while its driver is dead.
     with BrokerProcess(chosen.out / "broker", settings=["transaction.two.phase.commit.enable=true"]) as broker:
         step(f"broker ready at {broker.bootstrap_servers} after {broker.start_seconds:.1f} s")
-        publish_feeds(broker.bootstrap_servers, data)
+        publish_weather(broker.bootstrap_servers, data)
+        capture_flights(broker.bootstrap_servers, data, chosen.out)
         correct = run_pipeline(broker.bootstrap_servers, data, chosen.out, chosen.master)
     step(f"done in {time.monotonic() - began:.0f} s; everything is under {chosen.out}")
     return 0 if correct else 1
@@ -64,20 +68,73 @@ def bars() -> Progress:
     return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
 
 
-def publish_feeds(servers: str, data: Dataset) -> None:
+def publish_weather(servers: str, data: Dataset) -> None:
     asyncio.run(publish.create_topics(servers))
+    feed = data.weather_feed()
     with bars() as progress:
-        for feed in data.feeds():
-            task = progress.add_task(f"publishing {feed.topic}", total=len(feed.rows))
-            records = feed.to_arrow()
-            began = time.monotonic()
-            asyncio.run(publish.publish(servers, feed.topic, records, partial(progress.advance, task)))
-            rate = records.num_rows / (time.monotonic() - began)
-            size = records["value"].nbytes / 1e6
-            step(
-                f"published {records.num_rows:,} records to the topic {feed.topic} "
-                f"({size:.0f} MB of JSON, {rate:,.0f} records/s)"
-            )
+        task = progress.add_task(f"publishing {feed.topic}", total=len(feed.rows))
+        records = feed.to_arrow()
+        began = time.monotonic()
+        asyncio.run(publish.publish(servers, feed.topic, records, partial(progress.advance, task)))
+        rate = records.num_rows / (time.monotonic() - began)
+    step(f"published {records.num_rows:,} records to the topic {feed.topic} ({rate:,.0f} records/s)")
+
+
+def capture_flights(servers: str, data: Dataset, out: Path) -> None:
+    """Take the flights of the database into their topic, and change some of them meanwhile."""
+    database = AirportDatabase(out / "airport.db", data.flights)
+    with console.status("writing the database"):
+        database.create()
+    step(f"wrote {len(data.flights):,} flights to the SQLite database {database.path}")
+    began = time.monotonic()
+    with bars() as progress, CaptureJob(database.path, servers, out) as capture:
+        task = progress.add_task("flights into their topic", total=len(data.flights))
+        capture.wait_for(lambda read: progress.update(task, completed=read), len(data.flights))
+        task = progress.add_task("flights change", total=database.changes)
+        database.change(partial(progress.advance, task))
+        capture.finish()
+    records = asyncio.run(results.count_records(servers, ["flights"]))
+    step(
+        f"a Spark job took them into the topic flights, and {database.changes:,} changes while it ran: "
+        f"{records:,} offsets in {time.monotonic() - began:.0f} s"
+    )
+
+
+class CaptureJob:
+    """Runs `examples.flights.capture` in a process of its own."""
+
+    def __init__(self, database: Path, servers: str, out: Path) -> None:
+        self._servers = servers
+        self._directory = out / "capture"
+        self._directory.mkdir()
+        self._log = out / "capture.log.txt"
+        command = [sys.executable, "-m", "examples.flights.capture", str(database), servers, str(self._directory)]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def __enter__(self) -> CaptureJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def wait_for(self, on_progress: Callable[[int], object], records: int) -> None:
+        """Wait until the topic has this many records."""
+        found = 0
+        while found < records:
+            if self._process.poll() is not None:
+                raise SystemExit(f"the job ended with exit code {self._process.returncode}; see {self._log}")
+            found = asyncio.run(results.count_records(self._servers, ["flights"]))
+            on_progress(min(found, records))
+            time.sleep(0.5)
+
+    def finish(self) -> None:
+        """Let the job read what is left, and end."""
+        (self._directory / "finish").touch()
+        if self._process.wait():
+            raise SystemExit(f"the job failed with exit code {self._process.returncode}; see {self._log}")
 
 
 def run_pipeline(servers: str, data: Dataset, out: Path, master: str) -> bool:
@@ -89,7 +146,8 @@ def run_pipeline(servers: str, data: Dataset, out: Path, master: str) -> bool:
     spec.write_text(spec.read_text().replace(STORAGE, (out / "storage").resolve().as_uri()))
     began = time.monotonic()
     with bars() as progress:
-        driver = PipelineDriver(project, servers, master, len(data.flights) + len(data.weather), progress)
+        records = asyncio.run(results.count_records(servers, ["flights", "weather"]))
+        driver = PipelineDriver(project, servers, master, records, progress)
         driver.follow(kill_after=KILL_AFTER)
         step(f"killed the pipeline's driver after {driver.share_read:.0%} of the records")
         driver.follow()

@@ -81,14 +81,9 @@ class Dataset:
         airports = pd.read_csv(self._directory / "airports.csv", usecols=["faa", "name"])
         return airports.rename(columns={"faa": "dest", "name": "destination"})
 
-    def feeds(self) -> tuple[Feed, Feed]:
-        """The two tables that are published. The keys distribute flights evenly, and keep each airport's weather in
-        order.
-        """
-        return (
-            Feed("weather", key="origin", event_time="hour", rows=self.weather),
-            Feed("flights", key="tailnum", event_time="scheduled", rows=self.flights),
-        )
+    def weather_feed(self) -> Feed:
+        """The table that is published. Its key keeps each airport's weather in order."""
+        return Feed("weather", key="origin", event_time="hour", rows=self.weather)
 
     def write_tables(self, directory: Path) -> None:
         """Write the three tables that do not change as Parquet."""

@@ -1,10 +1,11 @@
-"""Creates the topics and writes the feeds to them, column by column."""
+"""Creates the topics, and writes the weather to one of them, column by column."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pyarrow as pa
+from examples.flights.results import PARTITIONS
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.producer.producer import AsyncProducer
@@ -15,11 +16,7 @@ ROWS_AT_ONCE = 5_000
 KEEP_FOR_EVER = {"retention.ms": "-1"}
 """The events have timestamps of 2013, so the default retention of seven days would delete them at once."""
 
-TOPICS = (
-    NewTopic("flights", 4, 1, KEEP_FOR_EVER),
-    NewTopic("weather", 1, 1, KEEP_FOR_EVER),
-    NewTopic("flights-in-weather", 2, 1, KEEP_FOR_EVER),
-)
+TOPICS = tuple(NewTopic(name, partitions, 1, KEEP_FOR_EVER) for name, partitions in PARTITIONS.items())
 
 
 async def create_topics(servers: str) -> None:

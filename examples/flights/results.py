@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import pyarrow as pa
 import pyarrow.json
@@ -9,6 +11,17 @@ import pyarrow.json
 from barnabas import AsyncConsumer, TopicPartition
 
 TOPIC = "flights-in-weather"
+PARTITIONS = {"flights": 4, "weather": 1, TOPIC: 2}
+
+
+async def count_records(servers: str, topics: Sequence[str]) -> int:
+    """The number of offsets in the topics: of records, and of the markers of transactions."""
+    async with AsyncConsumer(bootstrap_servers=servers) as consumer:
+        found = 0
+        for topic in topics:
+            partitions = [TopicPartition(topic, one) for one in range(PARTITIONS[topic])]
+            found += sum((await consumer.end_offsets(partitions)).values())
+        return found
 
 
 async def read_flights_in_weather(servers: str, like: pd.DataFrame) -> pd.DataFrame:
@@ -16,7 +29,7 @@ async def read_flights_in_weather(servers: str, like: pd.DataFrame) -> pd.DataFr
     values = []
     settings = {"bootstrap_servers": servers, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     async with AsyncConsumer(**settings) as consumer:
-        partitions = [TopicPartition(TOPIC, partition) for partition in range(2)]
+        partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS[TOPIC])]
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         while [tp for tp in partitions if await consumer.position(tp) < ends[tp]]:

@@ -13,7 +13,7 @@ SERVERS = os.environ.get("BARNABAS_BOOTSTRAP", "127.0.0.1:9092")
 TABLES = Path("tables").resolve()  # files are loaded in the directory of the spec
 
 FLIGHT = """scheduled timestamp, carrier string, flight int, tailnum string, origin string, dest string,
-            dep_delay int, arr_delay int, distance int"""
+            dep_delay int, arr_delay int, distance int, status string"""
 WEATHER = "hour timestamp, origin string, temp double, wind_speed double, precip double, visib double"
 
 
@@ -33,7 +33,8 @@ def read_topic(topic, schema):
 
 @dp.temporary_view
 def flights():
-    return read_topic("flights", FLIGHT)
+    """The flights that have left or are cancelled. The topic also has them as they were before, when scheduled."""
+    return read_topic("flights", FLIGHT).where("status <> 'scheduled'").drop("status")
 
 
 @dp.temporary_view
