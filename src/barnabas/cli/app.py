@@ -19,6 +19,7 @@ NOUNS = (
     "users",
     "configs",
     "acls",
+    "quotas",
     "logs",
     "cluster",
     "registry",

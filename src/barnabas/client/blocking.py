@@ -288,6 +288,8 @@ class Admin(Blocking[AsyncAdmin]):
     list_partition_reassignments = wait(AsyncAdmin.list_partition_reassignments)
     describe_user_scram_credentials = wait(AsyncAdmin.describe_user_scram_credentials)
     alter_user_scram_credentials = wait(AsyncAdmin.alter_user_scram_credentials)
+    describe_client_quotas = wait(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = wait(AsyncAdmin.alter_client_quotas)
     describe_acls = wait(AsyncAdmin.describe_acls)
     create_acls = wait(AsyncAdmin.create_acls)
     delete_acls = wait(AsyncAdmin.delete_acls)

@@ -116,6 +116,8 @@ ADMIN: Final[dict[str, Call]] = {
     "alter_user_scram_credentials": lambda c: c.alter_user_scram_credentials(
         [UserScramCredentialDeletion("alice", "SCRAM-SHA-256")]
     ),
+    "describe_client_quotas": lambda c: c.describe_client_quotas({"user": None}),
+    "alter_client_quotas": lambda c: c.alter_client_quotas({(("user", "a"),): {"request_percentage": 1.0}}),
     "describe_acls": lambda c: c.describe_acls(),
     "create_acls": lambda c: c.create_acls([ACL]),
     "delete_acls": lambda c: c.delete_acls([AclBindingFilter()]),

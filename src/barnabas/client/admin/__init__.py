@@ -1,7 +1,7 @@
-"""Shell: the admin client: topics, configs, groups, transactions, the quorum, ACLs, users.
+"""Shell: the admin client: topics, configs, groups, transactions, the quorum, ACLs, users, quotas.
 
-The client has the methods of Kafka's own Admin, except those for quotas and delegation tokens, which the
-brokers do not support yet.
+The client has the methods of Kafka's own Admin, except those for delegation tokens, which the brokers
+do not support yet.
 
 Calls with many items return a mapping, in which a failed item is a `KafkaError`. A call raises only when the request as
 a whole failed, and ArgumentTypeError for an argument of the wrong type. `timeout_ms` is the time of the whole call,
@@ -23,6 +23,7 @@ from barnabas.client.admin import groups as _groups
 from barnabas.client.admin import log_dirs as _log_dirs
 from barnabas.client.admin import maintenance as _maintenance
 from barnabas.client.admin import quorum as _quorum
+from barnabas.client.admin import quotas as _quotas
 from barnabas.client.admin import reassignments as _reassignments
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
@@ -30,6 +31,7 @@ from barnabas.client.admin import users as _users
 from barnabas.client.admin.elections import ElectionType
 from barnabas.client.admin.maintenance import GroupFacts, MaintenanceReport, PartitionFacts
 from barnabas.client.admin.quorum import QuorumDescription
+from barnabas.client.admin.quotas import QuotaFilter
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.admin.requests import names_of, value_or_raise
 from barnabas.client.admin.transactions import (
@@ -65,6 +67,7 @@ from barnabas.client.values import (
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.security.acls import AclBinding, AclBindingFilter
+from barnabas.protocol.security.quotas.limits import QuotaEntity
 
 
 @checks_arguments()
@@ -267,6 +270,28 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, Reassignment]:
         """The reassignments in progress, of some partitions or of all."""
         return await _reassignments.list_reassignments(self.cluster, partitions, deadline=self._deadline(timeout_ms))
+
+    async def describe_client_quotas(
+        self, selected: QuotaFilter | None = None, *, strict: bool = False, timeout_ms: float | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas that are set, of the entities that have all names of the filter; with `strict`, of those that have
+        no others. A filter is {"user": "alice"}; a name is None for the default entity, or `quotas.ANY_NAME`."""
+        return await _quotas.describe_client_quotas(
+            self.cluster, selected or {}, strict=strict, deadline=self._deadline(timeout_ms)
+        )
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        """Set the quotas of entities, for example of `quotas.quota_entity({"user": "alice"})`, and remove those whose
+        value is None."""
+        return await _quotas.alter_client_quotas(
+            self.cluster, changes, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
 
     async def describe_acls(
         self, selected: AclBindingFilter | None = None, *, timeout_ms: float | None = None

@@ -134,6 +134,74 @@ def test_a_limit_of_a_user_is_shared_by_the_clients_of_the_user() -> None:
     assert quotas.record(user("other"), "c2", 1e9, T0) == 0
 
 
+class Quotas:
+    """A manager whose limits change one by one. `check` records a use of `value` per second in all windows."""
+
+    def __init__(self) -> None:
+        self.limits = QuotaLimits()
+        self.manager = ClientQuotaManager(QuotaKind.PRODUCE, self.limits, WINDOWS)
+        self._set: dict[QuotaEntity, dict[str, float]] = {}
+
+    def set(self, limit: float | None, name: str | None = "", client: str | None = "") -> None:
+        self._set.pop(entity(name, client), None)
+        if limit is not None:
+            self._set[entity(name, client)] = {QuotaKind.PRODUCE.value: limit}
+        self.limits.update(self._set)
+
+    def check(self, name: str, client: str, limit: float, value: float, *, throttled: bool) -> None:
+        kind = QuotaKind.PRODUCE
+        assert self.limits.limit(kind, self.limits.bucket(kind, user(name), client)) == limit
+        assert (self.manager.record(user(name), client, value * 11, T0) > 0) == throttled
+
+
+def test_precedence_and_sharing_are_those_of_kafka() -> None:
+    """ClientQuotaManagerTest.testQuotaConfigPrecedence."""
+    quotas = Quotas()
+    quotas.set(1000, None)
+    quotas.set(2000, client=None)
+    quotas.set(3000, None, None)
+    quotas.set(4000, "A")
+    quotas.set(5000, "A", "c1")
+    quotas.set(6000, "B")
+    quotas.set(7000, "B", "c1")
+    quotas.set(8000, "B", None)
+    quotas.set(10000, "C")
+    quotas.set(9000, client="c1")
+    quotas.check("A", "c1", 5000, 4500, throttled=False)
+    quotas.check("A", "c2", 4000, 4500, throttled=True)
+    quotas.check("A", "c3", 4000, 0, throttled=True)  # shared by the clients of the user
+    quotas.check("A", "c1", 5000, 0, throttled=False)
+    quotas.check("B", "c1", 7000, 8000, throttled=True)
+    quotas.check("B", "c2", 8000, 7000, throttled=False)
+    quotas.check("B", "c3", 8000, 7000, throttled=False)
+    quotas.check("D", "c1", 3000, 3500, throttled=True)
+    quotas.check("D", "c2", 3000, 2500, throttled=False)
+    quotas.check("E", "c1", 3000, 2500, throttled=False)
+    quotas.set(None, None, None)
+    quotas.check("D", "c1", 1000, 0, throttled=False)  # another bucket
+    quotas.check("E", "c4", 1000, 1500, throttled=True)
+    quotas.check("F", "c4", 1000, 800, throttled=False)
+    quotas.check("F", "c5", 1000, 800, throttled=True)
+    quotas.set(None, None)
+    quotas.check("F", "c4", 2000, 0, throttled=False)
+    quotas.check("F", "c5", 2000, 0, throttled=False)
+    quotas.check("F", "c5", 2000, 2500, throttled=True)
+    quotas.check("G", "c5", 2000, 0, throttled=True)  # shared by the users of the client id
+    quotas.set(8000, "A")
+    quotas.set(10000, "A", "c1")
+    quotas.check("A", "c2", 8000, 0, throttled=False)
+    quotas.check("A", "c2", 8000, 4500, throttled=True)  # with what was used under the old limit
+    quotas.check("A", "c1", 10000, 0, throttled=False)
+    quotas.check("A", "c1", 10000, 6000, throttled=True)
+    quotas.set(None, "A", "c1")
+    quotas.check("A", "c6", 8000, 0, throttled=True)
+    quotas.set(11000, "A", "c6")
+    quotas.check("A", "c6", 11000, 8500, throttled=False)
+    quotas.set(12000, "A", None)
+    quotas.set(None, "A", "c6")
+    quotas.check("A", "c6", 12000, 4000, throttled=True)
+
+
 def test_a_use_that_is_taken_back_does_not_count() -> None:
     quotas = manager({entity("a"): 1000})
     assert quotas.record(user("a"), "c", 11_000, T0) == 1000

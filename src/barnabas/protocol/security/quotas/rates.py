@@ -5,6 +5,8 @@ Both compute how long a client that has exceeded its limit must wait.
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 
@@ -74,7 +76,7 @@ class SampledRate:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """The time without any use after which the rate is back at `limit` per second; 0 if it is not exceeded."""
         rate = self.rate(now_ms)
-        return 0 if rate <= limit else round((rate - limit) / limit * self.elapsed_ms(now_ms))
+        return 0 if rate <= limit else _rounded((rate - limit) / limit * self.elapsed_ms(now_ms))
 
     def _advance(self, now_ms: int) -> _Sample:
         # One sample more than windows: the oldest one may have begun before the time that is covered.
@@ -120,4 +122,9 @@ class TokenBucket:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """The time until the bucket is no longer negative."""
         tokens = self.tokens(limit, now_ms)
-        return round(-tokens / limit * 1000) if tokens < 0 else 0
+        return max(_rounded(-tokens / limit * 1000), 1) if tokens < 0 else 0
+
+
+def _rounded(value: float) -> int:
+    """The nearest whole number; a half is rounded up, as in Java."""
+    return math.floor(value + 0.5)
