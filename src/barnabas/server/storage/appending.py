@@ -33,28 +33,30 @@ from barnabas.server.storage.values import AppendInfo
 class Appender:
     """Appends to one log."""
 
-    __slots__ = ("_client_rules", "_flusher", "_rules", "_segment_size", "_state")
+    __slots__ = ("_client_rules", "_flusher", "_other_rules", "_segment_size", "_state")
 
     def __init__(self, state: LogState, flusher: LogFlusher) -> None:
         self._state = state
         self._flusher = flusher
-        self._rules: dict[Origin, ValidationRules] = {}
         self.on_config_changed()
 
     def on_config_changed(self) -> None:
         """Take over the state's config."""
-        self._rules.clear()
         self._client_rules: ValidationRules | None = None
+        self._other_rules: ValidationRules | None = None
+        """The rules of the last origin that was not a client."""
         self._segment_size = self._state.config.segment_size
 
     def rules(self, origin: Origin) -> ValidationRules:
         """The rules by which batches of this origin are checked."""
-        rules = self._rules.get(origin)
-        if rules is None:
-            topic = self._state.topic_partition.topic
-            rules = self._rules[origin] = self._state.config.validation_rules(topic, origin)
-            if origin is Origin.CLIENT:
-                self._client_rules = rules
+        known = self._client_rules if origin is Origin.CLIENT else self._other_rules
+        if known is not None and known.origin is origin:
+            return known
+        rules = self._state.config.validation_rules(self._state.topic_partition.topic, origin)
+        if origin is Origin.CLIENT:
+            self._client_rules = rules
+        else:
+            self._other_rules = rules
         return rules
 
     def append_as_leader(

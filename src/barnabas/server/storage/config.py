@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -61,22 +62,28 @@ class LogConfig(Struct, frozen=True):
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
 
     def validation_rules(self, topic: str, origin: Origin = Origin.CLIENT) -> ValidationRules:
-        """The rules by which `protocol.records.validate` checks the batches of this topic."""
-        codec = topic_codec(self.compression_type)
-        level = {
-            CompressionType.GZIP: self.compression_gzip_level,
-            CompressionType.LZ4: self.compression_lz4_level,
-            CompressionType.ZSTD: self.compression_zstd_level,
-        }.get(codec or CompressionType.NONE)
-        stamped = self.message_timestamp_type == "LogAppendTime"
-        return ValidationRules(
-            topic=topic,
-            compact=self.compact,
-            max_message_bytes=self.max_message_bytes,
-            compression_type=codec,
-            compression_level=level,
-            timestamp_type=TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME,
-            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
-            origin=origin,
-        )
+        """The rules by which `protocol.records.validate` checks the batches of this topic. The partitions of a topic
+        share them."""
+        return _validation_rules(self, topic, origin)
+
+
+@lru_cache(maxsize=1024)
+def _validation_rules(config: LogConfig, topic: str, origin: Origin) -> ValidationRules:
+    codec = topic_codec(config.compression_type)
+    level = {
+        CompressionType.GZIP: config.compression_gzip_level,
+        CompressionType.LZ4: config.compression_lz4_level,
+        CompressionType.ZSTD: config.compression_zstd_level,
+    }.get(codec or CompressionType.NONE)
+    stamped = config.message_timestamp_type == "LogAppendTime"
+    return ValidationRules(
+        topic=topic,
+        compact=config.compact,
+        max_message_bytes=config.max_message_bytes,
+        compression_type=codec,
+        compression_level=level,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME,
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        origin=origin,
+    )

@@ -37,7 +37,7 @@ from barnabas.server.storage.replaying import apply_batch, replay_producers
 from barnabas.server.storage.scanning import examine, scan_batches
 from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.segments.segments import Segments
-from barnabas.server.storage.values import RecoveryReport
+from barnabas.server.storage.values import NOTHING_REPAIRED, RecoveryReport
 
 log = get_logger("barnabas.server.storage")
 
@@ -131,6 +131,7 @@ class _LogLoader:
         report = RecoveryReport(
             clean, self._checked, self._bytes, self._truncated, self._dropped, indexes_rebuilt=self._rebuilt
         )
+        report = NOTHING_REPAIRED if report == NOTHING_REPAIRED else report
         recovery_point = end if clean else min(request.recovery_point, end)
         return LoadedLog(
             self._segments, self._epochs, self._producers, self._snapshots, start, end, recovery_point, report

@@ -512,3 +512,20 @@ def test_config_with_unknown_compression_type_is_rejected(word: str) -> None:
     with pytest.raises(KafkaError, match=r"compression\.type") as caught:
         TOPIC_CONFIGS.parse("compression.type", word)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+class TestMemory:
+    """What the logs of a node with 20,000 partitions share instead of having it each."""
+
+    def test_partitions_of_a_topic_share_their_validation_rules(self) -> None:
+        config = log_config()
+        one, other = LogHarness(config=config), LogHarness(config=config)
+        assert one.log.client_rules is other.log.client_rules
+
+    def test_logs_that_were_closed_cleanly_share_their_report(self) -> None:
+        one, other = LogHarness(), LogHarness()
+        for logs in (one, other):
+            logs.append(batch())
+            logs.restart()
+        assert one.log.recovery is other.log.recovery
+        assert one.log.recovery.clean
