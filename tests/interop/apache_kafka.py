@@ -20,8 +20,8 @@ _PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}{more}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker}{more}
 controller.listener.names=CONTROLLER
 log.dirs={data}
 num.partitions=1
@@ -40,13 +40,18 @@ group.initial.rebalance.delay.ms=0
 class ApacheKafka:
     """Started with `running()`; `stop` is SIGTERM, `kill` is kill -9. `settings` are lines of server.properties."""
 
-    def __init__(self, root: Path, settings: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, settings: Sequence[str] = (), *, more_listeners: Sequence[str] = ()) -> None:
         self.data = root / "kafka-data"
         self._root = root
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, controller = _free_ports(2)
+        self._port, controller = free_ports(2)
         self._config = root / "server.properties"
-        properties = _PROPERTIES.format(broker=self._port, controller=controller, data=self.data)
+        properties = _PROPERTIES.format(
+            broker=self._port,
+            controller=controller,
+            data=self.data,
+            more="".join(f",{listener}" for listener in more_listeners),
+        )
         self._config.write_text(properties + "".join(f"{line}\n" for line in settings))
         (root / "log4j2.yaml").write_text("Configuration:\n  Loggers:\n    Root:\n      level: WARN\n")
         if not self.data.exists():
@@ -107,7 +112,7 @@ class ApacheKafka:
             self.kill()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:

@@ -12,7 +12,7 @@ import pytest
 from barnabas.server.node.config import build_config
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.server import Node
-from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka, _free_ports
+from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka, free_ports
 
 KAFKA = 3
 
@@ -68,7 +68,7 @@ async def registered(nodes: dict[int, Node]) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_quorum_with_apache_kafka(tmp_path: Path) -> None:
-    ports = _free_ports(6)
+    ports = free_ports(6)
     addresses = {1: (ports[0], ports[1]), 2: (ports[2], ports[3])}
     client, controller = ports[4:]
     voters = ",".join(f"{node}@127.0.0.1:{at}" for node, at in ((1, ports[1]), (2, ports[3]), (KAFKA, controller)))

@@ -230,7 +230,7 @@ CONTROLLER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.ALTER_CONFIGS: guarded(
         "cluster.alter_configs",
         _topic(_O.ALTER_CONFIGS),
-        reason="brokers, client metrics: on the cluster; groups: on the group; loggers: CLUSTER_ACTION on the cluster",
+        reason="brokers, loggers, client metrics: on the cluster; groups: on the group",
     ),
     _K.INCREMENTAL_ALTER_CONFIGS: guarded("cluster.alter_configs", _topic(_O.ALTER_CONFIGS), reason="as AlterConfigs"),
     _K.ALTER_CLIENT_QUOTAS: cluster(_O.ALTER_CONFIGS, "cluster.refuse_quota_changes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 from uuid import UUID
@@ -68,6 +69,23 @@ def error_codes(message: Any) -> set[ErrorCode]:
     return found
 
 
+async def wait_for_coordinators(send: Callable[[Request, int], Awaitable[Response]]) -> None:
+    """Return when the coordinators of the group and of the transactional id of the requests are loaded."""
+    loading = {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+    for request, version in (
+        (FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 6),
+        (FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTION]), 6),
+        (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)]), 9),
+        (DescribeTransactionsRequest(transactional_ids=[TRANSACTION]), 0),
+    ):
+        while error_codes(await send(request, version)) & loading:
+            await asyncio.sleep(0.01)  # there is no event to wait for on the wire
+
+
 class Cluster:
     """A running node, as a context manager."""
 
@@ -110,24 +128,8 @@ class Cluster:
         created = await self._send(CreateTopicsRequest(topics=topics), 7)
         assert isinstance(created, CreateTopicsResponse)
         self.topic_id = created.topics[0].topic_id
-        await self._wait_for_coordinators()
+        await wait_for_coordinators(self._send)
         self.authorizer.is_open = False
-
-    async def _wait_for_coordinators(self) -> None:
-        """Return when the coordinators of the group and of the transactional id of the requests are loaded."""
-        loading = {
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            ErrorCode.NOT_COORDINATOR,
-        }
-        for request, version in (
-            (FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 6),
-            (FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTION]), 6),
-            (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)]), 9),
-            (DescribeTransactionsRequest(transactional_ids=[TRANSACTION]), 0),
-        ):
-            while error_codes(await self._send(request, version)) & loading:
-                await asyncio.sleep(0.01)  # there is no event to wait for on the wire
 
     async def _stop(self) -> None:
         for task in self._tasks:

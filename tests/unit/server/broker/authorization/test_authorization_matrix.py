@@ -21,7 +21,7 @@ from tests.unit.server.broker.authorization.requests import BROKER_CASES, CONTRO
 CASES = [*BROKER_CASES, *CONTROLLER_CASES]
 KEEPING = [case for case in CASES if case.api != "DELETE_TOPICS"]
 """The cases that succeed without the loss of the topic; `test_authorization_entries.py` deletes topics."""
-_CODE_OF = {
+CODE_OF = {
     "T": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     "G": ErrorCode.GROUP_AUTHORIZATION_FAILED,
     "C": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -41,7 +41,7 @@ def cluster() -> Iterator[Cluster]:
 def _code(right: str) -> ErrorCode:
     """The code with which a right is refused."""
     named = right.partition("=")[2]
-    return ErrorCode[f"{named}_AUTHORIZATION_FAILED"] if named else _CODE_OF[right[0]]
+    return ErrorCode[f"{named}_AUTHORIZATION_FAILED"] if named else CODE_OF[right[0]]
 
 
 def _refusals(cluster: Cluster, case: Case) -> set[ErrorCode]:

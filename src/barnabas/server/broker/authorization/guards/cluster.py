@@ -46,12 +46,9 @@ def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Servi
         refused: list[tuple[Any, ErrorCode]] = []
         for resource in request.resources:
             kind = _PROTECTED_BY.get(resource.resource_type)
-            # A type that is unknown is refused by the handler. For changes of loggers a controller wants more.
-            needed = operation
-            if resource.resource_type == ResourceType.BROKER_LOGGER and operation == _O.ALTER_CONFIGS:
-                needed = _O.CLUSTER_ACTION
             name = CLUSTER_NAME if kind is CLUSTER else resource.resource_name
-            if kind is None or auth.allows(needed, kind, name):
+            # A type that is unknown is refused by the handler.
+            if kind is None or auth.allows(operation, kind, name):
                 kept.append(resource)
             else:
                 refused.append((resource, REFUSALS[kind]))
