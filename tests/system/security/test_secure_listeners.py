@@ -14,6 +14,7 @@ import pytest
 from barnabas import AsyncAdmin, AsyncConsumer, AsyncProducer, TopicPartition
 from barnabas.client.errors import TlsError
 from barnabas.core.errors import KafkaError
+from barnabas.protocol.transport import secure_connection
 from barnabas.testing.embedded import AsyncEmbeddedBroker
 from tests.system.client.tls_proxy import Authority, Identity
 
@@ -142,3 +143,25 @@ async def test_a_changed_certificate_is_used_without_a_restart(tmp_path: Path) -
                 async with AsyncAdmin(config) as late:
                     await late.list_topics()
             await admin.list_topics()  # an open connection keeps its certificate
+
+
+async def test_handshakes_are_limited_in_number_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that begin handshakes and do not end them: the first are closed at the deadline, the surplus at once."""
+    monkeypatch.setattr(secure_connection, "HANDSHAKES_MAX", 5)
+    monkeypatch.setattr(secure_connection, "HANDSHAKE_S", 1.0)
+    async with broker("SSL", tls_settings()) as addresses:
+        host, _, port = addresses["SSL"].partition(":")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        slow = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
+        for _, writer in slow:
+            writer.write(b"\x16\x03\x01")
+        surplus = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+        for reader, _ in surplus:
+            assert await reader.read(1) == b""
+        for reader, _ in slow:
+            assert await reader.read(1) == b""
+        assert loop.time() - began >= 1.0
+        for _, writer in (*slow, *surplus):
+            writer.close()
+        await round_trip(client(addresses["SSL"], "SSL"))

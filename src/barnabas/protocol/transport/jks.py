@@ -60,10 +60,8 @@ def _read(data: bytes, password: str | None, key_password: str | None) -> StoreC
             for _ in range(certificates):
                 der, offset = _certificate(data, offset, version)
                 pem += _pem("CERTIFICATE", der)
-            if not key:
-                secret = key_password or password
-                if secret is None:
-                    raise ConfigError("The JKS store has a key, and ssl.keystore.password is not set.")
+            secret = key_password or password
+            if not key and secret is not None:  # a trust store needs no password, and its keys are not used
                 key, chain = _pem("PRIVATE KEY", _unprotected(protected, secret)), pem
         elif tag == _TRUSTED:
             der, offset = _certificate(data, offset, version)

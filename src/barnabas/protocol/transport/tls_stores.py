@@ -46,7 +46,9 @@ def load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> bool:
         elif content.key:
             _load_texts(context, content.chain, content.key, None)
         else:
-            raise ConfigError(f"ssl.keystore.location={location} contains no private key.")
+            raise ConfigError(
+                f"ssl.keystore.location={location} contains no private key, or ssl.keystore.password is not set."
+            )
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         names = "ssl.keystore.location or ssl.keystore.key, ssl.keystore.type, ssl.key.password"
         raise _unusable(_CHAIN, names, error) from error
