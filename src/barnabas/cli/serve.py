@@ -130,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from barnabas.core.errors import BarnabasError
     from barnabas.core.telemetry.log import configure_logging
     from barnabas.server.node.config import build_config, parse_assignments, read_properties_file, unknown_names
+    from barnabas.server.node.setup.listeners import open_listeners
 
     configure_logging(options.log_level, as_json=options.log_json)
     try:
@@ -148,6 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _raise_descriptor_limit()
     for name in unknown_names(given):
         note(f"note: {name} is not a known broker setting and is ignored")
+    for endpoint in open_listeners(node_config):
+        note(f"note: everybody who reaches {endpoint} can use all data: the listener has no authentication")
     _run(node_config, options.cluster_id, options.metrics, options.registry)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 JAVA: Final = (
-    "ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.cipher.suites",
+    "ssl.protocol", "ssl.provider", "ssl.cipher.suites",
     "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     "ssl.engine.factory.class", "sasl.kerberos.service.name", "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin", "sasl.kerberos.ticket.renew.jitter",

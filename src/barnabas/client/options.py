@@ -19,6 +19,9 @@ _RETRY_BACKOFF: Final = Backoff(100, 1_000)
 _RECONNECT_BACKOFF: Final = Backoff(50, 1_000)
 
 
+_STORE_TYPES = ("PEM", "PKCS12", "JKS")
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """The configs of `Cluster`. Times are milliseconds, as in Kafka's configs."""
@@ -95,7 +98,10 @@ def security_config(settings: Settings) -> SecurityConfig:
 def _sasl_config(settings: Settings) -> SaslConfig:
     username, password = settings["sasl.username"], settings["sasl.password"]
     if settings["sasl.jaas.config"] and username is None:
-        username, password = _jaas_credentials(settings["sasl.jaas.config"])
+        from barnabas.protocol.security.jaas import parse_jaas
+
+        entry = parse_jaas(settings["sasl.jaas.config"])
+        username, password = entry.username, entry.password
     return SaslConfig(settings["sasl.mechanism"] or "PLAIN", username, password)
 
 
@@ -111,28 +117,19 @@ def _tls_config(settings: Settings) -> TlsConfig:
         settings["ssl.key.password"],
         bool(settings["ssl.endpoint.identification.algorithm"]),
         tuple(settings["ssl.enabled.protocols"]),
+        ssl_keystore_type=settings["ssl.keystore.type"] if keystore else "PEM",
+        ssl_keystore_password=settings["ssl.keystore.password"],
+        ssl_truststore_type=settings["ssl.truststore.type"],
+        ssl_truststore_password=settings["ssl.truststore.password"],
     )
 
 
 def _check_stores(settings: Settings) -> None:
-    """Raises ConfigError for key and trust stores that are not PEM, and for a certificate chain or a key without the
+    """Raises ConfigError for unknown types of key and trust stores, and for a certificate chain or a key without the
     other. `security_config` checks this for every `security.protocol`."""
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
-        if str(settings[name]).upper() != "PEM":
-            raise ConfigError(
-                f"{name}={settings[name]} is not supported, only PEM. Convert a Java key store to PEM with"
-                " `keytool -importkeystore -deststoretype pkcs12` and `openssl pkcs12 -nodes`."
-            )
+        if str(settings[name]).upper() not in _STORE_TYPES:
+            raise ConfigError(f"{name}={settings[name]} is not supported; use {', '.join(_STORE_TYPES)}.")
     chain, key = settings["ssl.keystore.certificate.chain"], settings["ssl.keystore.key"]
     if (chain is None) is not (key is None):
         raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key go together: set both, or neither.")
-
-
-def _jaas_credentials(text: str) -> tuple[str | None, str | None]:
-    """The username and password of Java's `...LoginModule required username="u" password="p";`."""
-    values: dict[str, str] = {}
-    for part in text.replace(";", " ").split():
-        name, separator, value = part.partition("=")
-        if separator:
-            values[name] = value.strip("\"'")
-    return values.get("username"), values.get("password")

@@ -165,7 +165,7 @@ async def test_tls_to_a_listener_of_plain_text_and_the_reverse(tmp_path: Path) -
     [
         ({"ssl.truststore.location": "/nowhere.pem"}, r"authorities to trust cannot be read.*PEM"),
         ({"ssl.truststore.certificates": "not pem"}, r"authorities to trust cannot be read.*PEM"),
-        ({"ssl.keystore.type": "JKS"}, r"ssl\.keystore\.type=JKS is not supported, only PEM.*openssl"),
+        ({"ssl.keystore.type": "BKS"}, r"ssl\.keystore\.type=BKS is not supported; use PEM, PKCS12, JKS"),
         ({"ssl.keystore.key": CLIENT.key}, "go together"),
         (
             {"ssl.keystore.certificate.chain": CLIENT.certificate, "ssl.keystore.key": CLIENT.locked_key},

@@ -11,6 +11,7 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import PLAINTEXT, SaslConfig
 from barnabas.server.node.config import build_config, unknown_names
+from barnabas.server.node.setup.listeners import open_listeners
 from barnabas.server.node.setup.security import NodeSecurity, is_secure
 from barnabas.server.node.setup.security_configs import ListenerConfigs, SecuritySources, build_node_security
 from tests.system.client.tls_proxy import Authority
@@ -120,3 +121,22 @@ def test_ssl_client_auth_without_a_prefix_does_not_apply_to_sasl_ssl() -> None:
     (listener,) = security.listeners.values()
     assert listener.tls is not None
     assert listener.tls.context.verify_mode.name == "CERT_NONE"
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"listeners": "PLAINTEXT://127.0.0.1:1"}, []),
+        ({"listeners": "PLAINTEXT://localhost:1"}, []),
+        ({"listeners": "PLAINTEXT://:1"}, ["PLAINTEXT"]),
+        ({"listeners": "PLAINTEXT://10.0.0.1:1,SSL://:2,SASL_SSL://:3"}, ["PLAINTEXT", "SSL"]),
+        ({"listeners": "SSL://:2", "ssl.client.auth": "required"}, []),
+        (
+            {"listeners": "SSL://:2", "ssl.client.auth": "required", "listener.name.ssl.ssl.client.auth": "none"},
+            ["SSL"],
+        ),
+    ],
+)
+def test_listeners_without_authentication_that_other_hosts_reach(given: dict[str, str], names: list[str]) -> None:
+    config = build_config({"log.dirs": "/d", **given})
+    assert [endpoint.name for endpoint in open_listeners(config)] == names

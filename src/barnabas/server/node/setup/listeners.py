@@ -8,7 +8,7 @@ inter.broker.listener.name   the listener for clients that brokers use for reque
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -22,7 +22,21 @@ from barnabas.protocol.transport.endpoint import (
 )
 from barnabas.server.node.setup.topology import Topology
 
+_LOOPBACK: Final = frozenset({"localhost", "::1"})
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
+
+
+class HasListeners(Protocol):
+    """The part of `NodeConfig` that `open_listeners` reads."""
+
+    @property
+    def given(self) -> Mapping[str, str]: ...
+
+    @property
+    def listeners(self) -> tuple[ListenerEndpoint, ...]: ...
+
+    @property
+    def controller_listeners(self) -> tuple[ListenerEndpoint, ...]: ...
 
 
 class Listeners(Struct, frozen=True):
@@ -96,6 +110,24 @@ def controller_listener(texts: Mapping[str, str], topology: Topology) -> tuple[s
             " listener.security.protocol.map."
         )
     return name, protocol
+
+
+def open_listeners(config: HasListeners) -> list[ListenerEndpoint]:
+    """The listeners that other hosts can reach and that do not authenticate their clients."""
+    return [
+        endpoint
+        for endpoint in (*config.listeners, *config.controller_listeners)
+        if endpoint.host not in _LOOPBACK
+        and not endpoint.host.startswith("127.")
+        and not _authenticates(config, endpoint)
+    ]
+
+
+def _authenticates(config: HasListeners, endpoint: ListenerEndpoint) -> bool:
+    if endpoint.security_protocol != "SSL":
+        return endpoint.security_protocol != "PLAINTEXT"
+    given, name = config.given, "ssl.client.auth"
+    return given.get(f"listener.name.{endpoint.name.lower()}.{name}", given.get(name, "none")) == "required"
 
 
 def _controller_names(texts: Mapping[str, str]) -> set[str]:
