@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct
@@ -118,6 +117,8 @@ def _keys_of(entity: QuotaEntity) -> Mapping[str, _Key]:
         )
     address = names[IP]
     if address is not None:
+        from ipaddress import ip_address  # imported here: a controller without quotas of addresses does not need it
+
         try:
             ip_address(address)
         except ValueError:
