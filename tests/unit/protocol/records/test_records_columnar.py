@@ -366,3 +366,32 @@ def test_kernels_compile_where_no_cache_can_be_written(monkeypatch: pytest.Monke
         return value * np.int64(2)
 
     assert twice(21) == 42
+
+
+def test_a_kernel_is_compiled_at_its_first_call_with_the_kernels_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that imports all kernels, and uses a few, starts sooner."""
+    from barnabas.protocol.records.columnar import _jit
+
+    compile_it, compiled = _jit._compile, []
+
+    def note(function: Any, signature: Any) -> Any:
+        compiled.append(function.__name__)
+        return compile_it(function, signature)
+
+    monkeypatch.setattr(_jit, "_compile", note)
+    script = """
+        @kernel((scalar,))
+        def twice(value):
+            return value + value
+
+        @kernel((scalar,))
+        def four_times(value):
+            return twice(twice(value))
+    """
+    names: dict[str, Any] = {"kernel": _jit.kernel, "scalar": _jit.scalar}
+    exec(textwrap.dedent(script), names)
+    assert compiled == []
+    assert names["four_times"](5) == 20
+    assert names["four_times"](6) == 24
+    assert names["twice"](6) == 12
+    assert compiled == ["twice", "four_times"]

@@ -1,14 +1,16 @@
 """Shell: compiles the kernels of this package, and reports missing libraries.
 
-Signatures are explicit, so that there is one version of each kernel, which is compiled, or read from numba's cache, at
-import. The cache is beside the source, or in the user's cache directory if site-packages is read-only. If neither can
-be written, each process compiles the kernels, which takes a few seconds.
+Signatures are explicit, so that there is one version of each kernel. It is compiled, or read from numba's cache, at the
+first call of the kernel or of one that calls it: a process that imports all kernels mostly uses a few, and reading one
+takes some milliseconds. The cache is beside the source, or in the user's cache directory if site-packages is read-only.
+If neither can be written, each process compiles the kernels that it uses, which takes up to a few seconds.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 try:
     import numba
@@ -58,18 +60,49 @@ OUT_HASHES = numba.uint64[:, ::1]
 
 
 def kernel(*signature: Any) -> Callable[[F], F]:
-    """Compile a function in nopython mode, without the GIL, cached on disk if possible."""
+    """Compile a function in nopython mode, without the GIL, cached on disk if possible, when it is first called."""
 
-    def compile_it(function: F) -> F:
-        try:
-            compiled: F = numba.njit(*signature, nogil=True, cache=True)(function)
-        except RuntimeError as error:
-            if "cache" not in str(error):
-                raise
-            compiled = numba.njit(*signature, nogil=True)(function)
-        return compiled
+    def make(function: F) -> F:
+        return cast("F", Kernel(function, signature))
 
-    return compile_it
+    return make
+
+
+class Kernel:
+    """A function that is compiled at its first call. Two threads at once compile it twice, with the same result."""
+
+    def __init__(self, function: Callable[..., Any], signature: tuple[Any, ...]) -> None:
+        self._function = function
+        self._signature = signature
+        self._compiled: Callable[..., Any] | None = None
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        compiled = self._compiled
+        if compiled is None:
+            compiled = self.compile()
+        return compiled(*arguments)
+
+    def compile(self) -> Callable[..., Any]:
+        """The compiled function, for numba's callers."""
+        if self._compiled is None:
+            names = self._function.__globals__
+            for name in self._function.__code__.co_names:
+                called = names.get(name)
+                if isinstance(called, Kernel):
+                    names[name] = called.compile()  # numba knows only its own functions
+            self._compiled = _compile(self._function, self._signature)
+        return self._compiled
+
+
+def _compile(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[..., Any]:
+    try:
+        compiled: Callable[..., Any] = numba.njit(*signature, nogil=True, cache=True)(function)
+    except RuntimeError as error:
+        if "cache" not in str(error):
+            raise
+        compiled = numba.njit(*signature, nogil=True)(function)
+    return compiled
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba has no types
