@@ -48,7 +48,20 @@ class ServerBinlogs:
 
     def at(self, place: FilePosition) -> BinlogPosition:
         """The position at a place, with the GTIDs up to it. MySQL's may lack transactions that are being committed."""
-        return BinlogPosition(place.file, place.position, self._gtids(place), self._plan.server_uuid)
+        gtids = self._newest_gtids(place)
+        if gtids is None:
+            gtids = self._gtids(place)
+        return BinlogPosition(place.file, place.position, gtids, self._plan.server_uuid)
+
+    def _newest_gtids(self, place: FilePosition) -> str | None:
+        """The GTIDs up to a place of MariaDB if the server has written nothing behind it, else None.
+
+        BINLOG_GTID_POS gives them too, and reads the whole file up to the place for that.
+        """
+        if not self._plan.mariadb:
+            return None
+        found = self._session.rows("SELECT @@global.gtid_binlog_pos", "reading the GTIDs")
+        return str(found[0][0] or "") if self.written() == place else None
 
     def _gtids(self, place: FilePosition) -> str:
         if not self._plan.uses_gtids:
