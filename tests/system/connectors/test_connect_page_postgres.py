@@ -13,7 +13,7 @@ from barnabas.spark.connectors.connect.plans.planner import WorkerPlanner
 from barnabas.testing.databases import PostgresServer
 from barnabas.testing.process import BrokerProcess
 from tests.progress import wait_until
-from tests.system.connectors.test_postgres_stream import read_topic
+from tests.system.connectors.replays import read_topic
 from tests.system.pages import DOCS, run_page
 
 
