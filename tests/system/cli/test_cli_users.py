@@ -50,8 +50,30 @@ def test_kafka_configs_for_users(cli: Cli) -> None:
     assert described == [f"SCRAM credential configs for user-principal 'eve' are {known}"]
     assert cli("kafka-configs", "--alter", *user, "--delete-config", "SCRAM-SHA-256,SCRAM-SHA-512").code == 0
     assert cli("kafka-configs", "--describe", "--entity-type", "users").lines == []
-    refused = cli("kafka-configs", "--alter", *user, "--add-config", "producer_byte_rate=1")
-    assert (refused.code, "quotas are not supported" in refused.err) == (1, True)
+    refused = cli("kafka-configs", "--alter", *user, "--add-config", "password=1")
+    assert (refused.code, "or quotas without them" in refused.err) == (1, True)
+
+
+def test_kafka_configs_for_quotas(cli: Cli) -> None:
+    both = ("--entity-type", "users", "--entity-name", "ann", "--entity-type", "clients", "--entity-default")
+    altered = cli("kafka-configs", "--alter", *both, "--add-config", "producer_byte_rate=1024,request_percentage=0.5")
+    assert altered.lines == [
+        "Completed updating config for user ann.",
+        "Completed updating default config for clients in the cluster.",
+    ]
+    assert cli("kafka-configs", "--alter", "--user-defaults", "--add-config", "consumer_byte_rate=7").code == 0
+    assert cli("kafka-configs", "--describe", *both).lines == [
+        "Quota configs for user-principal 'ann', the default client-id are producer_byte_rate=1024.0, "
+        "request_percentage=0.5"
+    ]
+    assert cli("kafka-configs", "--describe", "--entity-type", "users").lines == [
+        "Quota configs for the default user-principal are consumer_byte_rate=7.0"
+    ]
+    unset = cli("kafka-configs", "--alter", *both, "--delete-config", "consumer_byte_rate")
+    assert (unset.code, "Invalid config(s): consumer_byte_rate" in unset.err) == (1, True)
+    assert cli("kafka-configs", "--alter", *both, "--delete-config", "producer_byte_rate,request_percentage").code == 0
+    assert cli("kafka-configs", "--alter", "--user-defaults", "--delete-config", "consumer_byte_rate").code == 0
+    assert cli("quotas", "list", "--json").json == []
 
 
 def test_the_first_users_of_a_formatted_cluster(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -70,7 +69,7 @@ DRIVER = """
 
     servers, topic, folder, starting = sys.argv[1:]
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    spark.sparkContext.setLogLevel("ERROR")
     stream = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", servers)
@@ -95,8 +94,10 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
     """The first one is killed while it is still on its first micro-batch, or before; it began at `latest`."""
 
     def written() -> int:
+        assert driver.poll() is None, f"the driver has ended:\n{log.read_text()[-4000:]}"
         return count(spark, tmp_path / "rows")
 
+    log = tmp_path / "driver.log"
     topics.create(topic, 2)
     topics.produce(topic, values(50))
     script = tmp_path / "driver.py"
@@ -105,7 +106,7 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
     produced = 50
     for kill_at in (0, 200):
         command = [sys.executable, str(script), servers, topic, str(tmp_path), "latest"]
-        driver = start_child(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        driver = start_child(command, start_new_session=True, stderr=log.open("wb"))
         try:
             wait_until(offsets.exists, "the first micro-batch begins")
             if kill_at:  # the first driver is killed at once
@@ -115,7 +116,7 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
             driver.wait()
         topics.produce(topic, values(300, start=produced, partition=produced % 2))
         produced += 300
-    driver = start_child(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    driver = start_child(command, start_new_session=True, stderr=log.open("wb"))
     try:
         wait_until(lambda: written() >= produced - 50, "all rows are written", progress=written)
     finally:

@@ -76,8 +76,9 @@ B = ("--bootstrap-server", "localhost:1")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("kafka-configs --describe --client a", "--client is not supported: quotas"),
-        ("kafka-configs --alter --entity-type clients --entity-name x", "clients is not supported by this broker"),
+        ("kafka-configs --alter --entity-type clients", "--alter needs --entity-name or --entity-default"),
+        ("kafka-configs --describe --entity-type broker-loggers", "broker-loggers is not supported by this broker"),
+        ("kafka-configs --describe --user a --ip 127.0.0.1", "only the entity types users and clients"),
         ("kafka-configs --describe", "an entity is required"),
         ("kafka-topics --create", "--topic is required"),
         ("kafka-topics --alter --topic t", "--alter needs --partitions"),

@@ -1,4 +1,4 @@
-"""Shell: `kafka-configs`: --describe and --alter for topics, brokers, broker defaults and groups."""
+"""Shell: `kafka-configs`: --describe and --alter for topics, brokers, groups, users, clients and addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.values import ConfigResource
 
-_TYPES = {"topics": "topic", "brokers": "broker", "groups": "group", "users": "user"}
+_TYPES = {
+    "topics": "topic",
+    "brokers": "broker",
+    "groups": "group",
+    "users": "user",
+    "clients": "client-id",
+    "ips": "ip",
+}
+_WITH_QUOTAS = {"user": "user", "client": "client-id", "ip": "ip"}
+"""The flags of entities that have quotas, and the types of the entities."""
 
 
 def build_parser() -> Parser:
@@ -21,9 +30,9 @@ def build_parser() -> Parser:
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("--describe", action="store_true")
     actions.add_argument("--alter", action="store_true")
-    parser.add_argument("--entity-type", metavar="TYPE", help=", ".join(_TYPES))
-    parser.add_argument("--entity-name")
-    parser.add_argument("--entity-default", action="store_true")
+    parser.add_argument("--entity-type", metavar="TYPE", help=", ".join(_TYPES), action="append", default=[])
+    parser.add_argument("--entity-name", action="append", dest="entity_names", default=[])
+    parser.add_argument("--entity-default", action="append_const", const="", dest="entity_names")
     parser.add_argument("--topic")
     parser.add_argument("--broker")
     parser.add_argument("--broker-defaults", action="store_true")
@@ -32,9 +41,9 @@ def build_parser() -> Parser:
     parser.add_argument("--add-config", help="k1=v1,k2=[v1,v2]")
     parser.add_argument("--add-config-file", help="a .properties file")
     parser.add_argument("--delete-config", help="k1,k2")
-    parser.add_argument("--user")
-    for flag in ("--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"):
-        parser.refuse(flag, why="quotas are not supported by this broker yet")
+    for flag in _WITH_QUOTAS:
+        parser.add_argument(f"--{flag}")
+        parser.add_argument(f"--{flag}-defaults", action="store_const", const="", dest=flag)
     parser.refuse("--client-metrics", why="client metrics subscriptions are not supported by this broker")
     parser.refuse("--broker-logger", why="set levels with `barnabas serve --log-level`")
     parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
@@ -44,11 +53,12 @@ def build_parser() -> Parser:
 def main() -> None:
     parser = build_parser()
     options = parser.parse_args()
-    kind, name = _entity(options, parser)
+    entities = _entities(options, parser)
+    (kind, name), *_ = entities.items()
 
     async def command(admin: AsyncAdmin) -> None:
-        if kind == "user":
-            await users(admin, name, options, parser)
+        if kind in _WITH_QUOTAS.values():
+            await users_and_clients(admin, entities, options, parser)
         elif options.describe:
             await describe(admin, kind, name, show_all=options.all)
         else:
@@ -57,25 +67,26 @@ def main() -> None:
     run_admin(options.bootstrap_server, command, client_settings(options))
 
 
-def _entity(options: argparse.Namespace, parser: Parser) -> tuple[str, str | None]:
-    """The entity type and name that the options select. The name "" is the default of all brokers, None is every entity
-    of the type.
-    """
+def _entities(options: argparse.Namespace, parser: Parser) -> dict[str, str | None]:
+    """The types and names of the entities that the options select: one, or a user and a client. The name "" is the
+    default entity of the type, None is every entity of the type."""
     if options.broker_defaults:
-        return "broker", ""
-    for kind in ("topic", "broker", "group", "user"):
-        if getattr(options, kind) is not None:
-            return kind, getattr(options, kind)
-    if options.entity_type is None:
-        parser.error("an entity is required: --topic, --broker, --broker-defaults, --group or --entity-type")
-    if options.entity_type not in _TYPES:
-        parser.error(
-            f"--entity-type {options.entity_type} is not supported by this broker; the types are {', '.join(_TYPES)}"
-        )
-    name = "" if options.entity_default else options.entity_name
-    if options.alter and name is None:
+        return {"broker": ""}
+    given: dict[str, str | None] = {}
+    for flag in ("topic", "broker", "group", *_WITH_QUOTAS):
+        if getattr(options, flag) is not None:
+            given[_WITH_QUOTAS.get(flag, flag)] = getattr(options, flag)
+    for place, word in enumerate(options.entity_type):
+        if word not in _TYPES:
+            parser.error(f"--entity-type {word} is not supported by this broker; the types are {', '.join(_TYPES)}")
+        given[_TYPES[word]] = options.entity_names[place] if place < len(options.entity_names) else None
+    if not given:
+        parser.error("an entity is required: --topic, --broker, --broker-defaults, --group, --user or --entity-type")
+    if len(given) > 1 and given.keys() != {"user", "client-id"}:
+        parser.error("only the entity types users and clients may be given together")
+    if options.alter and None in given.values():
         parser.error("--alter needs --entity-name or --entity-default")
-    return _TYPES[options.entity_type], name
+    return given
 
 
 def _resource(kind: str, name: str) -> ConfigResource:
@@ -135,18 +146,31 @@ def _source(source: object) -> str:
     return names.get(source, str(source))  # type: ignore[call-overload,no-any-return]  # any source may be asked for
 
 
-async def users(admin: AsyncAdmin, name: str | None, options: argparse.Namespace, parser: Parser) -> None:
-    """Describe or change the SCRAM credentials of users."""
+async def users_and_clients(
+    admin: AsyncAdmin, entities: dict[str, str | None], options: argparse.Namespace, parser: Parser
+) -> None:
+    """Describe or change the quotas of users, clients and addresses, and the SCRAM credentials of users."""
+    from barnabas.cli.kafka.client_quotas import QUOTAS, alter_quotas, describe_quotas
     from barnabas.cli.kafka.user_credentials import alter_user, describe_users
 
-    if name == "":
-        parser.error("users have no default credentials: --entity-name is required")
+    is_user = list(entities) == ["user"]
+    name = entities.get("user")
     if options.describe:
-        await describe_users(admin, name)
+        await describe_quotas(admin, entities)
+        if is_user and name != "":
+            await describe_users(admin, name)
         return
-    if options.add_config_file:
-        parser.error("--add-config-file is not supported for users; use --add-config")
-    await alter_user(admin, name or "", options.add_config or "", split_list(options.delete_config or ""), parser)
+    deleted = split_list(options.delete_config or "")
+    words = [*deleted, *(pair.partition("=")[0].strip() for pair in split_list(options.add_config or ""))]
+    if is_user and not any(word in QUOTAS for word in words):
+        if not name:
+            parser.error("SCRAM credentials need the name of a user, not --entity-default or --user-defaults")
+        await alter_user(admin, name, options.add_config or "", deleted, parser)
+        return
+    added = dict(read_properties(options.add_config_file)) if options.add_config_file else {}
+    if options.add_config:
+        added.update(split_pairs(split_list(options.add_config), parser))
+    await alter_quotas(admin, entities, {key: str(value) for key, value in added.items()}, deleted, parser)
 
 
 async def alter(admin: AsyncAdmin, kind: str, name: str, options: argparse.Namespace, parser: Parser) -> None:

@@ -39,9 +39,8 @@ async def alter_user(admin: AsyncAdmin, user: str, added: str, deleted: list[str
     while rest:
         match = _ENTRY.match(rest)
         if match is None or match[1] not in SCRAM_MECHANISMS:
-            parser.error(
-                f"--add-config for users takes {' and '.join(SCRAM_MECHANISMS)} only; quotas are not supported"
-            )
+            names = " and ".join(SCRAM_MECHANISMS)
+            parser.error(f"--add-config for users takes {names}, or quotas without them")
         try:
             given = parse_scram(f"{match[1]}={match[2]}", user=user)
         except ConfigError as error:
@@ -54,7 +53,7 @@ async def alter_user(admin: AsyncAdmin, user: str, added: str, deleted: list[str
         rest = rest[match.end() :]
     for name in deleted:
         if name not in SCRAM_MECHANISMS:
-            parser.error(f"--delete-config for users takes {' and '.join(SCRAM_MECHANISMS)} only")
+            parser.error(f"--delete-config for users takes {' and '.join(SCRAM_MECHANISMS)}, or quotas without them")
         alterations.append(UserScramCredentialDeletion(user, name))
     if not alterations:
         parser.error("--alter needs --add-config or --delete-config")
