@@ -11,6 +11,7 @@ Source: io.confluent.connect.jdbc.source.NumericMapping, ColumnMapping.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -124,10 +125,36 @@ def in_zone(limit: Any, zone: str) -> Any:
 
 
 def like_sample(limit: Any, sample: Any) -> Any:
-    """A limit in the form in which SQLite's rows have their times: with T between date and time, if they have that."""
-    if isinstance(limit, str) and isinstance(sample, str) and sample[10:11] == "T":
-        return limit.replace(" ", "T")
-    return limit
+    """A limit in the form in which SQLite's rows have their times: with T between date and time, if they have that, and
+    with their digits (see `truncated`).
+    """
+    if not isinstance(limit, str) or not isinstance(sample, str):
+        return limit
+    written = _WRITTEN.match(sample)
+    if written is None:
+        return limit
+    if written[1] is None:
+        return limit[:10]
+    text: str = truncated(limit, len(written[2] or ""))
+    return text.replace(" ", "T") if sample[10:11] == "T" else text
+
+
+def truncated(limit: Any, digits: int) -> Any:
+    """A limit with as many digits of a second's fraction as the rows keep. So rows of a second (or of its part) that is
+    not over are left out, because more of them may come.
+    """
+    if not isinstance(limit, str):
+        return limit
+    time, plus, zone = limit.partition("+")
+    whole, _, fraction = time.partition(".")
+    return whole + (f".{fraction[:digits]}" if digits and fraction else "") + plus + zone
+
+
+def time_digits(table: PolledTable, columns: PolledColumns) -> int:
+    """How many digits of a second's fraction all times of the mode keep."""
+    found = {column.name: column.digits for column in columns.schema.columns}
+    known = [found[name] for name in table.timestamp_columns]
+    return min((_DIGITS if digits is None else digits for digits in known), default=_DIGITS)
 
 
 def initial_position(table: PolledTable, moment_ms: int, zone: str, sample: Any = None) -> Position:
@@ -146,6 +173,8 @@ def initial_position(table: PolledTable, moment_ms: int, zone: str, sample: Any 
     return Position(time, _BEFORE_NUMBERS if table.uses_number else None)
 
 
+_WRITTEN: Final = re.compile(r"\d{4}-\d\d-\d\d(?:([ T]\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?)?")
+_DIGITS: Final = 6
 _BEFORE_NUMBERS: Final = -(1 << 63)
 
 

@@ -34,6 +34,7 @@ from barnabas.spark.records.types import conform, spark_arrow
 ROWS_AT_ONCE: Final = 50_000
 _AS_TEXT: Final = ("BIT", "TIME WITH TIME ZONE")
 """Types that the driver gives in a form that loses something: they are read as DuckDB prints them."""
+_DIGITS: Final = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}
 _TABLES: Final = (
     "SELECT table_schema, table_name, table_type FROM information_schema.tables"
     " WHERE table_catalog = current_database()"
@@ -98,7 +99,8 @@ class DuckdbDatabase:
             kind = None if declared in _AS_TEXT else _staged_type(field.type)
             quoted = quote_for_display(Dialect.DUCKDB, column)
             selected.append(quoted if kind is not None else f"CAST({quoted} AS VARCHAR)")
-            columns.append(ColumnSchema(column, kind or pa.string(), column not in not_null))
+            digits = _DIGITS.get(declared)
+            columns.append(ColumnSchema(column, kind or pa.string(), column not in not_null, digits=digits))
         zoned = frozenset(one.name for one in columns if pa.types.is_timestamp(one.type) and one.type.tz is not None)
         forms = {
             one.name: TimeForm.TIMESTAMPTZ if one.name in zoned else TimeForm.TIMESTAMP

@@ -96,6 +96,17 @@ def name_pattern(name: str, text: str) -> re.Pattern[str]:
     return re.compile("".join(parts.get(char, re.escape(char)) for char in text.strip()), re.IGNORECASE | re.DOTALL)
 
 
+def only(value: str) -> parse_as.Parse:
+    """An option of Connect with one value that has a meaning here."""
+
+    def parse(name: str, text: str) -> str:
+        if text.strip().lower() != value:
+            raise OptionError(f"{name} must be {value}, got {text!r}: leave the option out")
+        return value
+
+    return parse
+
+
 def topic_start(name: str, text: str) -> str:
     """The start of topics' names, so only characters that topics may have."""
     given = text.strip()
@@ -146,6 +157,13 @@ POLLING_OPTIONS: Final = (
         parse_as.one_of(NumericMapping),
         NumericMapping.NONE,
     ),
+    ConnectorOption("quote.sql.identifiers", "`always`: names are quoted", only("always"), "always"),
+    ConnectorOption(
+        "timestamp.granularity",
+        "`connect_logical`: milliseconds; output=rows has microseconds",
+        only("connect_logical"),
+        "connect_logical",
+    ),
     ConnectorOption("db.timezone", "the time zone of columns without a zone", time_zone, "UTC"),
     *(row for row in CAPTURE_OPTIONS if row.name in _SHARED),
 )
@@ -154,10 +172,8 @@ POLLING_REFUSED: Final[Mapping[str, str]] = {
     "connector.class": "the format of the query says it",
     "tasks.max": "the rows of a poll are divided among Spark's tasks by themselves",
     "numeric.precision.mapping": "use numeric.mapping",
-    "quote.sql.identifiers": "names are always quoted, so give them as they are, with upper and lower case",
     "dialect.name": "the format of the query says it",
     "query.suffix": "make it a part of the query",
-    "timestamp.granularity": "timestamps are Connect's Timestamp; use output=rows for microseconds",
     "transaction.isolation.mode": "each statement of a poll is consistent in itself",
     "database.*": "a query with mode has the address in connection.url; leave mode out to capture changes",
     "snapshot.mode": "a poll has no snapshot before it; leave mode out to capture changes",
@@ -214,6 +230,8 @@ def parse_polling_options(
     """The options of a query on a database whose own options are `rows`. Raises OptionError."""
     given = ConnectorOptions(texts, (*POLLING_OPTIONS, *rows), prefixes=PREFIXES, refused=POLLING_REFUSED)
     given.check_names()
+    for name in ("quote.sql.identifiers", "timestamp.granularity"):
+        given.get(name)  # only one value is allowed
     choices = "bulk, incrementing, timestamp or timestamp+incrementing"
     mode: PollingMode = given.require("mode", f"how new rows are found: {choices}")
     _check_selection(given)

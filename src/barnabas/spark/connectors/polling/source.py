@@ -32,7 +32,9 @@ from barnabas.spark.connectors.polling.columns import (
     mapped_batch,
     mapped_schema,
     table_name,
+    time_digits,
     time_form,
+    truncated,
 )
 from barnabas.spark.connectors.polling.errors import PolledTableError
 from barnabas.spark.connectors.polling.options import NOW, PollingOptions
@@ -263,9 +265,10 @@ class PollingSource:
         name = table_name(table)
         if table.uses_time:
             ((limit,),) = self._database.rows(polling.read_limit(table), f"looking for the time limit of {name}")
-            if self._is_local(table):
+            columns = self._database.describe(table)
+            if self._options.zone != "UTC" and has_local_time(table, columns):
                 limit = in_zone(limit, self._options.zone)
-            found: Limit = like_sample(limit, self._sample(table))
+            found: Limit = like_sample(truncated(limit, time_digits(table, columns)), self._sample(table))
             return found
         incrementing = self._limits.setdefault(name, IncrementingLimit(table.delay_ms))
         reached = None

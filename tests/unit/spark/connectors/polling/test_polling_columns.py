@@ -17,6 +17,7 @@ from barnabas.spark.connectors.polling.columns import (
     like_sample,
     mapped_type,
     time_form,
+    truncated,
 )
 from barnabas.spark.connectors.polling.errors import PolledTableError, PolledValueError
 from barnabas.spark.connectors.polling.options import NumericMapping
@@ -96,7 +97,13 @@ def test_a_limit_is_given_in_the_zone_and_form_of_the_column() -> None:
     assert in_zone("2024-07-01 10:00:00.123456+00", "Europe/Berlin") == "2024-07-01 12:00:00.123456"
     assert in_zone("2024-01-01 10:00:00.5", "Europe/Berlin") == "2024-01-01 11:00:00.500"
     assert in_zone(1_700_000_000, "Europe/Berlin") == 1_700_000_000
-    assert like_sample("2024-01-01 10:00:00.000", "2023-05-05T00:00:00Z") == "2024-01-01T10:00:00.000"
+    assert like_sample("2024-01-01 10:00:00.000", "2023-05-05T00:00:00Z") == "2024-01-01T10:00:00"
+    assert like_sample("2024-01-01 10:00:00.900", "2023-05-05 00:00:00") == "2024-01-01 10:00:00"
+    assert like_sample("2024-01-01 10:00:00.987", "2023-05-05 00:00:00.5") == "2024-01-01 10:00:00.9"
+    assert like_sample("2024-01-01 10:00:00.987", "2023-05-05") == "2024-01-01"
+    assert truncated("2024-01-01 10:00:00.987654+00", 0) == "2024-01-01 10:00:00+00"
+    assert truncated("2024-01-01 10:00:00.987654", 3) == "2024-01-01 10:00:00.987"
+    assert truncated(1_700_000_000, 0) == 1_700_000_000
     assert like_sample("2024-01-01 10:00:00.000", None) == "2024-01-01 10:00:00.000"
 
 

@@ -327,3 +327,17 @@ def test_a_new_column_stops_a_query_of_rows_and_is_a_field_of_records(database: 
 
 def _named(options: dict[str, str]) -> dict[str, str]:
     return {name.replace(".", "__"): value for name, value in options.items()}
+
+
+def test_rows_of_a_second_that_is_not_over_wait_for_the_next_poll(tmp_path: Path) -> None:
+    database = Database(tmp_path, SQLITE)
+    query = Query(database, **_named(TIMES))
+    query.plan()
+    database.run("INSERT INTO orders VALUES (2, 'new', datetime('now', '+1 second'))")
+    found: list[int] = []
+    while not found:
+        found = ids(query.batch())
+    ((is_over,),) = (
+        sqlite3.connect(database.path).execute("SELECT max(updated) < datetime('now') FROM orders").fetchall()
+    )
+    assert (found, is_over) == ([2], 1)

@@ -24,7 +24,7 @@ from barnabas.spark.connectors.sinking.ports import StagedPart
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.sql.sinks.column_types import common_field, created_column
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
-from barnabas.spark.connectors.sql.sinks.options import SqlSinkOptions
+from barnabas.spark.connectors.sql.sinks.options import FILE_DIALECTS, SqlSinkOptions
 from barnabas.spark.connectors.sql.sinks.ports import SqlTable, StageTable, TableColumn
 from barnabas.spark.connectors.sql.sinks.statements import (
     KeyedChange,
@@ -129,8 +129,16 @@ def check_rows(
         )
         raise DatabaseSinkError(
             f"insert.mode=upsert needs a unique key on ({', '.join(key)}) of the table {shown}, which has {others}:"
-            f" {reason}. Run: ALTER TABLE {shown} ADD UNIQUE ({names_text}); or set pk.fields to one of its keys"
+            f" {reason}. Run: {_unique_key(options.dialect, table, names_text)}; or set pk.fields to one of its keys"
         )
+
+
+def _unique_key(dialect: Dialect, table: SqlTable, names: str) -> str:
+    """The statement that adds a unique key."""
+    shown = display_path(dialect, table.path)
+    if dialect in FILE_DIALECTS:
+        return f"CREATE UNIQUE INDEX {quote_for_display(dialect, f'{table.path[-1]}_key')} ON {shown} ({names})"
+    return f"ALTER TABLE {shown} ADD UNIQUE ({names})"
 
 
 def missing_table(
@@ -150,6 +158,10 @@ def optional_column(dialect: Dialect, table: SqlTable, name: str) -> str:
     shown, quoted = display_path(dialect, table.path), quote_for_display(dialect, name)
     if dialect is Dialect.MYSQL and column is not None:
         return f"ALTER TABLE {shown} MODIFY {quoted} {column.type} NULL"
+    if dialect is Dialect.SQLITE:
+        return (
+            f"CREATE TABLE .. for a copy of {shown} in which {quoted} is not NOT NULL, as SQLite changes no constraint"
+        )
     return f"ALTER TABLE {shown} ALTER COLUMN {quoted} DROP NOT NULL"
 
 
