@@ -107,6 +107,12 @@ def test_keys_of_created_tables_are_equal_only_if_their_bytes_are(database: Mari
         write(plan, 2, pa.RecordBatch.from_pydict({"id": ["x" * 256], "n": [1]}))
 
 
+def test_names_of_columns_have_the_case_of_the_table(database: MariaDbSinkDatabase) -> None:
+    database.run("CREATE TABLE t (Id int PRIMARY KEY, Name varchar(9) NOT NULL)")
+    write(database.plan(**UPSERT), 0, pa.RecordBatch.from_pydict({"id": [1], "name": ["a"]}))
+    assert database.rows("SELECT * FROM t") == [(1, "a")]
+
+
 def test_a_table_without_transactions_is_refused(database: MariaDbSinkDatabase) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY) ENGINE=Aria")
     plan = database.plan(**UPSERT)

@@ -10,7 +10,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from barnabas.spark.connectors.sinking.ports import BatchId
+from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId
+from barnabas.spark.connectors.sinking.writer import stage_rows
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
 from barnabas.spark.errors import OptionError, SinkError
 from barnabas.testing.databases import PostgresServer
@@ -151,6 +152,34 @@ def test_a_server_that_dies_after_the_tasks_loses_no_rows() -> None:
         write(plan, 0, rows)  # Spark repeats the micro-batch
         with psycopg.connect(server.conninfo) as session:
             assert session.execute(f"SELECT id FROM {database.schema}.t ORDER BY id").fetchall() == [(1,), (2,)]
+
+
+def test_a_name_that_the_server_shortens_is_refused(database: PostgresSinkDatabase) -> None:
+    rows = pa.RecordBatch.from_pydict({"id": [1], "x" * 64: [1]})
+    with pytest.raises(DatabaseSinkError, match="too long for the database"):
+        write(database.plan(dbtable="t", auto_create="true"), 0, rows)
+
+
+def test_names_in_capitals_are_those_of_the_table_or_folded(database: PostgresSinkDatabase) -> None:
+    database.run("CREATE TABLE t (id int)")
+    rows = pa.RecordBatch.from_pydict({"ID": [1]})
+    with pytest.raises(DatabaseSinkError, match=r"differ only in case.*quote\.sql\.identifiers=never"):
+        write(database.plan(dbtable="T".lower()), 0, rows)
+    write(database.plan(dbtable="T", quote_sql_identifiers="never"), 0, rows)
+    assert database.rows("SELECT id FROM t") == [(1,)]
+
+
+def test_a_job_leaves_nothing_behind(database: PostgresSinkDatabase) -> None:
+    database.run("CREATE TABLE t (id int)")
+    plan = database.plan(dbtable="t")
+    plan.target.prepare(None)
+    database.run("INSERT INTO barnabas_ledger VALUES ('job-old', 0, '2000-01-01'), ('job-new', 0, now())")
+    rows = pa.RecordBatch.from_pydict({"id": [1]})
+    parts = stage_rows(iter([rows]), plan, AttemptId("job-mine", "run", 0, 0, 0, is_job=True)).parts
+    plan.target.publish(BatchId("job-mine", 0, is_job=True), parts)
+    assert database.rows("SELECT id FROM t") == [(1,)]
+    assert database.rows("SELECT query_id FROM barnabas_ledger") == [("job-new",)]
+    assert database.stages() == []
 
 
 def test_a_url_of_another_database_is_refused(database: PostgresSinkDatabase) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -138,6 +139,13 @@ def _stage_only(plan: SinkPlan, task: int) -> list[Any]:
     from barnabas.spark.connectors.sinking.writer import stage_rows
 
     return list(stage_rows(iter([batch(id=[7])]), plan, AttemptId(QUERY, "other", 0, task, 0)).parts)
+
+
+def test_queries_that_begin_at_the_same_time_share_a_ledger(database: SinkDatabase) -> None:
+    plan = database.plan(dbtable="t")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(plan.target.prepare, [QUERY, OTHER_QUERY, None, None]))
+    assert database.rows("SELECT count(*) FROM barnabas_ledger") == [(0,)]
 
 
 def test_stages_of_dead_attempts_are_dropped_and_those_of_other_queries_stay(database: SinkDatabase) -> None:

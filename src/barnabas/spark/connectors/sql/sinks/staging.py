@@ -6,6 +6,7 @@ import contextlib
 import logging
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.spark.connectors.sinking.ports import AttemptId, Problem, StagedPart, TableRows
+from barnabas.spark.connectors.sql.dialects import Dialect
 from barnabas.spark.connectors.sql.sinks.column_types import created_column
 from barnabas.spark.connectors.sql.sinks.debezium_types import meant
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError, RefusedRowsError
@@ -94,7 +96,7 @@ class SqlStage:
     def add(self, rows: TableRows) -> list[Problem]:
         if not rows.rows.num_rows:
             return []
-        names = [column_name(self._options, name) for name in rows.rows.schema.names]
+        names = self._names(rows.table, rows.rows.schema.names)
         fields = [field.with_name(name) for field, name in zip(rows.rows.schema, names, strict=True)]
         columns = [
             meant(field, array, self._options.dialect) for field, array in zip(fields, rows.rows.columns, strict=True)
@@ -102,7 +104,7 @@ class SqlStage:
         batch = pa.RecordBatch.from_arrays(
             [array for _, array in columns], schema=pa.schema([one for one, _ in columns])
         )
-        key = tuple(column_name(self._options, name) for name in rows.key)
+        key = tuple(names[: len(rows.key)])
         identity = (rows.table, key, batch.schema)
         staged = self._staged.get(identity)
         if staged is None:
@@ -131,16 +133,29 @@ class SqlStage:
         except DatabaseSinkError as error:  # the next micro-batch of the query drops them
             log.info("staging tables of a failed task are not dropped now: %s", error)
 
+    def _names(self, table: str, names: Sequence[str]) -> list[str]:
+        """The names of columns in the case that the table has, where the database does not distinguish them."""
+        target = self._target(table)
+        folded = [column_name(self._options, name) for name in names]
+        if target is None or self._options.dialect is Dialect.POSTGRES:
+            return folded
+        known = {column.name.lower(): column.name for column in target.columns}
+        return [known.get(name.lower(), name) for name in folded]
+
+    def _target(self, table: str) -> SqlTable | None:
+        path = table_path(self._options, table)
+        if self._session is None:
+            self._session = open_session(self._options)
+        if path not in self._tables:
+            self._tables[path] = self._session.describe(path)
+        return self._tables[path]
+
     def _begin(self, table: str, schema: Any, key: tuple[str, ...]) -> _Staged:
         """Check that the table can take rows with these columns, and create a stage."""
         options = self._options
-        if self._session is None:
-            self._session = open_session(options)
-        session = self._session
         path = table_path(options, table)
-        if path not in self._tables:
-            self._tables[path] = session.describe(path)
-        target = self._tables[path]
+        target, session = self._target(table), self._session
+        assert session is not None, "the table was described"
         wanted = wanted_columns(options.dialect, [schema], key, session.key_collation)
         if target is None:
             if not options.create:

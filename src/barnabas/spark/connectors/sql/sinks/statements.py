@@ -90,10 +90,10 @@ def forget_job(dialect: Dialect, path: Sequence[str], job_id: str) -> Statement:
     return Statement(f"DELETE FROM {quote_table(dialect, path)} WHERE query_id = {placeholder(dialect)}", (job_id,))
 
 
-def forget_old_jobs(dialect: Dialect, path: Sequence[str]) -> Statement:
-    """The rows of jobs whose drivers died before `forget_job`."""
+def old_jobs(dialect: Dialect, path: Sequence[str]) -> Statement:
+    """The ids of jobs whose drivers died before `forget_job`."""
     return Statement(
-        f"DELETE FROM {quote_table(dialect, path)} WHERE query_id LIKE {placeholder(dialect)}"
+        f"SELECT query_id FROM {quote_table(dialect, path)} WHERE query_id LIKE {placeholder(dialect)}"
         f" AND published_at < {_WEEK_AGO[dialect]}",
         (f"{JOBS}%",),
     )

@@ -22,6 +22,7 @@ import msgspec
 
 from barnabas.spark.connectors.sinking.ledger import Standing, judge
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Stage, StagedPart
+from barnabas.spark.connectors.sql.dialects import Statement
 from barnabas.spark.connectors.sql.sinks.errors import (
     DatabaseConflictError,
     DatabaseSinkError,
@@ -39,7 +40,7 @@ from barnabas.spark.connectors.sql.sinks.planning import (
     plan_changes,
     wanted_columns,
 )
-from barnabas.spark.connectors.sql.sinks.ports import SinkSession, SqlTable, StageTable
+from barnabas.spark.connectors.sql.sinks.ports import SinkSession, SqlTable, StageTable, TableColumn
 from barnabas.spark.connectors.sql.sinks.staging import SqlStage
 from barnabas.spark.connectors.sql.sinks.statements import (
     add_column,
@@ -50,8 +51,8 @@ from barnabas.spark.connectors.sql.sinks.statements import (
     create_table,
     display_path,
     forget_job,
-    forget_old_jobs,
     move_ledger,
+    old_jobs,
     read_ledger,
 )
 
@@ -70,9 +71,8 @@ class SqlTarget(msgspec.Struct, frozen=True):
         with contextlib.closing(open_session(self.options)) as session:
             path = ledger_path(self.options)
             if session.describe(path) is None:
-                session.run(create_ledger(self.options.dialect, path), "creating the ledger of micro-batches")
-            elif query_id is None:
-                session.run(forget_old_jobs(self.options.dialect, path), _LEDGER)
+                doing = "creating the ledger of micro-batches"
+                self._create(session, path, create_ledger(self.options.dialect, path), doing)
             found = orphans(session.list_stages(), query_id, int(time.time()))
             if found:
                 session.drop_stages(found)
@@ -123,7 +123,9 @@ class SqlTarget(msgspec.Struct, frozen=True):
         try:
             session.drop_stages([stage.name for stage in stages])
             if batch.is_job:
-                session.run(forget_job(dialect, path, batch.query_id), _LEDGER)
+                old = [str(job) for (job,) in session.rows(old_jobs(dialect, path), _LEDGER)]
+                for job in (batch.query_id, *old):
+                    session.run(forget_job(dialect, path, job), _LEDGER)
         except DatabaseSinkError as error:  # the rows are in the tables; the next micro-batch drops the stages
             log.warning("staging tables are not dropped now: %s", error)
 
@@ -196,25 +198,45 @@ class SqlTarget(msgspec.Struct, frozen=True):
             if not self.options.create:
                 raise DatabaseSinkError(missing_table(self.options, path, wanted, key))
             statement = create_table(dialect, path, list(wanted.values()), key)
-            session.run(as_statement(dialect, statement), f"creating the table {shown}")
+            self._create(session, path, as_statement(dialect, statement), f"creating the table {shown}")
             log.info("created: %s", statement)
-            table = session.describe(path)
-            assert table is not None, "the table was created"
-        for column in new_columns(self.options, table, wanted):
-            statement = add_column(dialect, path, column)
+        else:
+            self._add_columns(session, table, new_columns(self.options, table, wanted))
+        refreshed = session.describe(path)
+        lost = next((name for name in wanted if refreshed is None or refreshed.column(name) is None), None)
+        if refreshed is None or lost is not None:
+            raise DatabaseSinkError(
+                f"the table {shown} does not have the column {lost}, which was created or added: another program has"
+                " changed the table, or the name is too long for the database. Rename the column"
+            )
+        return refreshed
+
+    def _create(self, session: SinkSession, path: tuple[str, ...], statement: Statement, doing: str) -> None:
+        """Create a table, unless another program does so at the same moment."""
+        try:
+            session.run(statement, doing)
+        except DatabaseUnreachableError:
+            raise
+        except DatabaseSinkError:
+            if session.describe(path) is None:
+                raise
+
+    def _add_columns(self, session: SinkSession, table: SqlTable, columns: Sequence[TableColumn]) -> None:
+        """Add columns, except those that another program has added meanwhile."""
+        dialect = self.options.dialect
+        for column in columns:
+            statement = add_column(dialect, table.path, column)
+            doing = f"adding a column to the table {display_path(dialect, table.path)}"
             try:
-                session.run(as_statement(dialect, statement), f"adding a column to the table {shown}")
+                session.run(as_statement(dialect, statement), doing)
             except DatabaseUnreachableError:
                 raise
             except DatabaseSinkError:
-                now = session.describe(path)
+                now = session.describe(table.path)
                 if now is None or now.column(column.name) is None:
                     raise
             else:
                 log.info("a new column: %s", statement)
-        refreshed = session.describe(path)
-        assert refreshed is not None, "the table was there"
-        return refreshed
 
 
 def _number(rows: Sequence[tuple[Any, ...]]) -> int | None:
