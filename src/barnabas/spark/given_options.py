@@ -77,6 +77,8 @@ class GivenOptions:
                 uses = {"stream": {"read", "stream"}, "batch": {"read", "batch"}, "write": {"write"}}[use]
                 if not uses & set(row.use.split(",")):
                     log.warning("the option %s has no effect here: it is for %s", row.name, row.use)
+            elif use == "write" and name.startswith("topic.creation."):
+                continue  # parsed by sink/topic_creation.py
             elif not (name.startswith(("kafka.", *OF_SPARK_PREFIXES)) or name in OF_SPARK):
                 near = difflib.get_close_matches(name, sorted(rows), n=1)
                 hint = f"did you mean {rows[near[0]].name}?" if near else "docs/SPARK.md has a list of all options"

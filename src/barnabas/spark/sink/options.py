@@ -10,6 +10,7 @@ from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.options import DELIVERY_LEDGER, TRANSACTIONAL_ID_PREFIX, Delivery, OnDataLoss, QueryMode
 from barnabas.spark.records.formats import RecordFormats
 from barnabas.spark.records.options import parse_formats
+from barnabas.spark.sink.topic_creation import TopicCreation, parse_topic_creation
 
 TWO_PHASE_SETTING = "transaction.two.phase.commit.enable"
 
@@ -34,6 +35,8 @@ class SinkOptions:
     include_headers: bool = True
     exactly_once: ExactlyOnce | None = None
     formats: RecordFormats = field(default_factory=RecordFormats)
+    creation: TopicCreation | None = None
+    """How topics are created that do not exist; None: the writer creates none."""
 
 
 def parse_sink_options(options: Mapping[str, str], mode: QueryMode = QueryMode.BATCH) -> SinkOptions:
@@ -57,6 +60,7 @@ def parse_sink_options(options: Mapping[str, str], mode: QueryMode = QueryMode.B
         include_headers=given.get("includeHeaders") is not False,
         formats=parse_formats(given),
         exactly_once=exactly_once,
+        creation=parse_topic_creation(options),
     )
 
 

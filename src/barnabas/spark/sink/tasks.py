@@ -29,6 +29,7 @@ from barnabas.spark.delivery.names import SinkName
 from barnabas.spark.errors import SinkError
 from barnabas.spark.sink.options import TWO_PHASE_SETTING, ExactlyOnce, SinkOptions
 from barnabas.spark.sink.rows import RecordColumns, RowLayout, record_columns
+from barnabas.spark.sink.topic_creator import TopicCreator
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -246,13 +247,17 @@ async def _abort(producer: AsyncProducer) -> None:
 
 
 def encoded(table: pa.Table, layout: RowLayout, options: SinkOptions) -> Iterator[RecordColumns]:
-    """The records of a table of rows, topic by topic, with typed keys and values in their formats."""
-    if not options.formats.typed:
-        yield from record_columns(table, layout)
-        return
-    from barnabas.spark.records.encoding import encode_records
-
+    """The records of a table of rows, topic by topic, with typed keys and values in their formats. Their topics exist,
+    or are created if the options say how.
+    """
     for records in record_columns(table, layout):
+        if options.creation is not None:
+            shared(TopicCreator, options.client).ensure(records.topic, options.creation)
+        if not options.formats.typed:
+            yield records
+            continue
+        from barnabas.spark.records.encoding import encode_records
+
         yield replace(records, table=encode_records(records.table, options.formats, records.topic))
 
 
