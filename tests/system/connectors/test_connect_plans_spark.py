@@ -120,3 +120,90 @@ def test_a_delta_sink_upserts_by_keys_and_deletes_by_tombstones(
     expected = [(1, "new"), (3, "paid")]
     run(spark, servers, tmp_path, config, lambda: rows() == expected)
     assert rows() == expected
+
+
+def test_the_jdbc_connectors_of_confluent_and_debezium(
+    spark: SparkSession, servers: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    url = f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres?user=postgres"
+    with psycopg.connect(postgres.conninfo, autocommit=True) as session:
+        session.execute("CREATE TABLE polled (id serial PRIMARY KEY, state text)")
+        session.execute("INSERT INTO polled (state) VALUES ('new'), ('paid')")
+        source = {
+            "name": "poll",
+            "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
+            "connection.url": url,
+            "mode": "incrementing",
+            "incrementing.column.name": "id",
+            "table.whitelist": "polled",
+            "topic.prefix": "jdbc.",
+            "poll.interval.ms": "100",
+        }
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topic("jdbc.polled", 1, 1)
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": "p", "isolation.level": "read_committed"})
+        consumer.assign([TopicPartition("jdbc.polled", 0, OFFSET_BEGINNING)])
+        payloads: list[Any] = []
+
+        def polled() -> bool:
+            payloads.extend(json.loads(message.value())["payload"] for message in consumer.consume(10, 0.2))
+            return len(payloads) >= 2
+
+        run(spark, servers, tmp_path / "source", source, polled)
+        consumer.close()
+        assert payloads == [{"id": 1, "state": "new"}, {"id": 2, "state": "paid"}]
+
+        row = {
+            "type": "struct",
+            "optional": True,
+            "name": "s.V",
+            "fields": [
+                {"type": "int32", "optional": False, "field": "id"},
+                {"type": "string", "optional": True, "field": "state"},
+            ],
+        }
+        key = {"type": "struct", "optional": False, "name": "s.K", "fields": row["fields"][:1]}
+        envelope = {
+            "type": "struct",
+            "optional": False,
+            "name": "s.Envelope",
+            "version": 2,
+            "fields": [
+                {**row, "field": "before"},
+                {**row, "field": "after"},
+                {**key, "name": "s.Source", "field": "source"},
+                {"type": "string", "optional": False, "field": "op"},
+            ],
+        }
+        changes = [
+            (1, {"before": None, "after": {"id": 1, "state": "new"}, "op": "c"}),
+            (2, {"before": None, "after": {"id": 2, "state": "new"}, "op": "r"}),
+            (1, {"before": None, "after": {"id": 1, "state": "paid"}, "op": "u"}),
+            (2, {"before": {"id": 2, "state": "new"}, "after": None, "op": "d"}),
+            (2, None),
+        ]  # fmt: skip
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topic("db.s.changed", 1, 1)
+        producer = Producer({"bootstrap.servers": servers})
+        for number, change in changes:
+            payload = None if change is None else {**change, "source": {"id": 0}}
+            value = None if payload is None else json.dumps({"schema": envelope, "payload": payload})
+            producer.produce("db.s.changed", value, json.dumps({"schema": key, "payload": {"id": number}}))
+        producer.flush()
+        sink = {
+            "name": "sink",
+            "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+            "topics": "db.s.changed",
+            "connection.url": url,
+            "insert.mode": "upsert",
+            "delete.enabled": "true",
+            "primary.key.mode": "record_key",
+            "schema.evolution": "basic",
+        }
+
+        def rows() -> list[Any]:
+            known = session.execute("SELECT to_regclass('db_s_changed')").fetchone()
+            assert known is not None
+            return [] if known[0] is None else session.execute("SELECT to_jsonb(t) FROM db_s_changed t").fetchall()
+
+        run(spark, servers, tmp_path / "sink", sink, lambda: rows() == [({"id": 1, "state": "paid"},)])

@@ -52,7 +52,7 @@ UNUSED_KEYS: Final[Mapping[str, str]] = {
     "scheduled.rebalance.max.delay.ms": "the connectors of a dead worker are moved after session.timeout.ms",
     "connect.protocol": "workers have a group protocol of their own",
     "exactly.once.source.support": "sources are always exactly once",
-    "topic.creation.enable": "sources create topics with the settings of the broker",
+    "topic.creation.enable": "a source with topic.creation.* creates topics, others leave that to the brokers",
     "worker.sync.timeout.ms": "workers do not wait for one another",
     "worker.unsync.backoff.ms": "workers do not wait for one another",
     "task.shutdown.graceful.timeout.ms": "a query that is stopped ends its micro-batch or repeats it later",

@@ -59,7 +59,10 @@ ROW_OPTIONS: Final = (
     ),
     ConnectorOption("dbtable", "The table to write to; the same as table.name.format.", parse_as.name),
     ConnectorOption(
-        "table.name.format", "The table to write to, with ${topic} for the topic of a record (${topic}).", parse_as.name
+        "table.name.format",
+        "The table to write to, with ${topic} for the topic of a record, or ${topic_} with underscores for its dots"
+        " (${topic}).",
+        parse_as.name,
     ),
     ConnectorOption(
         "insert.mode",
@@ -198,7 +201,7 @@ def _table_format(given: ConnectorOptions, kind: InputKind) -> str:
         return str(named[0]) if named else "${topic}"
     if not named:
         raise OptionError("dbtable (or table.name.format) must be given: the table to write to")
-    if "${topic}" in named[0]:
+    if "${topic" in named[0]:
         raise OptionError(
             f"the table {named[0]} has ${{topic}}, and the rows are no records: name one table, or set input=records"
         )

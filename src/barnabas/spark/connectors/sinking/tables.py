@@ -153,7 +153,7 @@ class TableDivider:
         """The columns of the records of one topic that can be written, and the records that cannot. `source` are their
         rows in the batch that was read."""
         options = self._options
-        table = options.table_format.replace("${topic}", topic)
+        table = options.table_format.replace("${topic}", topic).replace("${topic_}", topic.replace(".", "_"))
         empty = batch.column("value").is_null()
         fields, absent = _fields(batch, "value")
         key, bad = self._key(topic, batch, fields)

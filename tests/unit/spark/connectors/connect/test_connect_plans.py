@@ -274,3 +274,167 @@ def test_wrong_converters_and_transforms_of_a_captured_database_are_named(
     given = {**DEBEZIUM, "database.password": "secret", **changed}
     ((error,),) = (finding.errors for finding in findings_of(given) if finding.errors)
     assert message in error
+
+
+JDBC_SINK = {
+    "name": "sink",
+    "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
+    "tasks.max": "1",
+    "topics": "orders",
+    "connection.url": "jdbc:postgresql://db:5432/shop?user=u&password=p",
+    "auto.create": "true",
+    "insert.mode": "upsert",
+    "pk.mode": "record_key",
+    "pk.fields": "id",
+    "delete.enabled": "true",
+    "value.converter": "JsonConverter",
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "format", "is_staged"),
+    [
+        ("jdbc:postgresql://db:5432/shop?user=u", "barnabas.postgres", False),
+        ("jdbc:mysql://u:p@db/shop", "barnabas.mysql", False),
+        ("jdbc:mariadb://u:p@db:3307/shop", "barnabas.mariadb", False),
+        ("jdbc:sqlite:/data/shop.db", "barnabas.sqlite", True),
+        ("jdbc:duckdb:/data/shop.db", "barnabas.duckdb", True),
+    ],
+)
+def test_the_url_of_a_jdbc_sink_chooses_the_format(url: str, format: str, is_staged: bool) -> None:
+    config = {**JDBC_SINK, "connection.url": url}
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    planned = plan_query(config, CLIENT)
+    assert (planned.write_format, planned.is_staged, planned.write_options["connection.url"]) == (
+        format,
+        is_staged,
+        url,
+    )
+
+
+def test_any_other_database_is_written_by_spark() -> None:
+    config = {
+        "name": "sink",
+        "connector.class": "JdbcSinkConnector",
+        "topics": "orders",
+        "connection.url": "jdbc:oracle:thin:@db:1521/shop",
+        "connection.user": "u",
+        "connection.password": "p",
+        "connection.driver": "oracle.jdbc.OracleDriver",
+        "table.name.format": "ORDERS",
+        "insert.mode": "insert",
+        "valueFormat": "avro",
+        "schema.registry.url": "http://r:8081",
+    }
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    planned = plan_query(config, CLIENT)
+    assert (planned.write_format, planned.write_options) == (
+        "jdbc",
+        {
+            "url": "jdbc:oracle:thin:@db:1521/shop",
+            "user": "u",
+            "password": "p",
+            "driver": "oracle.jdbc.OracleDriver",
+            "dbtable": "ORDERS",
+        },
+    )
+    for change, words in (
+        ({"insert.mode": "upsert"}, "Spark's own JDBC writer adds rows"),
+        ({"auto.create": "true"}, "auto.create is not supported for this database"),
+        ({"table.name.format": "${topic}"}, "must name one table"),
+    ):
+        (found,) = [f.errors for f in findings_of({**config, **change}) if f.errors]
+        assert words in found[0]
+    untyped = {name: text for name, text in config.items() if name not in ("valueFormat", "schema.registry.url")}
+    with pytest.raises(OptionError, match="give valueFormat"):
+        plan_query(untyped, CLIENT)
+
+
+def test_the_jdbc_sink_of_debezium_has_its_own_names() -> None:
+    config = {
+        "name": "sink",
+        "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+        "tasks.max": "1",
+        "topics": "shop.public.orders",
+        "connection.url": "jdbc:postgresql://db/shop",
+        "connection.username": "u",
+        "connection.password": "p",
+        "connection.pool.max_size": "8",
+        "insert.mode": "upsert",
+        "delete.enabled": "true",
+        "primary.key.mode": "record_key",
+        "schema.evolution": "basic",
+        "use.time.zone": "UTC",
+        "transforms": "route",
+        "transforms.route.type": "RegexRouter",
+        "transforms.route.regex": "(.*)",
+        "transforms.route.replacement": "$1",
+    }
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    assert plan_query(config, CLIENT).write_options == {
+        "connection.url": "jdbc:postgresql://db/shop",
+        "connection.user": "u",
+        "connection.password": "p",
+        "insert.mode": "upsert",
+        "delete.enabled": "true",
+        "pk.mode": "record_key",
+        "auto.create": "true",
+        "auto.evolve": "true",
+        "db.timezone": "UTC",
+        "table.name.format": "${topic_}",
+        "quote.sql.identifiers": "never",
+        "transforms": "route,barnabasUnwrap",
+        "transforms.route.type": "RegexRouter",
+        "transforms.route.regex": "(.*)",
+        "transforms.route.replacement": "$1",
+        "transforms.barnabasunwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+        "transforms.barnabasunwrap.delete.tombstone.handling.mode": "delete-to-tombstone",
+    }
+    for change, words in (
+        ({"schema.evolution": "full"}, "none or basic"),
+        ({"collection.name.format": "${source.table}"}, "name the table by ${topic}"),
+        ({"primary.key.mode": "record_header"}, "ValueToKey"),
+        ({"truncate.enabled": "true"}, "not supported"),
+        ({"valueFormat": "json"}, "reads records with converters"),
+    ):
+        (found,) = [f.errors for f in findings_of({**config, **change}) if f.errors]
+        assert words in found[0]
+
+
+def test_a_jdbc_source_polls_the_database_of_its_url() -> None:
+    config = {
+        "name": "source",
+        "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
+        "tasks.max": "1",
+        "connection.url": "jdbc:mysql://db:3306/shop",
+        "connection.user": "u",
+        "connection.password": "p",
+        "mode": "timestamp+incrementing",
+        "incrementing.column.name": "id",
+        "timestamp.column.name": "changed",
+        "topic.prefix": "mysql-",
+        "table.whitelist": "orders",
+    }
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    planned = plan_query(config, CLIENT)
+    assert (planned.read_format, planned.is_staged) == ("barnabas.mysql", True)
+    assert planned.read_options["mode"] == "timestamp+incrementing"
+    (found,) = [f.errors for f in findings_of({**config, "connection.url": "jdbc:oracle:thin:@db"}) if f.errors]
+    assert "has no streaming source" in found[0]
+    (found,) = [f.errors for f in findings_of({**config, "mode": "sometimes"}) if f.errors]
+    assert "mode" in found[0]
+
+
+def test_a_source_creates_topics_with_the_settings_of_connect() -> None:
+    creation = {"topic.creation.default.partitions": "3", "topic.creation.default.replication.factor": "-1"}
+    assert plan_query({**FILE_SOURCE, **creation}, CLIENT).write_options == {
+        "kafka.bootstrap.servers": "b:1",
+        "kafka.sasl.mechanism": "PLAIN",
+        "topic": "connect-test",
+        **creation,
+    }
+    wrong = {**FILE_SOURCE, **creation, "topic.creation.default.partitions": "x"}
+    (found,) = [finding for finding in findings_of(wrong) if finding.errors]
+    assert (found.name, "a number from 1" in found.errors[0]) == ("topic.creation.default.partitions", True)
+    (found,) = [finding for finding in findings_of({**DELTA, **creation}) if finding.name in creation][:1]
+    assert "has no key" in found.errors[0]

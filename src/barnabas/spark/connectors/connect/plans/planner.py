@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from barnabas.core.telemetry import get_logger
 from barnabas.spark.connectors.connect.cluster.ports import (
     ConfigDefinition,
     ConfigFinding,
@@ -12,6 +13,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     ConnectPlugin,
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
+from barnabas.spark.connectors.connect.plans.jdbc import SPARK_JDBC
 from barnabas.spark.connectors.connect.plans.queries import (
     PlannedQuery,
     definitions_of,
@@ -30,6 +32,8 @@ from barnabas.spark.connectors.transforms.definitions import (
 )
 from barnabas.spark.errors import OptionError
 
+log = get_logger("barnabas.connect")
+
 
 class SparkQueryPlan:
     """A connector that is one streaming query."""
@@ -43,23 +47,41 @@ class SparkQueryPlan:
 
     def start(self, number: int, spark: Any, places: ConnectorPlaces) -> Any:
         planned = self.planned
-        staging = {"stagingLocation": places.staging} if planned.is_staged else {}
+        is_source = planned.kind is ConnectorKind.SOURCE
+        staging = {"stagingLocation": places.staging} if planned.is_staged and is_source else {}
         given = {name.lower(): text for name, text in planned.read_options.items()}
         read_options = {**{name.lower(): text for name, text in staging.items()}, **given}
         rows = spark.readStream.format(planned.read_format).options(**read_options).load()
         if planned.select is not None:
             rows = spark.sql(f"SELECT {planned.select} FROM {{rows}}", rows=rows)
-        if planned.kind is ConnectorKind.SOURCE:
+        if is_source:
             rows = rows.select(*[name for name in RECORD_COLUMNS if name in rows.columns])
         elif planned.select is None:
             rows = _columns_of_values(rows, deletes=planned.deletes)
+        if planned.write_format == SPARK_JDBC:
+            writer = rows.writeStream.foreachBatch(_jdbc_writer(planned.write_options))
+        else:
+            staged = {"stagingLocation": places.staging} if planned.is_staged and not is_source else {}
+            writer = rows.writeStream.format(planned.write_format).options(**planned.write_options, **staged)
         return (
-            rows.writeStream.format(planned.write_format)
-            .options(**planned.write_options)
-            .option("checkpointLocation", places.checkpoint)
+            writer.option("checkpointLocation", places.checkpoint)
             .trigger(processingTime=f"{planned.trigger_ms} milliseconds")
             .start()
         )
+
+
+def _jdbc_writer(options: Mapping[str, str]) -> Callable[[Any, int], None]:
+    """Adds the rows of a micro-batch to a table with Spark's own JDBC writer, at least once."""
+    log.warning(
+        "this database has no sink of its own: Spark's JDBC writer writes rows at least once, so a failure may repeat"
+        " the rows of a micro-batch",
+        table=options["dbtable"],
+    )
+
+    def write(rows: Any, batch: int) -> None:
+        rows.write.format(SPARK_JDBC).options(**options).mode("append").save()
+
+    return write
 
 
 RECORD_COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, ConfigFinding
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
+from barnabas.spark.connectors.connect.plans.jdbc import SPARK_JDBC, spark_jdbc_options
 from barnabas.spark.connectors.connect.plans.table import (
     AS_BYTES,
     COMMON,
@@ -27,6 +28,8 @@ from barnabas.spark.connectors.connect.plans.table import (
 from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
 from barnabas.spark.errors import OptionError
 from barnabas.spark.options import OPTIONS, OptionRow
+from barnabas.spark.sink.topic_creation import PREFIX as TOPIC_CREATION
+from barnabas.spark.sink.topic_creation import parse_topic_creation
 
 _OVERRIDES = {ConnectorKind.SINK: "consumer.override.", ConnectorKind.SOURCE: "producer.override."}
 _IGNORED_PREFIXES = ("consumer.override.", "producer.override.", "admin.override.")
@@ -54,7 +57,7 @@ class PlannedQuery(Struct, frozen=True):
     deletes: bool = False
     """Whether a record without a value deletes its key."""
     is_staged: bool = False
-    """Whether the source needs the option stagingLocation."""
+    """Whether the source, or the sink, needs the option stagingLocation."""
 
 
 def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQuery:
@@ -66,6 +69,8 @@ def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQue
         if finding.errors:
             raise OptionError("; ".join(finding.errors))
     own, topic_side = _divided(row, config)
+    own = _translated(row, own)
+    write_format = _format(row, own if row.format_of else config)
     if _has_dead_letters(row, config):
         own |= {f"kafka.{name}": text for name, text in client.items()}
     clients = {f"kafka.{name}": text for name, text in {**client, **_overrides(row.kind, config)}.items()}
@@ -78,12 +83,18 @@ def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQue
         start = clients.pop("kafka.auto.offset.reset", "earliest")
         read = {"startingOffsets": start, **topic_side, **clients, **chosen}
         deletes = config.get("delete.enabled", "false").strip().lower() == "true"
-        return PlannedQuery(row.kind, "barnabas", read, _format(row, config), own, trigger_ms, topics, select, deletes)
+        staged = row.is_staged_sink is not None and row.is_staged_sink(own)
+        if write_format == SPARK_JDBC:
+            _check_columns(config)
+            own = spark_jdbc_options(own)
+        return PlannedQuery(
+            row.kind, "barnabas", read, write_format, own, trigger_ms, topics, select, deletes, is_staged=staged
+        )
     topic = config.get("topic")
     write = {**topic_side, **clients, **({"topic": topic} if topic else {})}
     named = (topic,) if topic else ()
     return PlannedQuery(
-        row.kind, _format(row, config), own, "barnabas", write, trigger_ms, named, select, is_staged=row.is_staged
+        row.kind, write_format, own, "barnabas", write, trigger_ms, named, select, is_staged=row.is_staged
     )
 
 
@@ -104,9 +115,16 @@ def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
                 errors.setdefault(name, []).append(str(error))
         elif not _belongs(row, name):
             errors.setdefault(name, []).append(_unknown(row, name))
+    if row.kind is ConnectorKind.SOURCE:
+        _check_creation(config, errors)
     _check_required(row, config, errors)
     if not row.converts:
         _check_converters(config, errors)
+    elif has_columns(config) and row.translate is not None:
+        errors.setdefault("connector.class", []).append(
+            f"{row.name} reads records with converters: leave valueFormat, keyFormat and spark.select out, or use"
+            " JdbcSink"
+        )
     elif has_columns(config):
         for name in config:
             if name.startswith(_CONVERTERS):
@@ -114,7 +132,9 @@ def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
     if not errors and not any(map(_REFERENCE.search, config.values())):
         try:
             servers = {"kafka.bootstrap.servers": "localhost:9092"} if _has_dead_letters(row, config) else {}
-            row.check({**servers, **_divided(row, config)[0]})  # the worker gives the brokers of the dead letters
+            row.check(
+                {**servers, **_translated(row, _divided(row, config)[0])}
+            )  # the worker gives the brokers of the dead letters
         except OptionError as error:
             first = str(error).split(" ", 1)[0].rstrip(":,")
             errors.setdefault(first if first in definitions else "connector.class", []).append(str(error))
@@ -176,6 +196,14 @@ def _required(row: ConnectorRow) -> frozenset[str]:
     return frozenset({"name", "connector.class", *(("spark.format",) if row.format is None else ())})
 
 
+def _check_creation(config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
+    try:
+        parse_topic_creation(config)
+    except OptionError as error:
+        named = str(error).split(" ", 1)[0].rstrip(":,")
+        errors.setdefault(named if named in config else "connector.class", []).append(str(error))
+
+
 def _check_required(row: ConnectorRow, config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
     for name in sorted(_required(row) - {"name"}):
         if not config.get(name, "").strip():
@@ -206,6 +234,8 @@ def _belongs(row: ConnectorRow, name: str) -> bool:
     """Whether a key that the connector has no row for belongs to it, to the topic's side, to clients or converters."""
     lowered = name.lower()
     if lowered.startswith((*row.prefixes, *_IGNORED_PREFIXES, *(f"{one}." for one in _CONVERTERS))):
+        return True
+    if row.kind is ConnectorKind.SOURCE and lowered.startswith(TOPIC_CREATION):
         return True
     option = _topic_options(row).get(lowered)
     return option is not None and option.name not in _BY_CONNECT
@@ -246,7 +276,8 @@ def _divided(row: ConnectorRow, config: ConnectorConfig) -> tuple[dict[str, str]
             own[_kept_name(name)] = text
             if not (row.kind is ConnectorKind.SINK and lowered.startswith("errors.") and has_columns(config)):
                 continue  # typed values are decoded by the reader of the topic, which then handles the errors, too
-        if lowered in topic_rows and topic_rows[lowered].name not in _BY_CONNECT:
+        is_topic = lowered in topic_rows and topic_rows[lowered].name not in _BY_CONNECT
+        if is_topic or (row.kind is ConnectorKind.SOURCE and lowered.startswith(TOPIC_CREATION)):
             topic_side[name] = text
     return own, topic_side
 
@@ -265,7 +296,22 @@ def _overrides(kind: ConnectorKind, config: ConnectorConfig) -> dict[str, str]:
     return {name[len(prefix) :]: text for name, text in config.items() if name.startswith(prefix)}
 
 
-def _format(row: ConnectorRow, config: ConnectorConfig) -> str:
+def _translated(row: ConnectorRow, own: dict[str, str]) -> dict[str, str]:
+    return own if row.translate is None else row.translate(own)
+
+
+def _check_columns(config: ConnectorConfig) -> None:
+    if not has_columns(config):
+        raise OptionError(
+            "connection.url is that of a database which Spark's own JDBC writer writes, and it writes typed columns:"
+            " give valueFormat (avro, json, json-schema, protobuf) or spark.select"
+        )
+
+
+def _format(row: ConnectorRow, config: Mapping[str, str]) -> str:
+    """The format of Spark of a connector. Raises OptionError."""
+    if row.format_of is not None:
+        return row.format_of(config)
     return row.format or config["spark.format"].strip()
 
 

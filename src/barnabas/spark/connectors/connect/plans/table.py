@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.connect.cluster.values import ConnectorKind
+from barnabas.spark.connectors.connect.plans import jdbc
 from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
 from barnabas.spark.errors import OptionError
 
@@ -43,6 +44,12 @@ class ConnectorRow(Struct, frozen=True):
     """Whether the connector encodes records by converters. Others have bytes, texts or typed columns."""
     is_staged: bool = False
     """Whether the source needs a directory for what it copies (the option stagingLocation)."""
+    format_of: Callable[[Mapping[str, str]], str] | None = None
+    """Chooses the format by the configuration, in place of `format`. Raises OptionError."""
+    is_staged_sink: Callable[[Mapping[str, str]], bool] | None = None
+    """Whether the sink needs such a directory, by the options of its format."""
+    translate: Callable[[Mapping[str, str]], dict[str, str]] | None = None
+    """The connector's own keys as options of the format. Raises OptionError."""
 
 
 COMMON: Final[tuple[ConnectorOption, ...]] = (
@@ -214,6 +221,20 @@ _OF_CAPTURE: Final = (
 )  # fmt: skip
 CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
     ConnectorRow(
+        "DebeziumJdbcSink",
+        ConnectorKind.SINK,
+        "barnabas.postgres",
+        jdbc.debezium_sink_options,
+        jdbc.check_sink,
+        ("io.debezium.connector.jdbc.JdbcSinkConnector",),
+        ("connection.pool.", *_CONVERTING),
+        lambda: jdbc.DEBEZIUM_SINK_REFUSED,
+        converts=True,
+        format_of=jdbc.sink_format,
+        is_staged_sink=jdbc.is_staged_sink,
+        translate=jdbc.from_debezium,
+    ),
+    ConnectorRow(
         "DeltaSink",
         ConnectorKind.SINK,
         "barnabas.delta",
@@ -261,6 +282,32 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         ("org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"),
         ("storage.", "catalog.", *_CONVERTING),
         converts=True,
+    ),
+    ConnectorRow(
+        "JdbcSink",
+        ConnectorKind.SINK,
+        "barnabas.postgres",
+        jdbc.sink_options,
+        jdbc.check_sink,
+        ("io.confluent.connect.jdbc.JdbcSinkConnector", "io.aiven.connect.jdbc.JdbcSinkConnector"),
+        _CONVERTING,
+        lambda: jdbc.SINK_REFUSED,
+        converts=True,
+        format_of=jdbc.sink_format,
+        is_staged_sink=jdbc.is_staged_sink,
+    ),
+    ConnectorRow(
+        "JdbcSource",
+        ConnectorKind.SOURCE,
+        "barnabas.postgres",
+        jdbc.source_options,
+        jdbc.check_source,
+        ("io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector"),
+        ("key.converter.", "value.converter.", "transforms.", "predicates.", "errors."),
+        jdbc.source_refused,
+        converts=True,
+        is_staged=True,
+        format_of=jdbc.source_format,
     ),
     ConnectorRow(
         "MariaDbSource",
