@@ -13,6 +13,7 @@ import pytest
 
 from barnabas import AsyncAdmin, AsyncConsumer, AsyncProducer, TopicPartition
 from barnabas.client.errors import TlsError
+from barnabas.client.values import LATEST
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.transport import secure_connection
 from barnabas.testing.embedded import AsyncEmbeddedBroker
@@ -165,3 +166,27 @@ async def test_handshakes_are_limited_in_number_and_in_time(monkeypatch: pytest.
         for _, writer in (*slow, *surplus):
             writer.close()
         await round_trip(client(addresses["SSL"], "SSL"))
+
+
+async def test_our_clients_renew_their_sessions_while_they_write() -> None:
+    """connections.max.reauth.ms is 1.2 s: no request fails, and the connection stays the same."""
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": PLAIN_USERS,
+        "connections.max.reauth.ms": "1200",
+    }
+    async with broker("SASL_PLAINTEXT", settings) as addresses:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice-secret"}
+        config = client(addresses["SASL_PLAINTEXT"], "SASL_PLAINTEXT", **login)
+        async with AsyncAdmin(config) as admin, AsyncProducer({**config, "retries": 0}) as producer:
+            await admin.create_topic("t", 1, 1)
+            loop = asyncio.get_running_loop()
+            end, sent = loop.time() + 4.0, 0
+            while loop.time() < end:
+                await asyncio.gather(*[producer.send("t", b"v") for _ in range(20)])
+                sent += 20
+            offsets = await admin.list_offsets({TopicPartition("t", 0): LATEST})
+            (latest,) = offsets.values()
+            assert not isinstance(latest, KafkaError)
+            assert latest.offset == sent

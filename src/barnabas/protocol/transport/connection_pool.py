@@ -157,7 +157,12 @@ class ConnectionPool:
             deadline = asyncio.get_running_loop().time() + config.request_timeout_ms / 1000.0
             connection.versions = await negotiate_versions(connection, config, deadline)
             if security.sasl is not None:
-                await authenticate(connection, security.sasl, deadline, self._rng)
+                lifetime_ms = await authenticate(connection, security.sasl, deadline, self._rng)
+                if lifetime_ms:
+                    from barnabas.protocol.transport.reauthentication import Reauthentication
+
+                    renewing = Reauthentication(connection, security.sasl, self._rng, config.request_timeout_ms)
+                    renewing.schedule(lifetime_ms)
         except BaseException:  # cancellation, too: the connection must not stay open
             connection.abort()
             raise

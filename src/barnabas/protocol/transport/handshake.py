@@ -5,6 +5,9 @@ The authorities are KIP-35 and KIP-511 for ApiVersions, and KIP-43, KIP-84 and K
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, Protocol
+
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
 from barnabas.protocol.security.config import SaslConfig
@@ -40,8 +43,19 @@ async def negotiate_versions(connection: OutgoingConnection, config: ConnectionC
         version = min(theirs[1], version - 1) if theirs else 0
 
 
-async def authenticate(connection: OutgoingConnection, config: SaslConfig, deadline: float, rng: Rng) -> None:
-    """SaslHandshake, then SaslAuthenticate until the mechanism is complete. Raises KafkaError if the peer refuses."""
+class AuthenticatingConnection(Protocol):
+    """A connection, as `authenticate` needs it."""
+
+    peer: str
+
+    def choose_version(self, key: ApiKey) -> int: ...
+
+    def send(self, message: Any, version: int, deadline: float | None = None) -> asyncio.Future[Any]: ...
+
+
+async def authenticate(connection: AuthenticatingConnection, config: SaslConfig, deadline: float, rng: Rng) -> int:
+    """SaslHandshake, then SaslAuthenticate until the mechanism is complete. Returns the lifetime of the session in
+    milliseconds, 0 if it has no end. Raises KafkaError if the peer refuses."""
     # Imported here: hashlib and hmac load OpenSSL, which a connection without SASL does not need.
     from barnabas.protocol.security.sasl_client import NONCE_BYTES, sasl_client
     from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -73,5 +87,5 @@ async def authenticate(connection: OutgoingConnection, config: SaslConfig, deadl
             )
         if client.done:
             client.verify(bytes(response.auth_bytes))
-            return
+            return response.session_lifetime_ms
         message = client.next(bytes(response.auth_bytes))

@@ -54,6 +54,10 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.closed = asyncio.Event()
+        self.renewal: asyncio.TimerHandle | None = None
+        """When the SASL session is renewed; None if it does not expire."""
+        self._held: list[tuple[Any, int, float | None, OnResponse | None]] | None = None
+        """The requests that wait while the session is renewed; None while it is not."""
         self.on_lost: Callable[[], None] | None = None
         """Called once when the connection has ended, whichever side has closed it."""
 
@@ -87,6 +91,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._frames.drop()
+        if self.renewal is not None:
+            self.renewal.cancel()
         if isinstance(exc, ssl.SSLError):
             from barnabas.protocol.transport import tls
 
@@ -155,6 +161,28 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         except BarnabasError as error:
             self._loop.call_soon(on_response, None, error)
 
+    def hold_requests(self) -> None:
+        """Keep later requests until `send_held_requests`: the SASL session is being renewed."""
+        self._held = []
+
+    def send_before_held(self, message: Any, version: int, deadline: float | None = None) -> asyncio.Future[Any]:
+        """As `send`, for the requests that renew the session."""
+        held, self._held = self._held, None
+        try:
+            return self.send(message, version, deadline)
+        finally:
+            self._held = held
+
+    def send_held_requests(self) -> None:
+        """Send the requests that have waited, in the order of the calls; they fail if the connection is lost."""
+        held, self._held = self._held or [], None
+        for message, version, deadline, on_response in held:
+            try:
+                self._write(message, version, deadline, on_response)
+            except BarnabasError as error:
+                if on_response is not None:
+                    on_response(None, error)
+
     async def wait_writable(self, deadline: float) -> None:
         """Wait until fewer than `WRITE_HIGH_WATER_BYTES` are unsent, or the connection is lost.
 
@@ -190,8 +218,12 @@ class OutgoingConnection(asyncio.BufferedProtocol):
     def _write(self, message: Any, version: int, deadline: float | None, on_response: OnResponse | None) -> None:
         if not self.alive or self._transport is None:
             raise self._unusable()
-        if self._in_flight_max is not None and len(self._pending) >= self._in_flight_max:
+        waiting = len(self._pending) if self._held is None else len(self._pending) + len(self._held)
+        if self._in_flight_max is not None and waiting >= self._in_flight_max:
             raise self._errors.unreachable(self.to, f"{self.peer} has {len(self._pending)} unanswered requests.", None)
+        if self._held is not None:
+            self._held.append((message, version, deadline, on_response))
+            return
         correlation_id, parts = self._wire.send(message, version, expect_response=on_response is not None)
         self.last_used = self._loop.time()
         if on_response is not None:
