@@ -47,7 +47,7 @@ _SUPPORTED: Final[Mapping[AclResourceType, int]] = {
 }
 
 
-class Authorization:
+class ClientRights:
     """What the client of one request may do."""
 
     __slots__ = ("_authorizer", "_client", "version")

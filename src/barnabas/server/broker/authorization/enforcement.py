@@ -17,7 +17,7 @@ from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.transport.ports import CloseConnectionError
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, REFUSALS, Authorization
+from barnabas.server.broker.authorization.checks import CLUSTER, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.authorization.table import ApiAccess
 from barnabas.server.broker.request_context import RequestContext
@@ -73,7 +73,7 @@ def refuse_undecoded(operation: AclOperation, services: HasAuthorizer, ctx: Requ
     """The response to a request without the right `operation` on the cluster; None if the client has the right. Raises
     KafkaError if the authorizer is not ready."""
     assert services.authorizer is not None
-    if Authorization(services.authorizer, ctx).allows(operation, CLUSTER):
+    if ClientRights(services.authorizer, ctx).allows(operation, CLUSTER):
         return None
     return _refusal(ctx.api_key)
 
@@ -93,7 +93,7 @@ def _needs_cluster(handle: Handle, access: ApiAccess, authorizer: Authorizer) ->
     refuse: Callable[[Any, int, ErrorCode], Message] | None = _function(access.refuse) if access.refuse else None
 
     async def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Message | None:
-        if Authorization(authorizer, ctx).allows(operation, CLUSTER):
+        if ClientRights(authorizer, ctx).allows(operation, CLUSTER):
             return await handle(services, ctx, request)
         return _refusal(ctx.api_key) if refuse is None else refuse(request, ctx.api_version, _REFUSED)
 
@@ -105,7 +105,7 @@ def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer) -> Handl
     wants_context = len(signature(guard).parameters) > 3
 
     async def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Message | None:
-        auth = Authorization(authorizer, ctx)
+        auth = ClientRights(authorizer, ctx)
         outcome = guard(services, auth, request, ctx) if wants_context else guard(services, auth, request)
         if outcome is None:
             return await handle(services, ctx, request)

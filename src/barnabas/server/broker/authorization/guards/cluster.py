@@ -21,7 +21,7 @@ from barnabas.protocol.wire.messages.alter_user_scram_credentials import (
 )
 from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, Authorization
+from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, ClientRights
 from barnabas.server.broker.authorization.guards.refusals import element_type
 from barnabas.server.broker.authorization.guards.topics import Outcome
 from barnabas.server.broker.services import Services
@@ -38,10 +38,10 @@ _PROTECTED_BY: Final[Mapping[int, AclResourceType]] = {
 """The type of the resource whose ACLs protect the configs of a config resource."""
 
 
-def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Services, Authorization, Any], Outcome]:
+def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Services, ClientRights, Any], Outcome]:
     """A guard of requests that need one right on each of their config resources."""
 
-    def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
+    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
         kept: list[Any] = []
         refused: list[tuple[Any, ErrorCode]] = []
         for resource in request.resources:
@@ -82,7 +82,7 @@ describe_configs = by_config_resource(_O.DESCRIBE_CONFIGS, "results")
 alter_configs = by_config_resource(_O.ALTER_CONFIGS, "responses")
 
 
-def describe_cluster(services: Services, auth: Authorization, request: DescribeClusterRequest) -> Outcome:
+def describe_cluster(services: Services, auth: ClientRights, request: DescribeClusterRequest) -> Outcome:
     """The nodes of a cluster are no secret; the operations on it are shown to a client that may describe it."""
 
     def complete(response: DescribeClusterResponse) -> DescribeClusterResponse:
@@ -92,9 +92,7 @@ def describe_cluster(services: Services, auth: Authorization, request: DescribeC
     return complete
 
 
-def describe_cluster_of_controllers(
-    services: Services, auth: Authorization, request: DescribeClusterRequest
-) -> Outcome:
+def describe_cluster_of_controllers(services: Services, auth: ClientRights, request: DescribeClusterRequest) -> Outcome:
     if auth.allows(_O.ALTER, CLUSTER):
         return describe_cluster(services, auth, request)
     code = REFUSALS[CLUSTER]

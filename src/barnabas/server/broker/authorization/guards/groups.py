@@ -38,7 +38,7 @@ from barnabas.protocol.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID, Authorization
+from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID, ClientRights
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
 from barnabas.server.broker.authorization.guards.topics import Outcome, by_topic, name_of, split_topics
 from barnabas.server.broker.request_context import RequestContext
@@ -61,10 +61,10 @@ _SHARE_KEY: Final = 2
 # ---- one group for the whole request
 
 
-def by_group(operation: AclOperation) -> Callable[[Services, Authorization, Any], Outcome]:
+def by_group(operation: AclOperation) -> Callable[[Services, ClientRights, Any], Outcome]:
     """A guard of requests that need one right on their group."""
 
-    def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
+    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
         if auth.allows(operation, GROUP, request.group_id):
             return None
         return _failed(request, REFUSED)
@@ -87,7 +87,7 @@ def _failed(request: Any, code: ErrorCode) -> Message:
 read_group = by_group(_O.READ)
 
 
-def group_heartbeat(services: Services, auth: Authorization, request: Any, ctx: RequestContext) -> Outcome:
+def group_heartbeat(services: Services, auth: ClientRights, request: Any, ctx: RequestContext) -> Outcome:
     """ConsumerGroupHeartbeat and ShareGroupHeartbeat: the client must be allowed to describe every topic to which it
     subscribes by name. A regular expression does not find topics that the client may not describe."""
     ctx.may_describe = partial(auth.allows, _O.DESCRIBE, TOPIC, silent=True)
@@ -102,13 +102,13 @@ def group_heartbeat(services: Services, auth: Authorization, request: Any, ctx: 
 _commit_topics = by_topic(_O.READ, "topics", "topics")
 
 
-def offset_commit(services: Services, auth: Authorization, request: OffsetCommitRequest) -> Outcome:
+def offset_commit(services: Services, auth: ClientRights, request: OffsetCommitRequest) -> Outcome:
     if not auth.allows(_O.READ, GROUP, request.group_id):
         return refuse_entries("topics", "topics")(request, auth.version, REFUSED)
     return _commit_topics(services, auth, request)
 
 
-def offset_delete(services: Services, auth: Authorization, request: OffsetDeleteRequest) -> Outcome:
+def offset_delete(services: Services, auth: ClientRights, request: OffsetDeleteRequest) -> Outcome:
     if not auth.allows(_O.DELETE, GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=REFUSED)
     return _commit_topics(services, auth, request)
@@ -117,10 +117,10 @@ def offset_delete(services: Services, auth: Authorization, request: OffsetDelete
 # ---- several groups
 
 
-def by_groups(operation: AclOperation, groups: str, answers: str) -> Callable[[Services, Authorization, Any], Outcome]:
+def by_groups(operation: AclOperation, groups: str, answers: str) -> Callable[[Services, ClientRights, Any], Outcome]:
     """A guard of requests with a list of group ids that need one right on each."""
 
-    def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
+    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
         given: list[str] = getattr(request, groups)
         allowed = auth.allowed_names(operation, GROUP, given)
         refused = [group_id for group_id in given if group_id not in allowed]
@@ -155,7 +155,7 @@ def _refused_groups(response: Any, answers: str, group_ids: list[str], version: 
     return found
 
 
-def _hide_groups(auth: Authorization, groups: list[Any]) -> None:
+def _hide_groups(auth: ClientRights, groups: list[Any]) -> None:
     """A group with assignments of a topic that the client may not describe is answered without its members. The members
     of the classic protocol have assignments in bytes, which are not examined, as in Kafka."""
     names = {name for group in groups for name in _assigned(group)}
@@ -186,7 +186,7 @@ describe_groups_by_id = by_groups(_O.DESCRIBE, "group_ids", "groups")
 delete_groups = by_groups(_O.DELETE, "groups_names", "results")
 
 
-def list_groups(services: Services, auth: Authorization, request: ListGroupsRequest) -> Outcome:
+def list_groups(services: Services, auth: ClientRights, request: ListGroupsRequest) -> Outcome:
     if auth.allows(_O.DESCRIBE, CLUSTER, silent=True):
         return None
 
@@ -199,7 +199,7 @@ def list_groups(services: Services, auth: Authorization, request: ListGroupsRequ
     return complete
 
 
-def find_coordinator(services: Services, auth: Authorization, request: FindCoordinatorRequest) -> Outcome:
+def find_coordinator(services: Services, auth: ClientRights, request: FindCoordinatorRequest) -> Outcome:
     keys = request.coordinator_keys if auth.version >= 4 else [request.key]
     if request.key_type == _SHARE_KEY:
         allowed = set(keys) if auth.allows(_O.CLUSTER_ACTION, CLUSTER) else set()
@@ -233,7 +233,7 @@ def find_coordinator(services: Services, auth: Authorization, request: FindCoord
 # ---- committed offsets
 
 
-def offset_fetch(services: Services, auth: Authorization, request: OffsetFetchRequest) -> Outcome:
+def offset_fetch(services: Services, auth: ClientRights, request: OffsetFetchRequest) -> Outcome:
     """A request for all topics leaves out those that the client may not describe."""
     if auth.version < 8:
         return _fetch_of_one_group(services, auth, request)
@@ -263,13 +263,13 @@ def _refused_fetch(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=group.group_id, error_code=REFUSED)
 
 
-def _describable(services: Services, auth: Authorization, topics: list[Any]) -> list[Any]:
+def _describable(services: Services, auth: ClientRights, topics: list[Any]) -> list[Any]:
     names = [name_of(services, topic) for topic in topics]
     allowed = auth.allowed_names(_O.DESCRIBE, TOPIC, (name for name in names if name is not None), silent=True)
     return [topic for name, topic in zip(names, topics, strict=True) if name is None or name in allowed]
 
 
-def _fetch_of_one_group(services: Services, auth: Authorization, request: OffsetFetchRequest) -> Outcome:
+def _fetch_of_one_group(services: Services, auth: ClientRights, request: OffsetFetchRequest) -> Outcome:
     if not auth.allows(_O.DESCRIBE, GROUP, request.group_id):
         if auth.version >= 2:
             return OffsetFetchResponse(error_code=REFUSED)
@@ -299,7 +299,7 @@ def _fetch_of_one_group(services: Services, auth: Authorization, request: Offset
 
 
 def describe_share_group_offsets(
-    services: Services, auth: Authorization, request: DescribeShareGroupOffsetsRequest
+    services: Services, auth: ClientRights, request: DescribeShareGroupOffsetsRequest
 ) -> Outcome:
     allowed = auth.allowed_names(_O.DESCRIBE, GROUP, (group.group_id for group in request.groups))
     refused = [group.group_id for group in request.groups if group.group_id not in allowed]
@@ -335,7 +335,7 @@ def describe_share_group_offsets(
 
 
 def alter_share_group_offsets(
-    services: Services, auth: Authorization, request: AlterShareGroupOffsetsRequest
+    services: Services, auth: ClientRights, request: AlterShareGroupOffsetsRequest
 ) -> Outcome:
     if not auth.allows(_O.READ, GROUP, request.group_id):
         return _failed(request, REFUSED)
@@ -343,7 +343,7 @@ def alter_share_group_offsets(
 
 
 def delete_share_group_offsets(
-    services: Services, auth: Authorization, request: DeleteShareGroupOffsetsRequest
+    services: Services, auth: ClientRights, request: DeleteShareGroupOffsetsRequest
 ) -> Outcome:
     if not auth.allows(_O.DELETE, GROUP, request.group_id):
         return _failed(request, REFUSED)

@@ -17,7 +17,7 @@ from barnabas.protocol.wire.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from barnabas.server.broker.authorization.checks import GROUP, REFUSALS, Authorization
+from barnabas.server.broker.authorization.checks import GROUP, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.guards.refusals import mirrored
 from barnabas.server.broker.authorization.guards.topics import Outcome, name_of
 from barnabas.server.broker.request_context import RequestContext
@@ -28,7 +28,7 @@ _GROUP_REFUSED: Final = REFUSALS[GROUP]
 REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def share_fetch(services: Services, auth: Authorization, request: ShareFetchRequest, ctx: RequestContext) -> Outcome:
+def share_fetch(services: Services, auth: ClientRights, request: ShareFetchRequest, ctx: RequestContext) -> Outcome:
     """Partitions are checked where they are read, because most of a session's partitions are not in its requests.
     Acknowledgements are in the request, and those of refused topics are not applied."""
     if not auth.allows(_O.READ, GROUP, request.group_id or ""):
@@ -73,7 +73,7 @@ def _refuse_acknowledgement(partition: PartitionData) -> None:
     partition.acknowledge_error_message = REFUSED.message
 
 
-def share_acknowledge(services: Services, auth: Authorization, request: ShareAcknowledgeRequest) -> Outcome:
+def share_acknowledge(services: Services, auth: ClientRights, request: ShareAcknowledgeRequest) -> Outcome:
     if not auth.allows(_O.READ, GROUP, request.group_id or ""):
         return ShareAcknowledgeResponse(error_code=_GROUP_REFUSED, error_message=_GROUP_REFUSED.message)
     may_read = auth.reader()

@@ -35,7 +35,7 @@ from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from barnabas.protocol.wire.messages.produce import ProduceRequest
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, MANY, TOPIC, TRANSACTIONAL_ID, Authorization
+from barnabas.server.broker.authorization.checks import CLUSTER, MANY, TOPIC, TRANSACTIONAL_ID, ClientRights
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
@@ -66,7 +66,7 @@ def name_of(services: Services, entry: Any) -> str | None:
 
 
 def split_topics(
-    services: Services, auth: Authorization, operation: AclOperation, entries: list[Any]
+    services: Services, auth: ClientRights, operation: AclOperation, entries: list[Any]
 ) -> tuple[list[Any], list[Any]]:
     """The entries whose topics allow the operation, and those whose topics do not. An entry with an unknown id is in
     the first list: the handler answers that the id is unknown."""
@@ -88,10 +88,10 @@ def _split(entries: list[Any], names: list[str | None], allowed: set[str]) -> tu
 
 def by_topic(
     operation: AclOperation, entries: str, answers: str, **fixed: object
-) -> Callable[[Services, Authorization, Any], Outcome]:
+) -> Callable[[Services, ClientRights, Any], Outcome]:
     """A guard of requests that need one right on each of their topics. `fixed` are fields of refused partitions."""
 
-    def guard(services: Services, auth: Authorization, request: Any) -> Outcome:
+    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
         present = getattr(request, entries)
         if len(present) == 1:  # most requests
             name = name_of(services, present[0])
@@ -101,7 +101,7 @@ def by_topic(
             return split_many(services, auth, request, present)
         return decide(request, *split_topics(services, auth, operation, present))
 
-    async def split_many(services: Services, auth: Authorization, request: Any, present: list[Any]) -> Decided:
+    async def split_many(services: Services, auth: ClientRights, request: Any, present: list[Any]) -> Decided:
         names = [name_of(services, entry) for entry in present]
         allowed = await auth.many_allowed_names(operation, TOPIC, _known(names))
         return decide(request, *_split(present, names, allowed))
@@ -130,7 +130,7 @@ def _append(field: str, results: list[Any], response: Any) -> Any:
 # ---- records
 
 
-def produce(services: Services, auth: Authorization, request: ProduceRequest) -> Outcome:
+def produce(services: Services, auth: ClientRights, request: ProduceRequest) -> Outcome:
     """A transactional batch needs the transactional id, whatever the request claims about itself (CVE-2018-17196)."""
     if _has_transactional_batch(request):
         transactional_id = request.transactional_id
@@ -179,7 +179,7 @@ def _has_transactional_batch(request: ProduceRequest) -> bool:
     return False
 
 
-def fetch(services: Services, auth: Authorization, request: FetchRequest, ctx: RequestContext) -> Outcome:
+def fetch(services: Services, auth: ClientRights, request: FetchRequest, ctx: RequestContext) -> Outcome:
     """A follower needs CLUSTER_ACTION, or else a client that claims to be a replica could move the in-sync replicas and
     the high watermark (CVE-2018-1288). Partitions are checked where they are read, because most of a session's
     partitions are not in its requests."""
@@ -199,13 +199,13 @@ run_maintenance = by_topic(_O.ALTER, "topics", "topics")
 _offset_for_leader_epoch = by_topic(_O.DESCRIBE, "topics", "topics")
 
 
-def offset_for_leader_epoch(services: Services, auth: Authorization, request: Any) -> Outcome:
+def offset_for_leader_epoch(services: Services, auth: ClientRights, request: Any) -> Outcome:
     if auth.allows(_O.CLUSTER_ACTION, CLUSTER, silent=True):
         return None
     return _offset_for_leader_epoch(services, auth, request)
 
 
-async def explain_partition(services: Services, auth: Authorization, request: Any) -> Decided:
+async def explain_partition(services: Services, auth: ClientRights, request: Any) -> Decided:
     """The transactional ids of open transactions are shown to a client that may describe them."""
     outcome = _explain_partition(services, auth, request)
     decided = await outcome if isinstance(outcome, Coroutine) else outcome
@@ -222,7 +222,7 @@ async def explain_partition(services: Services, auth: Authorization, request: An
     return complete
 
 
-def _hide_id(auth: Authorization, open_transaction: Any) -> None:
+def _hide_id(auth: ClientRights, open_transaction: Any) -> None:
     name = open_transaction.transactional_id
     if name is not None and not auth.allows(_O.DESCRIBE, TRANSACTIONAL_ID, name, silent=True):
         open_transaction.transactional_id = open_transaction.transaction_state = None
@@ -231,7 +231,7 @@ def _hide_id(auth: Authorization, open_transaction: Any) -> None:
 # ---- metadata
 
 
-def metadata(services: Services, auth: Authorization, request: MetadataRequest) -> Outcome:
+def metadata(services: Services, auth: ClientRights, request: MetadataRequest) -> Outcome:
     """A list of all topics leaves out what the client may not describe. A topic that would be created needs CREATE."""
     wanted = request.topics
     refused: list[MetadataResponseTopic] = []
@@ -265,7 +265,7 @@ def metadata(services: Services, auth: Authorization, request: MetadataRequest) 
 
 
 def _refused_metadata(
-    services: Services, auth: Authorization, topic: Any, *, creates: bool
+    services: Services, auth: ClientRights, topic: Any, *, creates: bool
 ) -> MetadataResponseTopic | None:
     """The refusal of one topic of a request; None if the client may describe it, or if no topic has the id."""
     by_id = topic.topic_id != NO_TOPIC_ID
@@ -289,7 +289,7 @@ def _refused_metadata(
 
 
 async def describe_topic_partitions(
-    services: Services, auth: Authorization, request: DescribeTopicPartitionsRequest
+    services: Services, auth: ClientRights, request: DescribeTopicPartitionsRequest
 ) -> Decided:
     """Topics that the client may not describe do not count for the pages."""
     cursor = request.cursor
@@ -326,7 +326,7 @@ async def describe_topic_partitions(
 # ---- changes of topics, which the controller authorizes
 
 
-def create_topics(services: Services, auth: Authorization, request: CreateTopicsRequest) -> Outcome:
+def create_topics(services: Services, auth: ClientRights, request: CreateTopicsRequest) -> Outcome:
     refused: list[CreatableTopicResult] = []
     if not auth.allows(_O.CREATE, CLUSTER, silent=True):
         allowed = auth.allowed_names(_O.CREATE, TOPIC, (topic.name for topic in request.topics))
@@ -350,7 +350,7 @@ def create_topics(services: Services, auth: Authorization, request: CreateTopics
     return complete if request.topics else complete(APIS[ApiKey.CREATE_TOPICS].response())
 
 
-def delete_topics(services: Services, auth: Authorization, request: DeleteTopicsRequest) -> Outcome:
+def delete_topics(services: Services, auth: ClientRights, request: DeleteTopicsRequest) -> Outcome:
     """A topic that the client may not describe is refused by its name without a sign that it exists, and by its id
     without its name."""
     if auth.allows(_O.DELETE, CLUSTER, silent=True):
@@ -383,7 +383,7 @@ def delete_topics(services: Services, auth: Authorization, request: DeleteTopics
     return result
 
 
-def create_partitions(services: Services, auth: Authorization, request: CreatePartitionsRequest) -> Outcome:
+def create_partitions(services: Services, auth: ClientRights, request: CreatePartitionsRequest) -> Outcome:
     return _create_partitions(services, auth, request)
 
 

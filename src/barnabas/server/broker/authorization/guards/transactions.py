@@ -22,7 +22,7 @@ from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnRespons
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.protocol.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID, Authorization
+from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID, ClientRights
 from barnabas.server.broker.authorization.guards.refusals import mirrored, refuse_entries, refuse_markers
 from barnabas.server.broker.authorization.guards.topics import Outcome, by_topic
 from barnabas.server.broker.services import Services
@@ -31,7 +31,7 @@ _O = AclOperation
 REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def init_producer_id(services: Services, auth: Authorization, request: InitProducerIdRequest) -> Outcome:
+def init_producer_id(services: Services, auth: ClientRights, request: InitProducerIdRequest) -> Outcome:
     """A producer without a transactional id needs IDEMPOTENT_WRITE on the cluster or, since Kafka 2.8, WRITE on any
     topic (KIP-679)."""
     transactional_id = request.transactional_id
@@ -45,7 +45,7 @@ def init_producer_id(services: Services, auth: Authorization, request: InitProdu
     return None if allowed else InitProducerIdResponse(error_code=REFUSED, producer_id=-1, producer_epoch=-1)
 
 
-def add_partitions_to_txn(services: Services, auth: Authorization, request: AddPartitionsToTxnRequest) -> Outcome:
+def add_partitions_to_txn(services: Services, auth: ClientRights, request: AddPartitionsToTxnRequest) -> Outcome:
     """Since version 4 only brokers send the request. Before, one refused topic refuses the others with
     OPERATION_NOT_ATTEMPTED. Clients may not write to internal topics."""
     if auth.version >= 4:
@@ -71,7 +71,7 @@ def add_partitions_to_txn(services: Services, auth: Authorization, request: AddP
     )
 
 
-def add_offsets_to_txn(services: Services, auth: Authorization, request: AddOffsetsToTxnRequest) -> Outcome:
+def add_offsets_to_txn(services: Services, auth: ClientRights, request: AddOffsetsToTxnRequest) -> Outcome:
     if not auth.allows(_O.WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=REFUSED)
     if not auth.allows(_O.READ, GROUP, request.group_id):
@@ -79,13 +79,13 @@ def add_offsets_to_txn(services: Services, auth: Authorization, request: AddOffs
     return None
 
 
-def end_txn(services: Services, auth: Authorization, request: EndTxnRequest) -> Outcome:
+def end_txn(services: Services, auth: ClientRights, request: EndTxnRequest) -> Outcome:
     if auth.allows(_O.WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return None
     return EndTxnResponse(error_code=REFUSED)
 
 
-def write_txn_markers(services: Services, auth: Authorization, request: Any) -> Outcome:
+def write_txn_markers(services: Services, auth: ClientRights, request: Any) -> Outcome:
     if auth.allows(_O.ALTER, CLUSTER, silent=True) or auth.allows(_O.CLUSTER_ACTION, CLUSTER):
         return None
     return refuse_markers(request, auth.version, REFUSALS[CLUSTER])
@@ -94,7 +94,7 @@ def write_txn_markers(services: Services, auth: Authorization, request: Any) -> 
 _commit_topics = by_topic(_O.READ, "topics", "topics")
 
 
-def txn_offset_commit(services: Services, auth: Authorization, request: TxnOffsetCommitRequest) -> Outcome:
+def txn_offset_commit(services: Services, auth: ClientRights, request: TxnOffsetCommitRequest) -> Outcome:
     if not auth.allows(_O.WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return refuse_entries("topics", "topics")(request, auth.version, REFUSED)
     if not auth.allows(_O.READ, GROUP, request.group_id):
@@ -102,7 +102,7 @@ def txn_offset_commit(services: Services, auth: Authorization, request: TxnOffse
     return _commit_topics(services, auth, request)
 
 
-def describe_transactions(services: Services, auth: Authorization, request: DescribeTransactionsRequest) -> Outcome:
+def describe_transactions(services: Services, auth: ClientRights, request: DescribeTransactionsRequest) -> Outcome:
     """The partitions of a transaction are shown if the client may describe their topics."""
     allowed = auth.allowed_names(_O.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids)
     refused = [
@@ -122,7 +122,7 @@ def describe_transactions(services: Services, auth: Authorization, request: Desc
     return complete if request.transactional_ids else complete(DescribeTransactionsResponse())
 
 
-def list_transactions(services: Services, auth: Authorization, request: ListTransactionsRequest) -> Outcome:
+def list_transactions(services: Services, auth: ClientRights, request: ListTransactionsRequest) -> Outcome:
     async def complete(response: ListTransactionsResponse) -> ListTransactionsResponse:
         states = response.transaction_states
         names = await auth.many_allowed_names(
