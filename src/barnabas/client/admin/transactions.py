@@ -11,7 +11,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.fanout import by_topic, send_to_leaders
 from barnabas.client.cluster.versions import Versioned
-from barnabas.client.producer.transactions import END_TXN_VERSION_MAX, FEATURE, IMPLICIT_FROM
+from barnabas.client.producer.transaction_requests import END_TXN_VERSION_MAX, FEATURE, IMPLICIT_FROM
 from barnabas.client.values import HandedOverTransaction
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition

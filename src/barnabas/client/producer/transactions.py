@@ -21,39 +21,32 @@ from typing import Any, Final
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
-from barnabas.client.cluster.fanout import by_topic
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.errors import TransactionAbortedError, TransactionStateError, UnsupportedApiError
 from barnabas.client.producer.accumulator import NO_IDENTITY, ProducerIdentity
+from barnabas.client.producer.transaction_requests import (
+    ADD_PARTITIONS_VERSION_MAX,
+    END_TXN_VERSION_MAX,
+    FEATURE,
+    IMPLICIT_FROM,
+    OFFSET_COMMIT_VERSION_MAX,
+    PRODUCE_VERSION_MAX,
+    TWO_PHASE_VERSION,
+    build_add_offsets,
+    build_add_partitions,
+    build_end,
+    build_offset_commit,
+    code_of,
+    codes_of_added_partitions,
+    codes_of_offsets,
+)
 from barnabas.client.values import GroupMetadata, HandedOverTransaction, OffsetAndMetadata, PreparedTransaction
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
-from barnabas.protocol.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from barnabas.protocol.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
-from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.protocol.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
-
-FEATURE: Final = "transaction.version"
-IMPLICIT_FROM: Final = 2
-"""The first transaction version in which partitions need not be added beforehand."""
-TWO_PHASE_VERSION: Final = 6
-ADD_PARTITIONS_VERSION_MAX: Final = 3
-"""The last version of AddPartitionsToTxn for clients; later versions are only for brokers."""
-END_TXN_VERSION_MAX: Final = 4
-"""The last version of EndTxn for transactions of a version before IMPLICIT_FROM."""
-_BEFORE_890: Final = {"produce": 11, "end": END_TXN_VERSION_MAX, "offsets": 4}
 
 _FATAL: Final = frozenset(
     {
@@ -110,7 +103,7 @@ class Transactions:
 
     @property
     def produce_version_max(self) -> int | None:
-        return None if self.implicit else _BEFORE_890["produce"]
+        return None if self.implicit else PRODUCE_VERSION_MAX
 
     # -- called by producer and sender -----------------------------------------------------------------------------
 
@@ -153,22 +146,11 @@ class Transactions:
     async def add_partitions(self) -> None:
         """Send AddPartitionsToTxn for the partitions that `may_send` has collected (before KIP-890)."""
         wanted = sorted(self._to_add)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.identity.producer_id,
-            v3_and_below_producer_epoch=self.identity.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in by_topic(wanted).items()
-            ],
-        )
-
-        def codes(response: AddPartitionsToTxnResponse) -> Iterable[int]:
-            return [
-                p.partition_error_code for t in response.results_by_topic_v3_and_below for p in t.results_by_partition
-            ]
-
+        request = build_add_partitions(self.transactional_id, self.identity, wanted)
         try:
-            await self._ask(request, codes, "Adding partitions", max_version=ADD_PARTITIONS_VERSION_MAX)
+            await self._ask(
+                request, codes_of_added_partitions, "Adding partitions", max_version=ADD_PARTITIONS_VERSION_MAX
+            )
         except KafkaError as error:
             self.on_failure(error)
             return
@@ -220,7 +202,7 @@ class Transactions:
 
         request = Versioned(ApiKey.INIT_PRODUCER_ID, build, unstable=self.two_phase)
         response: InitProducerIdResponse = await self._ask(
-            request, _code, "Initializing transactions", deadline=deadline
+            request, code_of, "Initializing transactions", deadline=deadline
         )
         if response.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
@@ -282,53 +264,20 @@ class Transactions:
         identity = self.identity
         try:
             if not self.implicit:
-                request = AddOffsetsToTxnRequest(
-                    transactional_id=self.transactional_id,
-                    producer_id=identity.producer_id,
-                    producer_epoch=identity.epoch,
-                    group_id=group.group_id,
-                )
-                await self._ask(request, _code_of_offsets, "Adding offsets", deadline=deadline)
+                request = build_add_offsets(self.transactional_id, identity, group.group_id)
+                await self._ask(request, code_of, "Adding offsets", deadline=deadline)
             self._started = True
             await self._ask(
-                self._offset_commit(offsets, group),
-                lambda response: [p.error_code for t in response.topics for p in t.partitions],
+                build_offset_commit(self.transactional_id, self.identity, group, offsets),
+                codes_of_offsets,
                 "Committing offsets",
                 deadline=deadline,
-                max_version=None if self.implicit else _BEFORE_890["offsets"],
+                max_version=None if self.implicit else OFFSET_COMMIT_VERSION_MAX,
                 coordinator=(CoordinatorType.GROUP, group.group_id),
             )
         except KafkaError as error:
             self.on_failure(error)
             raise
-
-    def _offset_commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
-    ) -> TxnOffsetCommitRequest:
-        return TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group.group_id,
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=[
-                TxnOffsetCommitRequestTopic(
-                    name=topic,
-                    partitions=[
-                        TxnOffsetCommitRequestPartition(
-                            partition_index=index,
-                            committed_offset=offsets[TopicPartition(topic, index)].offset,
-                            committed_leader_epoch=offsets[TopicPartition(topic, index)].leader_epoch,
-                            committed_metadata=offsets[TopicPartition(topic, index)].metadata,
-                        )
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic(offsets).items()
-            ],
-        )
 
     async def end(self, *, commit: bool, settle: Callable[[], Awaitable[None]], deadline: float) -> None:
         """Commit or abort. `settle` sends, or drops, the queued batches and waits for those in flight.
@@ -357,18 +306,13 @@ class Transactions:
     async def _end(self, commit: bool, deadline: float) -> None:
         try:
             if self._started:
-                request = EndTxnRequest(
-                    transactional_id=self.transactional_id,
-                    producer_id=self.identity.producer_id,
-                    producer_epoch=self.identity.epoch,
-                    committed=commit,
-                )
+                request = build_end(self.transactional_id, self.identity, commit=commit)
                 response: EndTxnResponse = await self._ask(
                     request,
-                    _code,
+                    code_of,
                     "Committing the transaction" if commit else "Aborting the transaction",
                     deadline=deadline,
-                    max_version=None if self.implicit else _BEFORE_890["end"],
+                    max_version=None if self.implicit else END_TXN_VERSION_MAX,
                 )
                 if response.producer_epoch >= 0:
                     self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
@@ -446,11 +390,3 @@ class Transactions:
         )
         failure.__cause__ = self.error
         return failure
-
-
-def _code(response: EndTxnResponse | InitProducerIdResponse) -> list[int]:
-    return [response.error_code]
-
-
-def _code_of_offsets(response: AddOffsetsToTxnResponse | TxnOffsetCommitResponse) -> list[int]:
-    return [response.error_code] if isinstance(response, AddOffsetsToTxnResponse) else []
