@@ -54,12 +54,12 @@ class Plan:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.connectors", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rows", type=int, default=400_000, help="rows of a captured table (%(default)s)")
-    parser.add_argument("--sink-rows", type=int, default=200_000, help="records of the sink's topic (%(default)s)")
-    parser.add_argument("--latency-seconds", type=int, default=16, help="how long latency is measured (%(default)s)")
+    parser.add_argument("--rows", type=int, default=300_000, help="rows of a captured table (%(default)s)")
+    parser.add_argument("--sink-rows", type=int, default=150_000, help="records of the sink's topic (%(default)s)")
+    parser.add_argument("--latency-seconds", type=int, default=15, help="how long latency is measured (%(default)s)")
     parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured (%(default)s)")
     parser.add_argument("--databases", default=",".join(DATABASES), help="with commas between them (%(default)s)")
-    parser.add_argument("--only", default="capture", help="measurements, with commas between them (%(default)s)")
+    parser.add_argument("--only", default=",".join(PARTS), help="measurements, with commas between them (%(default)s)")
     parser.add_argument("--ours", action="store_true", help="leave Debezium out")
     parser.add_argument("--broker", default="barnabas", choices=("barnabas", "kafka"), help="(%(default)s)")
     parser.add_argument("--write", type=Path, help="put the tables between the markers of this Markdown file")

@@ -210,7 +210,7 @@ async def _fill(servers: str, topic: str, rows: int, step: int = 20_000) -> None
         for start in range(0, rows, step):
             values = [
                 json.dumps({"schema": schema, "payload": _row(index)}).encode()
-                for index in range(start, min(start + step, rows))
+                for index in range(start + 1, min(start + step, rows) + 1)  # MariaDB takes an id of 0 as none
             ]
             await producer.send_arrow(topic, pa.table({"value": pa.array(values, pa.binary())}))
 
