@@ -184,7 +184,7 @@ async def test_our_clients_renew_their_sessions_while_they_write() -> None:
             loop = asyncio.get_running_loop()
             end, sent = loop.time() + 4.0, 0
             while loop.time() < end:
-                await asyncio.gather(*[producer.send("t", b"v") for _ in range(20)])
+                await asyncio.gather(*[producer.send_and_wait("t", b"v") for _ in range(20)])
                 sent += 20
             offsets = await admin.list_offsets({TopicPartition("t", 0): LATEST})
             (latest,) = offsets.values()
