@@ -47,6 +47,13 @@ def read_topic(servers: str, topic: str) -> list[Found]:
     return found
 
 
+def payload(text: str) -> Row:
+    """A key, an event, or a key in a header; with schemas, they are beside their schemas."""
+    found: Row = json.loads(text)
+    event: Row = found.get("payload", found)
+    return event
+
+
 def place_of(event: Row) -> tuple[int, ...]:
     """A position that grows with the changes of a row; on MySQL, with all changes."""
     source = event["source"]
@@ -73,7 +80,7 @@ def replay(records: list[Found], columns: dict[str, TypedColumn]) -> dict[int, R
                 assert known is not None, f"the row {key} is deleted, and was not there: {event['source']}"
                 del rows[key]
                 if "__debezium.newkey" in headers:
-                    moved[json.loads(headers["__debezium.newkey"])["id"]] = known
+                    moved[payload(headers["__debezium.newkey"])["id"]] = known
             case "c" if "__debezium.oldkey" in headers:
                 assert known is None, f"the row {key} is created, and is there: {event['source']}"
                 rows[key] = _follow(moved.pop(key), event)
@@ -105,14 +112,14 @@ def _checked_events(records: list[Found]) -> list[tuple[int, Row, dict[str, str]
     homes: dict[int, int] = {}
     events = []
     for record in records:
-        key = json.loads(record.key)["id"]
+        key = payload(record.key)["id"]
         assert homes.setdefault(key, record.partition) == record.partition
         if record.value is None:
             place, op = last[key]
             assert op == "d", f"the tombstone of {key} does not follow a delete"
             last[key] = place, "tombstone"
             continue
-        event = json.loads(record.value)
+        event = payload(record.value)
         place = place_of(event)
         counts[key, event["op"], place] += 1
         before, op = last.get(key, ((), ""))

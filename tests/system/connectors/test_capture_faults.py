@@ -40,14 +40,17 @@ def create_topics(servers: str, shops: Sequence[Shop]) -> None:
         created.result(60)
 
 
-def capture_query(shop: Shop, folder: Path, servers: str) -> dict[str, object]:
+def capture_query(shop: Shop, folder: Path, servers: str, schemas: str) -> dict[str, object]:
     write = {
         "format": "barnabas",
         "kafka.bootstrap.servers": servers,
         "kafka.max.request.size": str(RECORD_BYTES_MAX),
         "includeHeaders": "true",
     }
-    return {"name": shop.name, "read": shop.options(folder), "write": write}
+    read = shop.options(folder)
+    for part in ("key", "value"):
+        read[f"{part}.converter.schemas.enable"] = schemas
+    return {"name": shop.name, "read": read, "write": write}
 
 
 def copy_query(shop: Shop, other: Shop, servers: str) -> dict[str, object]:
@@ -95,7 +98,8 @@ def run(folder: Path, faults: Sequence[str], *, seed: int, large: int, pause_s: 
             shop.create_copies()
         writers = [ShopWriters(shop, seed, keys=150, large=large) for shop in shops]
         servers = broker.bootstrap_servers
-        queries = [capture_query(shop, folder, servers) for shop in shops]
+        schemas = "true" if copies else "false"  # a sink makes events flat by their schemas
+        queries = [capture_query(shop, folder, servers, schemas) for shop in shops]
         pairs = tuple(permutations(shops)) if copies else ()
         queries += [copy_query(shop, other, servers) for shop, other in pairs]
         driver = Driver(folder, queries)
