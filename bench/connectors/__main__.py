@@ -23,7 +23,7 @@ from rich.console import Console
 from tests.interop.spark_connector import start_session
 
 from barnabas.testing.databases import MariaDbServer, PostgresServer
-from bench.connectors.databases import Database, MariaDb, Postgres
+from bench.connectors.databases import TRANSACTION_ROWS, Database, MariaDb, Postgres
 from bench.connectors.measuring import Bench, Load, fill_topic
 from bench.connectors.sides import Barnabas, Debezium, Side
 from bench.report import Measured, Sheet, number, ratio, write
@@ -64,6 +64,8 @@ def main() -> None:
     parser.add_argument("--broker", default="barnabas", choices=("barnabas", "kafka"), help="(%(default)s)")
     parser.add_argument("--write", type=Path, help="put the tables between the markers of this Markdown file")
     chosen = parser.parse_args()
+    if chosen.rows % (WARM_UP * 2 * TRANSACTION_ROWS):
+        parser.error(f"--rows must be a multiple of {WARM_UP * 2 * TRANSACTION_ROWS}, for whole transactions")
     plan = Plan(
         _names(parser, chosen.databases, DATABASES),
         _names(parser, chosen.only, PARTS),
