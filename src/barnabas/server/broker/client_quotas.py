@@ -67,10 +67,11 @@ class ClientQuotas:
             self._callback.update(image.quotas.by_entity)
             self.is_active = any(self._callback.is_active(kind) for kind in QuotaKind)
 
-    def fetch_bytes_max(self, ctx: RequestContext) -> float | None:
-        """The most bytes that a Fetch response of this client can have without exceeding its quota; None for no
-        limit."""
-        return self._fetch.most_at_once(ctx.principal, ctx.client_id or "") if self.is_active else None
+    def limit_fetch_bytes(self, ctx: RequestContext, max_bytes: int) -> int:
+        """The most bytes that a Fetch response of this client can have without exceeding its quota, at most
+        `max_bytes`."""
+        limit = self._fetch.most_at_once(ctx.principal, ctx.client_id or "")
+        return max_bytes if limit is None else min(max_bytes, int(limit))
 
     def apply(
         self,

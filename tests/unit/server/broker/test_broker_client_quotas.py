@@ -64,7 +64,7 @@ BY_USER = (("user", "a"),)
 def test_without_quotas_nothing_is_measured() -> None:
     quotas = quotas_of({})
     assert not quotas.is_active
-    assert quotas.fetch_bytes_max(context(ApiKey.FETCH)) is None
+    assert quotas.limit_fetch_bytes(context(ApiKey.FETCH), 50) == 50
     assert not quotas_of({(("ip", None),): {"connection_creation_rate": 1.0}}).is_active
 
 
@@ -95,7 +95,7 @@ def fetched() -> FetchResponse:
 def test_a_fetch_above_the_quota_is_answered_without_records_and_not_counted() -> None:
     quotas = quotas_of({BY_USER: {"consumer_byte_rate": 1000.0}})
     ctx = context(ApiKey.FETCH)
-    assert quotas.fetch_bytes_max(ctx) == 10_000
+    assert quotas.limit_fetch_bytes(ctx, 50_000) == 10_000
     for session_epoch, session in ((5, SESSION), (0, 0), (-1, 0)):
         response = apply(quotas, ctx, FetchRequest(session_epoch=session_epoch), 11_000, fetched())
         assert isinstance(response, FetchResponse)

@@ -54,7 +54,7 @@ refer to files (sendfile)."""
 async def handle(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchResponse:
     by_id = ctx.api_version >= TOPIC_IDS_SINCE
     params = build_params(services, ctx, request)
-    ctx.is_exempt = params.from_follower
+    ctx.is_exempt = from_follower = params.from_follower
     context = services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
@@ -62,17 +62,16 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
         _forgotten(request, by_id=by_id),
         ctx.now_ms,
         uses_topic_ids=by_id,
-        privileged=params.from_follower,
+        privileged=from_follower,
     )
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
     # When too many bytes wait for slow clients, responses shrink to one batch.
     max_bytes = min(request.max_bytes, max(UNSENT_BYTES_MAX - services.unsent_bytes(), 0))
-    if not params.from_follower:
+    if not from_follower:
         max_bytes = min(max_bytes, services.config.fetch_max_bytes)
-        by_quota = services.quotas.fetch_bytes_max(ctx)
-        if by_quota is not None:
-            max_bytes = min(max_bytes, int(by_quota))
+        if services.quotas.is_active:
+            max_bytes = services.quotas.limit_fetch_bytes(ctx, max_bytes)
     fetch = DelayedFetch(services, context, params, max_bytes, ctx.may_read)
     await fetch.run(request.min_bytes, ctx.deadline(request.max_wait_ms))
     answers = list(fetch.answers.items())
