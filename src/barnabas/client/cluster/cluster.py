@@ -33,7 +33,7 @@ from barnabas.client.options import ClusterConfig
 from barnabas.client.problems import Problems
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.core.rng import Rng, system_rng
+from barnabas.core.rng import Rng, secure_rng
 from barnabas.protocol.transport.connection_config import Destination
 from barnabas.protocol.transport.outgoing_connection import ConnectionOpener, OutgoingConnection, open_connection
 from barnabas.protocol.wire.apis import ApiKey
@@ -56,7 +56,7 @@ class Cluster:
         self, options: ClusterConfig, *, rng: Rng | None = None, opener: ConnectionOpener = open_connection
     ) -> None:
         self.options = options
-        self.rng = rng or system_rng()
+        self.rng = rng or secure_rng()
         self.metadata = MetadataCache()
         self.coordinators = Coordinators(self)
         self._pool = open_pool(options, self.rng, opener)

@@ -99,6 +99,8 @@ class Node:
         """The log segments with an open file, of all data directories."""
         self._clock = clock or SystemClock()
         self._rng = rng or system_rng()
+        self._nonces = secure_rng() if isinstance(self._clock, SystemClock) else self._rng
+        """The source of the nonces of SASL; unpredictable, but in a simulation."""
         self._watch = LoopWatch(self.metrics, self._clock.monotonic, config["barnabas.event.loop.held.warn.ms"])
         self._listen_at = listen
         self._stopping = asyncio.Event()
@@ -183,9 +185,9 @@ class Node:
     ) -> None:
         """Run the node in nested blocks: connections and controller listeners; the metadata log; the broker."""
         security, client_id = self._security, f"node-{self.identity.node_id}"
-        outgoing = to_brokers = NodeClient(client_id, self._rng, security.to_controllers)
+        outgoing = to_brokers = NodeClient(client_id, self._nonces, security.to_controllers)
         if self.config.topology.is_broker and security.to_brokers != security.to_controllers:
-            to_brokers = NodeClient(client_id, self._rng, security.to_brokers)
+            to_brokers = NodeClient(client_id, self._nonces, security.to_brokers)
         peers = () if to_brokers is outgoing else (to_brokers.run,)
         controller_listeners = ControllerListeners(self.config, controllers, self.metrics, security)
         pages = () if self.pages is None else (self.pages.run,)
@@ -319,10 +321,8 @@ class Node:
         def scram_credential(mechanism: int, user: str) -> ScramCredential | None:
             return None if self.parts is None else self.parts.image.scram.get(mechanism, user)
 
-        simulated = not isinstance(self._clock, SystemClock)
-        rng = self._rng if simulated else secure_rng()
         loop_time = asyncio.get_running_loop().time
-        return build_node_security(self.config, SecuritySources(self._clock, loop_time, rng, scram_credential))
+        return build_node_security(self.config, SecuritySources(self._clock, loop_time, self._nonces, scram_credential))
 
     def _build_parts(
         self, outgoing: NodeClient, to_brokers: NodeClient, metadata: RaftMetadataLog | ZooKeeperMetadataLog
