@@ -266,7 +266,14 @@ class MariaDbServer(DatabaseServer):
 
     def creation(self) -> list[str]:
         options = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-        return [self.find("mariadb-install-db"), *options, f"--datadir={self.data_dir}"]
+        return [self.find("mariadb-install-db"), *options, f"--datadir={self.data_dir}", f"--tmpdir={self._temporary()}"]
+
+    def _temporary(self) -> Path:
+        """A folder of its own for temporary tables: a server that starts removes those of all others in its folder."""
+        folder = self.folder / "temporary"
+        folder.mkdir(exist_ok=True)
+        self._own(folder)
+        return folder
 
     def command(self) -> list[str]:
         first = self.folder / "first.sql"
@@ -277,6 +284,7 @@ class MariaDbServer(DatabaseServer):
         )
         settings = (
             f"datadir={self.data_dir}",
+            f"tmpdir={self._temporary()}",
             "bind-address=127.0.0.1",
             f"port={self.port}",
             f"socket={self.folder / 'socket'}",

@@ -22,8 +22,8 @@ from tests.progress import wait_until
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[3]
-FAULTS = ["written-raise", "committed-exit", "staged-jvm"]
-MORE_FAULTS = [*FAULTS, "staged-raise", "written-jvm", "committed-jvm"]
+FAULTS = ["committed-exit", "staged-jvm"]
+MORE_FAULTS = [*FAULTS, "written-raise", "staged-raise", "written-jvm", "committed-jvm"]
 LINES = 2000
 PATIENCE_S = 600.0
 """A busy machine may need minutes to start Spark, in which nothing here moves."""
