@@ -111,7 +111,7 @@ def measure(plan: Plan, console: Console, finish: Callable[[Sheet], None]) -> No
             start, wrap = DATABASES[name]
             with ExitStack() as running:
                 database = wrap(running.enter_context(start()))
-                sides: list[Side] = [Barnabas(spark, servers, database, folder)]
+                sides: list[Side] = [Barnabas(spark, servers, database, folder / f"ours-{name}")]
                 running.enter_context(closing(sides[0]))
                 if plan.peer:
                     sides.append(running.enter_context(closing(Debezium(servers, database, folder / name))))

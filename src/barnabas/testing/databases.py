@@ -266,7 +266,12 @@ class MariaDbServer(DatabaseServer):
 
     def creation(self) -> list[str]:
         options = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-        return [self.find("mariadb-install-db"), *options, f"--datadir={self.data_dir}", f"--tmpdir={self._temporary()}"]
+        return [
+            self.find("mariadb-install-db"),
+            *options,
+            f"--datadir={self.data_dir}",
+            f"--tmpdir={self._temporary()}",
+        ]
 
     def _temporary(self) -> Path:
         """A folder of its own for temporary tables: a server that starts removes those of all others in its folder."""
