@@ -23,19 +23,24 @@ from barnabas.protocol.wire.client_conn import ClientConnection
 from barnabas.protocol.wire.compile_decoder import REQUEST_ELEMENTS_MAX
 from barnabas.protocol.wire.messages import (
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_share_group_offsets,
+    alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_share_group_offsets,
     delete_share_group_state,
     delete_topics,
+    describe_client_quotas,
     describe_configs,
     describe_groups,
     describe_log_dirs,
@@ -44,6 +49,7 @@ from barnabas.protocol.wire.messages import (
     describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     explain_group,
     explain_partition,
@@ -391,6 +397,26 @@ LARGEST: dict[ApiKey, Largest] = {
     _K.EXPLAIN_GROUP: Largest(0, lambda t, n: explain_group.ExplainGroupRequest(group_ids=_names(n)), _groups),
     _K.RUN_MAINTENANCE: Largest(0, lambda t, n: run_maintenance.RunMaintenanceRequest(dry_run=True, topics=[
         run_maintenance.TopicRequest(name=TOPIC, partition_indexes=_wide(n))])),
+    _K.CREATE_ACLS: Largest(3, lambda t, n: create_acls.CreateAclsRequest(creations=[
+        create_acls.AclCreation(resource_type=TOPIC_RESOURCE, resource_name=name, principal="User:a", host="*",
+                                operation=3, permission_type=3) for name in _names(n)])),
+    _K.DELETE_ACLS: Largest(3, lambda t, n: delete_acls.DeleteAclsRequest(filters=[
+        delete_acls.DeleteAclsFilter(resource_type_filter=TOPIC_RESOURCE, resource_name_filter=name, operation=3,
+                                     permission_type=3) for name in _names(n)])),
+    _K.DESCRIBE_CLIENT_QUOTAS: Largest(1, lambda t, n: describe_client_quotas.DescribeClientQuotasRequest(components=[
+        describe_client_quotas.ComponentData(entity_type=name, match_type=0, match="a") for name in _names(n)])),
+    _K.ALTER_CLIENT_QUOTAS: Largest(1, lambda t, n: alter_client_quotas.AlterClientQuotasRequest(entries=[
+        alter_client_quotas.EntryData(
+            entity=[alter_client_quotas.EntityData(entity_type="user", entity_name=name)],
+            ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1000.0)]) for name in _names(n)])),
+    _K.DESCRIBE_USER_SCRAM_CREDENTIALS: Largest(0, lambda t, n:
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=[
+            describe_user_scram_credentials.UserName(name=name) for name in _names(n)])),
+    _K.ALTER_USER_SCRAM_CREDENTIALS: Largest(0, lambda t, n:
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest(upsertions=[
+            alter_user_scram_credentials.ScramCredentialUpsertion(
+                name=name, mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32))
+            for name in _names(n)])),
 }  # fmt: skip
 
 _NO_LIST: Final = "The request has no list; its work does not grow with its size."
@@ -401,6 +427,9 @@ NOT_ATTACKED: dict[ApiKey, str] = {
     _K.UNREGISTER_BROKER: _NO_LIST,
     _K.ADD_RAFT_VOTER: "The request is compared with a running node before its list of listeners is read.",
     _K.REMOVE_RAFT_VOTER: _NO_LIST,
+    _K.SASL_HANDSHAKE: "The request has no list, and the response lists the mechanisms.",
+    _K.SASL_AUTHENTICATE: _NO_LIST,
+    _K.DESCRIBE_ACLS: "The request has no list.",
     _K.HEARTBEAT: "The request has no list, and looks up one member.",
 }
 

@@ -73,7 +73,7 @@ def left_on(disk: MemoryDisk, topic_id: UUID) -> tuple[int, int, bool]:
         LogDir.open(disk.mount(), path, cluster_id="c", node_id=1, new_directory_id=UUID(int=8_000)) for path in PATHS
     ]
     found = FoundLogs(lambda: next(unique))
-    found.discover(directories)
+    list(found.discover(directories))
     two = sum("t-0" in disk.listdir(path) for path in PATHS) == 2
     taken = found.take(NAME, topic_id, log_config(internal_segment_bytes=2_000), UUID(int=9_011), 0)
     assert taken is not None
@@ -169,7 +169,7 @@ def test_two_different_logs_are_both_kept() -> None:
         LogDir.open(disk.mount(), path, cluster_id="c", node_id=1, new_directory_id=UUID(int=8)) for path in PATHS
     ]
     found = FoundLogs(lambda: UUID(int=5))
-    found.discover(directories)
+    list(found.discover(directories))
     taken = found.take(NAME, UUID(int=0), log_config(), UUID(int=0), 0)
     assert taken is not None
     assert (taken[0].path, taken[1] and taken[1].log_end_offset) == ("/data1", 5), "the later epoch goes before the end"

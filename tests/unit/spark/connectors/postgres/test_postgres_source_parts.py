@@ -59,7 +59,6 @@ def test_the_options_have_debeziums_names_in_any_case() -> None:
     [
         ({"slot_nmae": "s"}, "did you mean slot.name"),
         ({"slot_drop_on_stop": "true"}, "pg_drop_replication_slot"),
-        ({"column_mask_with_3_chars": "a"}, "MaskField"),
         ({"plugin_name": "decoderbufs"}, "pgoutput"),
         ({"publication_autocreate_mode": "all_tables"}, "filtered"),
         ({"snapshot_mode": "never"}, "no_data"),
