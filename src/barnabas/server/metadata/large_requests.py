@@ -11,6 +11,10 @@ from functools import partial
 from typing import Final
 
 from barnabas.core.decision import Decision
+from barnabas.protocol.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.controller.create_topics import WholeRequest, decide_create_topics
@@ -22,6 +26,8 @@ from barnabas.server.metadata.request_parts import Division, join, parts_of
 
 TOPICS_PER_DECISION: Final = 50
 """CreateTopics with more topics is decided in parts of this many."""
+USERS_PER_DECISION: Final = 500
+"""AlterUserScramCredentials is decided in parts of this many users."""
 
 
 async def create_topics(
@@ -47,6 +53,34 @@ def _decide(
     image: ClusterImage, ctx: DecideContext, *, request: CreateTopicsRequest, whole: WholeRequest
 ) -> Decision[MetadataRecord, CreateTopicsResponse]:
     return decide_create_topics(image, request, ctx, whole)
+
+
+async def alter_users(
+    driver: ControllerDriver, request: AlterUserScramCredentialsRequest, version: int
+) -> AlterUserScramCredentialsResponse:
+    """Alter the credentials of users, in parts; all changes of one user are in the same part. Raises KafkaError as
+    `ControllerDriver.handle` does."""
+    parts: list[AlterUserScramCredentialsRequest] = []
+    part_of: dict[str, AlterUserScramCredentialsRequest] = {}
+
+    def part(user: str) -> AlterUserScramCredentialsRequest:
+        if user not in part_of:
+            if len(part_of) % USERS_PER_DECISION == 0:
+                parts.append(AlterUserScramCredentialsRequest(deletions=[], upsertions=[]))
+            part_of[user] = parts[-1]
+        return part_of[user]
+
+    for deletion in request.deletions:
+        part(deletion.name).deletions.append(deletion)
+    for upsertion in request.upsertions:
+        part(upsertion.name).upsertions.append(upsertion)
+    response = AlterUserScramCredentialsResponse()
+    for each in parts:
+        altered = await driver.handle(each, version)
+        assert isinstance(altered, AlterUserScramCredentialsResponse)
+        response.results += altered.results
+        await asyncio.sleep(0)
+    return response
 
 
 async def handle_in_parts(

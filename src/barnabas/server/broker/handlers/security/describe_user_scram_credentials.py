@@ -8,7 +8,10 @@ all users.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from barnabas.core.errors import ErrorCode
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -26,10 +29,12 @@ async def handle(
     for (mechanism, user), credential in sorted(services.metadata.image.scram.credentials.items()):
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
         found.setdefault(user, []).append(info)
-    asked = [user.name for user in request.users or ()]
+    asked = Counter(user.name for user in request.users or ())
     results = []
-    for user in dict.fromkeys(asked) if asked else sorted(found):
-        if asked.count(user) > 1:
+    pauses = Pauses()
+    for user in asked or sorted(found):
+        await pauses.after(1)
+        if asked[user] > 1:
             code, message = (
                 ErrorCode.DUPLICATE_RESOURCE,
                 f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
