@@ -116,27 +116,30 @@ def test_positions_grow_beyond_four_gigabytes() -> None:
     assert reader.decode(enc.xid(50)).end == (1 << 32) + 50
 
 
-def test_a_table_map_with_full_metadata_describes_its_columns() -> None:
+@pytest.mark.parametrize("version", [enc.MYSQL, enc.MARIADB])
+def test_a_table_map_with_full_metadata_describes_its_columns(version: str) -> None:
     columns = [
-        enc.EncodedColumn("id", 8, unsigned=True),
+        enc.EncodedColumn("id", 8),
         enc.EncodedColumn("y", 13, unsigned=True),
+        enc.EncodedColumn("n", 8),
         enc.EncodedColumn("e", 254, b"\xf7\x01", collation=255, members=("a", "b,c")),
         enc.EncodedColumn("c", 254, b"\xee\x2c", collation=255),  # CHAR(75) of four bytes each: 300 = 0x12c
         enc.TEXT,
     ]
-    reader = decoder()
-    event = reader.decode(enc.table_map(columns, key=(0, 4)))
+    reader = decoder(version)
+    event = reader.decode(enc.table_map(columns, key=(0, 5)))
     assert isinstance(event, TableMap)
     table = event.table
     assert [(c.name, c.type, c.meta, c.unsigned) for c in table.columns] == [
-        ("id", 8, 0, True),
+        ("id", 8, 0, False),
         ("y", 13, 0, True),
+        ("n", 8, 0, False),
         ("e", 247, 1, False),
         ("c", 254, 300, False),
         ("name", 15, 400, False),
     ]
-    assert (table.columns[2].values, table.primary_key, table.described) == (("a", "b,c"), (0, 4), True)
-    again = reader.decode(enc.table_map(columns, key=(0, 4)))
+    assert (table.columns[3].values, table.primary_key, table.described) == (("a", "b,c"), (0, 5), True)
+    again = reader.decode(enc.table_map(columns, key=(0, 5)))
     assert isinstance(again, TableMap)
     assert again.table is table
 

@@ -157,9 +157,10 @@ NUMERIC: Final = frozenset(
         BinlogColumnType.NEWDECIMAL,
         BinlogColumnType.FLOAT,
         BinlogColumnType.DOUBLE,
+        BinlogColumnType.YEAR,
     )
 )
-"""The columns that have a bit in the field SIGNEDNESS of MariaDB. MySQL counts YEAR, too."""
+"""The columns that have a bit in the field SIGNEDNESS."""
 
 CHARACTER: Final = frozenset(
     (BinlogColumnType.STRING, BinlogColumnType.VAR_STRING, BinlogColumnType.VARCHAR, BinlogColumnType.BLOB)

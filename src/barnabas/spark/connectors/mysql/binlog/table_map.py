@@ -8,8 +8,8 @@
     fields of optional metadata: 1 byte MetadataField, packed size, value
 
 The bits in SIGNEDNESS and COLUMN_VISIBILITY are in the opposite order: the first column has the highest bit of the
-first byte. MySQL gives YEAR a bit in SIGNEDNESS and MariaDB does not; MariaDB gives GEOMETRY a character set and MySQL
-does not. Source: MySQL's rows_event.h and field_common_properties.h, MariaDB's log_event_client.cc.
+first byte. MariaDB gives GEOMETRY a character set and MySQL does not. Source: MySQL's rows_event.h and
+field_common_properties.h, MariaDB's log_event_client.cc, and the binlogs of MariaDB 10.11.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def decode_table(cursor: EventCursor, mariadb: bool) -> BinlogTable:
     nullable = cursor.take((count + 7) // 8)
     fields = _fields(cursor)
     names = _names(fields.get(MetadataField.COLUMN_NAME), count)
-    unsigned = _signedness(fields, kinds, mariadb)
+    unsigned = _signedness(fields, kinds)
     collations = _collations(fields, kinds, mariadb)
     values = _members(fields, kinds, collations)
     visible = _bits(fields.get(MetadataField.COLUMN_VISIBILITY), count)
@@ -161,12 +161,8 @@ def _bits(field: EventCursor | None, count: int) -> list[bool]:
     return [bool(raw[i >> 3] >> (7 - (i & 7)) & 1) for i in range(count)]
 
 
-def _signedness(
-    fields: dict[MetadataField, EventCursor], kinds: Sequence[tuple[int, int]], mariadb: bool
-) -> dict[int, bool]:
-    numeric = [
-        i for i, (kind, _) in enumerate(kinds) if kind in NUMERIC or (kind == BinlogColumnType.YEAR and not mariadb)
-    ]
+def _signedness(fields: dict[MetadataField, EventCursor], kinds: Sequence[tuple[int, int]]) -> dict[int, bool]:
+    numeric = [i for i, (kind, _) in enumerate(kinds) if kind in NUMERIC]
     return dict(zip(numeric, _bits(fields.get(MetadataField.SIGNEDNESS), len(numeric)), strict=False))
 
 
