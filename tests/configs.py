@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.protocol.transport.connection_quotas import ConnectionLimits
 from barnabas.protocol.transport.limits import TransportConfig
 from barnabas.server.broker.services import BrokerConfig
 from barnabas.server.coordination.group.config import GroupCoordinatorConfig
@@ -65,4 +66,9 @@ def transaction_config(**changes: Any) -> TransactionConfig:
 
 
 def transport_config(**changes: Any) -> TransportConfig:
-    return typed_configs.TRANSPORT.from_defaults(**{"max_connections_per_ip_overrides": {}, **changes})
+    return typed_configs.TRANSPORT.from_defaults(**changes)
+
+
+def connection_limits(**changes: Any) -> ConnectionLimits:
+    computed = {"max_connections_per_ip_overrides": {}, "listeners": {}}
+    return typed_configs.CONNECTIONS.from_defaults(**{**computed, **changes})

@@ -8,6 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.wire.messages.incremental_alter_configs import (
@@ -173,9 +179,15 @@ def test_limit_of_connections_changes_while_the_broker_runs(
     with WireClient(broker.bootstrap_servers) as client:
         assert _set(client, "max.connections", "1") == (0, None)
         wait_until(lambda: not _accepts(broker), "the limit is in effect")
-        assert client.call(HELLO, 3).error_code == 0, "a connection above a lower limit stays open"
+        assert client.call(HELLO, 3).error_code == 0, "it is the one connection that the broker may have"
         assert _set(client, "max.connections", "100") == (0, None)
         wait_until(lambda: _accepts(broker), "the new limit is in effect")
+        assert _set(client, "listener.name.plaintext.max.connections", "1") == (0, None)
+        wait_until(lambda: not _accepts(broker), "the limit of the listener is in effect")
+        code, message = _set(client, "listener.name.plaintext.max.connections", "0")
+        assert code == ErrorCode.INVALID_REQUEST
+        assert message is not None
+        assert "must be greater than 0" in message
         code, message = _set(client, "listeners", "foo")
         assert code == ErrorCode.INVALID_REQUEST
         assert message is not None
@@ -191,11 +203,45 @@ def _set(client: WireClient, name: str, value: str) -> tuple[int, str | None]:
 
 
 def _accepts(broker: EmbeddedBroker) -> bool:
-    with WireClient(broker.bootstrap_servers) as client:
+    with WireClient(broker.bootstrap_servers, timeout_s=0.5) as client:
         try:
             return client.call(HELLO, 3).error_code == 0
-        except OSError:
+        except OSError:  # closed, or not answered in time
             return False
+
+
+def test_connection_above_the_limit_is_served_when_another_one_ends(
+    barnabas_broker_factory: Callable[..., EmbeddedBroker],
+) -> None:
+    broker = barnabas_broker_factory(config={"max.connections": "1"})
+    with WireClient(broker.bootstrap_servers) as first, WireClient(broker.bootstrap_servers) as second:
+        assert first.call(HELLO, 3).error_code == 0
+        number = second.send(HELLO, 3)
+        second.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            second.socket.recv(1)
+        second.socket.settimeout(60)
+        first.socket.close()
+        assert second.receive(number).error_code == 0
+
+
+def test_connections_above_the_rate_of_their_address_are_closed(broker: EmbeddedBroker, client: WireClient) -> None:
+    _set_connection_rate(client, 1, remove=False)
+    try:
+        wait_until(lambda: not _accepts(broker), "the quota of the address is in effect")
+        assert client.call(HELLO, 3).error_code == 0
+    finally:
+        _set_connection_rate(client, 0, remove=True)
+    wait_until(lambda: _accepts(broker), "the quota is removed")
+
+
+def _set_connection_rate(client: WireClient, rate: float, *, remove: bool) -> None:
+    entry = EntryData(
+        entity=[EntityData(entity_type="ip", entity_name="127.0.0.1")],
+        ops=[OpData(key="connection_creation_rate", value=rate, remove=remove)],
+    )
+    answer = client.call(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+    assert [(one.error_code, one.error_message) for one in answer.entries] == [(0, None)]
 
 
 def test_frame_over_the_limit_closes_the_connection_before_it_is_read(

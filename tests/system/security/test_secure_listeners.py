@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -190,3 +191,16 @@ async def test_our_clients_renew_their_sessions_while_they_write() -> None:
             (latest,) = offsets.values()
             assert not isinstance(latest, KafkaError)
             assert latest.offset == sent
+
+
+async def test_a_tls_connection_above_the_limit_is_served_when_another_one_ends() -> None:
+    async with broker("SSL", tls_settings(**{"max.connections": "1"})) as addresses:
+        host, _, port = addresses["SSL"].rpartition(":")
+        context = ssl.create_default_context(cadata=AUTHORITY.pem)
+        _, first = await asyncio.open_connection(host, int(port), ssl=context)
+        second = asyncio.ensure_future(asyncio.open_connection(host, int(port), ssl=context))
+        done, _ = await asyncio.wait((second,), timeout=0.3)
+        assert not done, "its handshake does not begin"
+        first.close()
+        _, writer = await asyncio.wait_for(second, 60)
+        writer.close()

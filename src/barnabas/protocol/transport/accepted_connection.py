@@ -75,12 +75,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         transport = cast("asyncio.Transport", transport)  # uvloop's transport is one by behaviour, not by class
         self._transport = transport
         self.last_active = self._owner.now()
-        self._peer = self._owner.admit(self, transport)
-        if self._peer is None:
-            self._closing = True
-            transport.abort()
-            return
         transport.set_write_buffer_limits(high=self._owner.limits.write_buffer_bytes)
+        self._owner.accept(self, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.target()
@@ -131,14 +127,37 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._count_unsent(0)
         for task in list(self._cancellable):
             task.cancel()
+        self._owner.forget(self)
         if self._peer is not None:
-            self._owner.forget(self)
             self._owner.handler.on_closed(self._peer)
 
     def _on_bad_frame(self, error: WireError) -> None:
         self.close(f"bad frame: {error}")
 
     # ---- for the owner
+
+    def hold(self) -> None:
+        """Do not read from the client before `enter`."""
+        self._regulate()
+        asyncio.get_running_loop().call_soon(self._regulate)  # uvloop starts to read after `connection_made`
+
+    def enter(self, peer: Peer) -> None:
+        """The limits of connections admit this one."""
+        self._peer = peer
+        self.last_active = self._owner.now()
+        if not self._reading:
+            self.start_waiting()
+
+    def refuse(self) -> None:
+        """Close the connection, which was not admitted."""
+        self._closing = True
+        assert self._transport is not None
+        self._transport.abort()
+
+    @property
+    def closing(self) -> bool:
+        """Whether the connection is being closed."""
+        return self._closing
 
     @property
     def peer(self) -> Peer | None:
@@ -173,7 +192,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         """Start waiting requests, in order, until one must be answered first, back-pressure applies, or the connection
         or the listener has used its share of this turn of the loop.
         """
-        if self._starting or self._transport is None or self._transport.is_closing():
+        if self._starting or self._peer is None or self._transport is None or self._transport.is_closing():
             return
         self._starting = True
         waiting, owner = self._waiting, self._owner
@@ -314,7 +333,10 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if below_limit and self._blocked and waiting:
             below_limit = self._waiting_bytes < _BEHIND_BYTES
         may_read = below_limit and self._writable and not self._muted and (not owner.budget.spent or not waiting)
-        if may_read and not self._reading:
+        if self._peer is None:  # not admitted yet
+            self._reading = False
+            self._transport.pause_reading()
+        elif may_read and not self._reading:
             self._reading = True
             self._transport.resume_reading()
         elif not may_read and self._reading:

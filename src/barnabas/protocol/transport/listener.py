@@ -1,7 +1,7 @@
 """Shell: one listening socket and the connections it accepted.
 
 `serve` returns after `stop`, or when it is cancelled; it then closes every accepted connection and cancels the tasks of
-unanswered requests. Listeners that are given the same `RequestBudget` and `ConnectionQuota` share their limits.
+unanswered requests. Listeners that are given the same `RequestBudget` and `ConnectionQuotas` share their limits.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.core.telemetry import Metrics, get_logger
+from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.accepted_connection import TURN_OF_ALL, AcceptedConnection
+from barnabas.protocol.transport.admission import Admission
+from barnabas.protocol.transport.connection_quotas import UNLIMITED, ConnectionLimits, ConnectionQuotas
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
-from barnabas.protocol.transport.limits import ConnectionQuota, OccasionalWarning, RequestBudget, TransportConfig
+from barnabas.protocol.transport.limits import RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
 from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 
 if TYPE_CHECKING:
     from barnabas.protocol.transport.listener_security import ListenerSecurity
 
-log = get_logger("barnabas.protocol.transport")
-_WARNING_EVERY_S: Final = 10.0
 BACKLOG: Final = 1024
 """The limit for connections that wait to be accepted."""
 _REUSED_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -42,7 +42,7 @@ class Listener:
         limits: TransportConfig,
         metrics: Metrics,
         *,
-        quota: ConnectionQuota | None = None,
+        quotas: ConnectionQuotas | None = None,
         budget: RequestBudget | None = None,
         sock: socket.socket | None = None,
         security: ListenerSecurity | None = None,
@@ -52,7 +52,7 @@ class Listener:
         self.endpoint = endpoint
         self.handler = handler
         self.limits = limits
-        self.quota = quota or ConnectionQuota(limits)
+        self.quotas = quotas or ConnectionQuotas(ConnectionLimits(UNLIMITED, UNLIMITED, UNLIMITED, {}, {}))
         self.budget = budget or RequestBudget(limits)
         self.memory = ReceiveMemory(reused_bytes_max=_REUSED_BYTES_MAX, preallocated_bytes_max=0)
         self.received_bytes = metrics.counter(
@@ -64,11 +64,8 @@ class Listener:
         metrics.gauge(
             "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
         )
-        self._refused = metrics.counter(
-            "barnabas_net_refused_connections_total", "Connections closed at once.", listener=endpoint.name
-        )
-        self._refusals = OccasionalWarning(_WARNING_EVERY_S)
-        self.quota.owners.append(self)
+        self._admission = Admission(endpoint.name, self.quotas, metrics, lambda: self.now(), self._enter)
+        self.quotas.add_listener(self)
         self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
         self.requests_left = TURN_OF_ALL
         """The requests that connections may start until the next run of `_start_deferred`."""
@@ -133,38 +130,34 @@ class Listener:
 
     # ---- for accepted connections
 
-    def admit(self, connection: AcceptedConnection, transport: asyncio.Transport) -> Peer | None:
-        address = transport.get_extra_info("peername") or ("unknown", 0)
-        host = str(address[0])
-        refusal = self._refusal(transport, host)
-        if refusal is not None:
-            self._refused.add()
-            count = self._refusals.count(self.now())
-            if count:
-                log.warning("connections refused", last=f"{host}:{address[1]}", reason=refusal, count=count)
-            return None
+    def accept(self, connection: AcceptedConnection, transport: asyncio.Transport) -> None:
+        """Call the connection's `enter`, now or later, or its `refuse`."""
+        self._admission.accept(connection, transport)
+
+    def _enter(self, connection: AcceptedConnection, host: str, port: int) -> None:
         self._connections[connection] = None
         endpoint = self.endpoint
-        return Peer(next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]))
+        connection.enter(Peer(next(_connection_ids), endpoint.name, endpoint.security_protocol, host, port))
 
-    def _refusal(self, transport: asyncio.Transport, host: str) -> str | None:
-        """Why the new connection is refused; or None, and then it is counted."""
-        if self.quota.is_nearly_short_of_descriptors:
-            self.quota.make_room(self.now())
-        sock = transport.get_extra_info("socket")
-        if self.quota.is_short_of_descriptors(-1 if sock is None else sock.fileno()):
-            return "the broker is short of file descriptors: raise its limit of open files (ulimit -n)"
-        return self.quota.try_admit(host)
+    @property
+    def name(self) -> str:
+        """The name of the listener."""
+        return self.endpoint.name
+
+    def on_slot_free(self) -> None:
+        self._admission.admit_waiting()
 
     @property
     def connections(self) -> Sequence[AcceptedConnection]:
-        """The open connections."""
+        """The admitted connections."""
         return list(self._connections)
 
     def forget(self, connection: AcceptedConnection) -> None:
         self._connections.pop(connection, None)
-        if connection.peer is not None:
-            self.quota.release(connection.peer.host)
+        if connection.peer is None:
+            self._admission.forget(connection)
+        else:
+            self.quotas.release(self.endpoint.name, connection.peer.host)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         assert self._tasks is not None
@@ -204,6 +197,7 @@ class Listener:
     def _close_all(self) -> None:
         if self._server is not None:
             self._server.close()
+        self._admission.close()
         for connection in list(self._connections):
             connection.close("the broker is shutting down", expected=True)
 

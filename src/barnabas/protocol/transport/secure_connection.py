@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.distinguished_names import CertificateError
@@ -20,6 +20,7 @@ from barnabas.protocol.security.principal_mapping import NoMatchingRuleError
 from barnabas.protocol.security.sasl_conversation import HandOver, Refuse, Respond, SaslConversation, principal_of
 from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.limits import OccasionalWarning
+from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.transport.tls_transport import TlsTransport
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import BLOCK_BYTES, write_pieces
@@ -95,19 +96,31 @@ class SecureConnection(AcceptedConnection):
 
     # ---- transport callbacks
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+    def hold(self) -> None:
+        if self._shared.security.tls is not None:
+            self._start_tls(self._shared.security.tls.context)
+        super().hold()
+
+    def enter(self, peer: Peer) -> None:
+        super().enter(peer)
         shared = self._shared
-        if self._closing or shared.security.tls is None:
+        if shared.security.tls is None:
             return
         if shared.handshakes >= HANDSHAKES_MAX:
-            shared.count_failure(self._peer, f"{HANDSHAKES_MAX} TLS handshakes are under way")
+            shared.count_failure(peer, f"{HANDSHAKES_MAX} TLS handshakes are under way")
             self.close("too many TLS handshakes are under way", expected=True)
             return
         shared.handshakes += 1
-        raw = cast("asyncio.Transport", transport)
-        self._transport = self._tls = TlsTransport(raw, shared.security.tls.context)
+        was_held = self._tls is not None
+        if not was_held:
+            self._start_tls(shared.security.tls.context)
         self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._on_deadline)
+        if was_held:
+            self.buffer_updated(0)  # some bytes may have arrived before the connection was held
+
+    def _start_tls(self, context: ssl.SSLContext) -> None:
+        assert self._transport is not None
+        self._transport = self._tls = TlsTransport(self._transport, context)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.target() if self._tls is None else self._shared.block
@@ -120,6 +133,8 @@ class SecureConnection(AcceptedConnection):
         if self._closing:
             return
         tls.receive(self._shared.block[:nbytes])
+        if self._peer is None:
+            return
         try:
             if self._deadline is None or self._shake_hands(tls):
                 self._read(tls)

@@ -19,6 +19,7 @@ from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRI
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?P<config>.+)")
 _SECURITY: Final = re.compile(r"ssl\.(key|keystore|truststore)\..*")
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
+_LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 _MATCH_SELECTORS: Final = frozenset(
     {
         "client_instance_id",
@@ -90,9 +91,11 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
         key = BROKER_CONFIGS.get(_plain(name))
         if key is not None:
             try:
-                key.parse(text)
+                value = key.parse(text)
                 if key.name == _OVERRIDES:
                     parse_connection_overrides(text)
+                if key.name in _LISTENER_LIMITS and key.name != name and value == 0:
+                    raise ConfigError(f"{name}={text}: the limit of a listener must be greater than 0.")
             except ConfigError as error:
                 raise _invalid_request(str(error)) from error
 
@@ -226,7 +229,7 @@ def _is_fixed(name: str) -> bool:
 
 def _is_not_applied(name: str) -> bool:
     plain = _plain(name)
-    own_limit = plain != name and plain.startswith("max.connections")  # the limits count all listeners together
+    own_limit = plain != name and plain.startswith("max.connections.per.ip")  # these limits count all listeners
     return plain in NOT_APPLIED or own_limit
 
 

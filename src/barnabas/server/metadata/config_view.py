@@ -104,6 +104,12 @@ class ConfigView:
                 return Effective(key.parse(text), source)
         return Effective(default_of(key), ConfigValueSource.DEFAULT_CONFIG)
 
+    def listener_value(self, listener: str, name: str) -> ConfigValue:
+        """One broker config in effect for a listener of this node: `listener.name.<listener>.<name>`, or `<name>`."""
+        prefixed = f"listener.name.{listener.lower()}.{name}"
+        text = next((layer[prefixed] for _, layer in self.layers if prefixed in layer), None)
+        return self.broker_value(name).value if text is None else BROKER_CONFIGS[name].parse(text)
+
     def broker_int(self, name: str) -> int:
         value = self.broker_value(name).value
         assert isinstance(value, int), f"broker config {name} is not a number"

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from barnabas.core.config import ConfigError
 from barnabas.core.telemetry import get_logger
 from barnabas.core.work import in_slices
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.security.quotas.limits import QuotaLimits
 from barnabas.protocol.security.quotas.rates import QuotaWindows
-from barnabas.protocol.transport.limits import ConnectionQuota, DescriptorLimits, RequestBudget
+from barnabas.protocol.transport.connection_quotas import DescriptorLimits
+from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.broker.checking.checker import BatchChecker
@@ -47,6 +47,7 @@ from barnabas.server.node.channels.controller import HEARTBEAT
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.node.channels.peers import Peers
 from barnabas.server.node.channels.replication import ReplicationChannel
+from barnabas.server.node.connection_limits import ConnectionLimitsUpdater, build_connection_quotas
 from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.parts import Parts
@@ -120,7 +121,12 @@ class BrokerRole:
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._services = self._build_services(controller)
-        self._quota: ConnectionQuota | None = None
+        shares, names = parts.descriptors, [port.endpoint.name for port in ports]
+        limits = DescriptorLimits(shares.connections, shares.highest)
+        self._connection_quotas = build_connection_quotas(config, names, limits)
+        self._connection_limits = ConnectionLimitsUpdater(
+            self._connection_quotas, names, parts.node_id, config.given, parts.disk
+        )
         self._channels.connect(self._services)
         self._lifecycle = BrokerLifecycle(
             controller,
@@ -179,7 +185,7 @@ class BrokerRole:
             )
             for listener in role_listeners:
                 self.partitions.add_listener(listener)
-            config_updater = _BrokerConfigUpdater(parts, services, lambda: self._quota)
+            config_updater = _BrokerConfigUpdater(parts, services)
             # Partitions take their roles from an image with this registration. An older image has the roles of the
             # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
             await unless(parts.stopping, self._lifecycle.register())
@@ -192,7 +198,8 @@ class BrokerRole:
                 self.partitions,
                 (
                     self._directory_reporter, self._replication, self._mover, *role_listeners,
-                    services.metadata, config_updater, services.quotas, self._lifecycle,
+                    services.metadata, config_updater, services.quotas, self._connection_limits,
+                    self._lifecycle,
                 ),
                 lambda: parts.image,
             )  # fmt: skip
@@ -344,14 +351,12 @@ class BrokerRole:
             services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs, services.quotas
         )
         dispatcher.warm_up(*_WARM_UP_APIS)
-        limits = build_transport_config(parts.config_view(parts.image))
-        shares = parts.descriptors
-        quota = self._quota = ConnectionQuota(limits, DescriptorLimits(shares.connections, shares.highest))
-        budget = RequestBudget(limits)
+        limits = build_transport_config(parts.config)
+        quotas, budget = self._connection_quotas, RequestBudget(limits)
         services.unsent_bytes = lambda: budget.unsent
         return [
             Listener(
-                port.endpoint, dispatcher, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock,
+                port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, sock=port.sock,
                 security=parts.security.listeners.get(port.endpoint.name),
             )
             for port in self._ports
@@ -384,19 +389,10 @@ class _OffsetWaiter:
 class _BrokerConfigUpdater:
     """An image subscriber that updates the handlers' config after a change of dynamic configs."""
 
-    def __init__(self, parts: Parts, services: Services, quota: Callable[[], ConnectionQuota | None]) -> None:
-        """`quota` returns None until the listeners exist."""
+    def __init__(self, parts: Parts, services: Services) -> None:
         self._parts = parts
         self._services = services
-        self._quota = quota
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        if not delta.configs:
-            return
-        view, quota = self._parts.config_view(image), self._quota()
-        self._services.config = build_broker_config(view)
-        if quota is not None:
-            try:
-                quota.limits = build_transport_config(view)
-            except ConfigError as error:  # our controllers reject such a value
-                log.error("invalid limits of connections: the previous limits stay in effect", reason=str(error))
+        if delta.configs:
+            self._services.config = build_broker_config(self._parts.config_view(image))

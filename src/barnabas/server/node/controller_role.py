@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.core.rng import secure_rng
 from barnabas.core.telemetry import Metrics
-from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
+from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.dispatch import Dispatcher
@@ -28,7 +28,7 @@ from barnabas.server.node.quorum.raft_log import METADATA_PARTITION
 from barnabas.server.node.quorum.snapshot_files import bootstrap_records
 from barnabas.server.node.setup.ports_taken import TakenPort
 from barnabas.server.node.setup.security import NodeSecurity
-from barnabas.server.node.typed_configs import build_controller_config, build_controller_transport_config
+from barnabas.server.node.typed_configs import build_controller_config, build_transport_config
 
 
 class ControllerRole:
@@ -78,15 +78,17 @@ class ControllerListeners:
         self._listeners: list[Listener] = []
         if not ports:
             return
+        from barnabas.server.node.connection_limits import build_connection_quotas
         from barnabas.server.node.setup.cluster_id import (
             NewcomerHandler,  # imported only by a controller with listeners
         )
 
-        limits = build_controller_transport_config(config)
-        quota, budget = ConnectionQuota(limits), RequestBudget(limits)
+        limits = build_transport_config(config)
+        self._quotas = build_connection_quotas(config, [port.endpoint.name for port in ports])
+        budget = RequestBudget(limits)
         self._listeners = [
             Listener(
-                port.endpoint, NewcomerHandler(), limits, metrics, quota=quota, budget=budget, sock=port.sock,
+                port.endpoint, NewcomerHandler(), limits, metrics, quotas=self._quotas, budget=budget, sock=port.sock,
                 security=security.listeners.get(port.endpoint.name),
             )
             for port in ports
@@ -105,6 +107,13 @@ class ControllerListeners:
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs)
         for listener in self._listeners:
             listener.replace_handler(dispatcher)
+        if self._listeners:
+            from barnabas.server.node.connection_limits import ConnectionLimitsUpdater
+
+            names = [listener.name for listener in self._listeners]
+            parts.publisher.subscribe(
+                ConnectionLimitsUpdater(self._quotas, names, parts.node_id, parts.config.given, parts.disk)
+            )
 
 
 def _first_users(parts: Parts) -> Sequence[MetadataRecord]:

@@ -7,12 +7,14 @@ that reads the field.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.config_builder import ConfigBuilder
 from barnabas.core.ids import BrokerId
+from barnabas.protocol.transport.connection_quotas import ConnectionLimits, ListenerLimits
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import TransportConfig
 from barnabas.server.broker.services import BrokerConfig
@@ -44,7 +46,11 @@ RAFT: Final = ConfigBuilder(RaftConfig, BROKER_CONFIGS)
 REPLICATION: Final = ConfigBuilder(ReplicationConfig, BROKER_CONFIGS)
 SHARE_COORDINATOR: Final = ConfigBuilder(ShareCoordinatorConfig, BROKER_CONFIGS)
 TRANSACTION: Final = ConfigBuilder(TransactionConfig, BROKER_CONFIGS)
-TRANSPORT: Final = ConfigBuilder(TransportConfig, BROKER_CONFIGS, computed=("max_connections_per_ip_overrides",))
+TRANSPORT: Final = ConfigBuilder(TransportConfig, BROKER_CONFIGS)
+CONNECTIONS: Final = ConfigBuilder(
+    ConnectionLimits, BROKER_CONFIGS, computed=("max_connections_per_ip_overrides", "listeners")
+)
+LISTENER_LIMITS: Final = ConfigBuilder(ListenerLimits, BROKER_CONFIGS)
 
 _SELECTORS: Final = (
     None,
@@ -76,15 +82,12 @@ def build_cleaner_config(view: ConfigView) -> CleanerConfig:
     return CLEANER.build(_broker_value(view))
 
 
-def build_transport_config(view: ConfigView) -> TransportConfig:
-    """The limits of a broker's connections. Raises ConfigError if `max.connections.per.ip.overrides` cannot be
-    parsed."""
-    return _build_transport_config(_broker_value(view))
-
-
-def _build_transport_config(value_of: Callable[[str], Any]) -> TransportConfig:
+def build_connection_limits(view: ConfigView, listeners: Iterable[str]) -> ConnectionLimits:
+    """The limits of a node's connections. Raises ConfigError if `max.connections.per.ip.overrides` cannot be parsed."""
+    value_of = _broker_value(view)
     overrides = parse_connection_overrides(value_of("max.connections.per.ip.overrides") or "")
-    return TRANSPORT.build(value_of, max_connections_per_ip_overrides=overrides)
+    own = {name: LISTENER_LIMITS.build(partial(view.listener_value, name)) for name in listeners}
+    return CONNECTIONS.build(value_of, max_connections_per_ip_overrides=overrides, listeners=own)
 
 
 def build_log_config(view: ConfigView, topic: str) -> LogConfig:
@@ -103,9 +106,8 @@ def build_controller_config(config: NodeConfig, node_id: int) -> ControllerConfi
     return CONTROLLER.build(config.__getitem__, node_id=BrokerId(node_id), static_config=config.given)
 
 
-def build_controller_transport_config(config: NodeConfig) -> TransportConfig:
-    """The limits of a controller's connections. Raises as `build_transport_config` does."""
-    return _build_transport_config(config.__getitem__)
+def build_transport_config(config: NodeConfig) -> TransportConfig:
+    return TRANSPORT.build(config.__getitem__)
 
 
 def build_quorum_config(config: NodeConfig, identity: Identity, own: Sequence[ListenerEndpoint]) -> QuorumConfig:

@@ -3,7 +3,7 @@
 limit = own use (event loop, locks, outgoing connections, files that are open for a moment)
       + reserve (held open without use; given up one by one when a file cannot be opened)
       + segments (`OpenSegments`)
-      + accepted connections (`ConnectionQuota`)
+      + accepted connections (`ConnectionQuotas`)
 """
 
 from __future__ import annotations

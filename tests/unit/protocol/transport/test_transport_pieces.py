@@ -14,7 +14,7 @@ from barnabas.protocol.transport.endpoint import (
     parse_endpoints,
     parse_protocol_map,
 )
-from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
+from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.ports import Finished
 from tests.configs import transport_config
 
@@ -48,15 +48,6 @@ def test_endpoint_lists_are_parsed() -> None:
     assert parse_protocol_map("A:PLAINTEXT, b:sasl_ssl") == {"A": "PLAINTEXT", "B": "SASL_SSL"}
     with pytest.raises(EndpointError):
         parse_protocol_map("A:NOTHING")
-
-
-def test_connection_quota() -> None:
-    limits = transport_config(max_connections=3, max_connections_per_ip=2, max_connections_per_ip_overrides={"vip": 3})
-    quota = ConnectionQuota(limits)
-    assert [quota.try_admit("a") is None for _ in range(3)] == [True, True, False]
-    quota.release("a")
-    assert [quota.try_admit("vip") is None for _ in range(3)] == [True, True, False], "three in all"
-    assert quota.open == 3
 
 
 def test_request_budget() -> None:

@@ -331,7 +331,12 @@ def test_valid_broker_configs_pass_and_a_static_config_is_rejected(configs: dict
 
 @pytest.mark.parametrize(
     "name",
-    ["listeners", "num.io.threads", "listener.name.tls.ssl.keystore.location", "listener.name.x.max.connections"],
+    [
+        "listeners",
+        "num.io.threads",
+        "listener.name.tls.ssl.keystore.location",
+        "listener.name.x.max.connections.per.ip",
+    ],
 )
 def test_configs_that_are_not_applied_are_rejected(name: str) -> None:
     with pytest.raises(KafkaError, match="Cannot update these configs dynamically") as refusal:

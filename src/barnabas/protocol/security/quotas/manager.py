@@ -5,40 +5,15 @@ The authorities are Kafka's `ClientQuotaManager`, `ClientRequestQuotaManager` an
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.protocol.security.quotas.limits import ClientQuotaCallback, QuotaBucket, QuotaKind
-from barnabas.protocol.security.quotas.rates import QuotaWindows, SampledRate, TokenBucket
+from barnabas.protocol.security.quotas.rates import Meters, QuotaWindows, SampledRate, TokenBucket
 
 BUCKETS_MAX: Final = 20_000
 """Clients choose their client ids freely, so a hostile one could use any number of them. Beyond this number the use
 that was measured longest ago is forgotten."""
-
-MeterT = TypeVar("MeterT", SampledRate, TokenBucket)
-
-
-class _Meters(Generic[MeterT]):
-    """The use of each bucket. The bucket that was used last is the last one."""
-
-    def __init__(self, create: Callable[[], MeterT]) -> None:
-        self._create: Callable[[], MeterT] = create
-        self._by_bucket: OrderedDict[QuotaBucket, MeterT] = OrderedDict()
-
-    def of(self, bucket: QuotaBucket) -> MeterT:
-        found = self._by_bucket.get(bucket)
-        if found is None:
-            found = self._by_bucket[bucket] = self._create()
-            if len(self._by_bucket) > BUCKETS_MAX:
-                self._by_bucket.popitem(last=False)
-        else:
-            self._by_bucket.move_to_end(bucket)
-        return found
-
-    def __len__(self) -> int:
-        return len(self._by_bucket)
 
 
 class ClientQuotaManager:
@@ -57,7 +32,7 @@ class ClientQuotaManager:
         self._callback = callback
         self._windows = windows
         self._throttle_ms_max = throttle_ms_max
-        self._meters: _Meters[SampledRate] = _Meters(lambda: SampledRate(windows))
+        self._meters: Meters[QuotaBucket, SampledRate] = Meters(lambda: SampledRate(windows), BUCKETS_MAX)
 
     @property
     def is_active(self) -> bool:
@@ -98,7 +73,7 @@ class MutationQuotaManager:
 
     def __init__(self, callback: ClientQuotaCallback, windows: QuotaWindows) -> None:
         self._callback = callback
-        self._meters: _Meters[TokenBucket] = _Meters(lambda: TokenBucket(windows))
+        self._meters: Meters[QuotaBucket, TokenBucket] = Meters(lambda: TokenBucket(windows), BUCKETS_MAX)
 
     def open(self, principal: KafkaPrincipal, client_id: str, *, strict: bool) -> MutationQuota:
         """The quota for one request. A strict one refuses what a client without tokens wants."""

@@ -6,6 +6,9 @@ Both compute how long a client that has exceeded its limit must wait.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -123,6 +126,33 @@ class TokenBucket:
         """The time until the bucket is no longer negative."""
         tokens = self.tokens(limit, now_ms)
         return max(_rounded(-tokens / limit * 1000), 1) if tokens < 0 else 0
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+MeterT = TypeVar("MeterT", SampledRate, TokenBucket)
+
+
+class Meters(Generic[KeyT, MeterT]):
+    """The use of each of many clients or addresses. The one that was used last is the last one."""
+
+    def __init__(self, create: Callable[[], MeterT], limit: int) -> None:
+        """With more than `limit` meters, the one that was used longest ago is forgotten."""
+        self._create: Callable[[], MeterT] = create
+        self._limit = limit
+        self._by_key: OrderedDict[KeyT, MeterT] = OrderedDict()
+
+    def of(self, key: KeyT) -> MeterT:
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = self._create()
+            if len(self._by_key) > self._limit:
+                self._by_key.popitem(last=False)
+        else:
+            self._by_key.move_to_end(key)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._by_key)
 
 
 def _rounded(value: float) -> int:

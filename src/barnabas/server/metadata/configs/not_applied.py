@@ -26,7 +26,6 @@ NOT_APPLIED: Final = frozenset(
         "share.coordinator.cached.buffer.max.bytes",
         # limits and plug-ins that are not implemented
         "config.providers",
-        "max.connection.creation.rate",
         "metric.reporters",
         "principal.builder.class",
         # tiered storage
