@@ -11,14 +11,17 @@ continues when their deadlines have passed. No request is sent twice: whether to
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.rng import Rng
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
 from barnabas.protocol.transport.handshake import authenticate, negotiate_versions
 from barnabas.protocol.transport.outgoing_connection import ConnectionOpener, OutgoingConnection, open_connection
+
+if TYPE_CHECKING:
+    from barnabas.protocol.transport.tls import TlsInitiator
 
 
 class _Slot:
@@ -47,7 +50,7 @@ class ConnectionPool:
         self.on_lost: Callable[[Destination], None] | None = None
         """Called when a connection that was open has ended, whichever side has closed it."""
         self._slots: dict[Destination, _Slot] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._tls: TlsInitiator | None = None
 
     @property
     def is_used(self) -> bool:
@@ -149,10 +152,11 @@ class ConnectionPool:
         setup_ms = config.socket_connection_setup_timeout_ms * 2.0 ** min(failures, 10)
         setup_ms = min(setup_ms, config.socket_connection_setup_timeout_max_ms)
         if security.tls is not None and self._tls is None:
-            from barnabas.protocol.transport.tls import build_tls_context
+            from barnabas.protocol.transport.tls import TlsInitiator
 
-            self._tls = build_tls_context(security.tls)
-        connection = await self._opener(to, config, self._errors, setup_s=setup_ms / 1000.0, tls=self._tls)
+            self._tls = TlsInitiator(security.tls, asyncio.get_running_loop().time)
+        tls = None if self._tls is None else self._tls.context
+        connection = await self._opener(to, config, self._errors, setup_s=setup_ms / 1000.0, tls=tls)
         try:
             deadline = asyncio.get_running_loop().time() + config.request_timeout_ms / 1000.0
             connection.versions = await negotiate_versions(connection, config, deadline)

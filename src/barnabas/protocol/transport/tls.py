@@ -6,15 +6,45 @@ Imported only where TLS is configured, or a TLS handshake has failed.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.transport.connection_config import ConnectionErrors, Destination
+from barnabas.protocol.transport.tls_files import StoreFiles
 from barnabas.protocol.transport.tls_stores import load_own_certificate, load_trusted_certificates
 
+log = get_logger("barnabas.protocol.transport")
+
 _VERSIONS: Final = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class TlsInitiator:
+    """Gives each new outgoing connection a TLS context, and loads changed certificate files without a restart.
+
+    A node needs this when its certificates are replaced: the other nodes then have new ones, too. Raises ConfigError if
+    a setting cannot be used. `now` gives a monotonic time in seconds.
+    """
+
+    def __init__(self, config: TlsConfig, now: Callable[[], float]) -> None:
+        self._config = config
+        self._files = StoreFiles(config, now)  # before they are read: a change while they are read is noticed
+        self._context = build_tls_context(config)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection."""
+        if self._files.have_changed():
+            try:
+                self._context = build_tls_context(self._config)
+            except ConfigError as error:
+                log.error("the changed certificate files are refused; the previous ones stay in use", reason=str(error))
+            else:
+                log.info("certificate files reloaded", trust_store=self._config.ssl_truststore_location)
+        return self._context
 
 
 def build_tls_context(config: TlsConfig) -> ssl.SSLContext:

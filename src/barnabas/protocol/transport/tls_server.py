@@ -1,13 +1,12 @@
 """Shell: the TLS context of a listener, the principals of its clients' certificates, and the reload of its certificate.
 
 A connection keeps the certificate of its handshake. When a file of the key store or trust store has changed, later
-connections get a context with its new content, without a restart. Content that cannot be read, or whose certificate is
-for another name, is refused: the listener logs an error and keeps the previous context.
+connections get a context with its new content, without a restart. Content that cannot be read, or does not fit
+together, is refused: the listener logs an error and keeps the previous context.
 """
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -21,13 +20,12 @@ from barnabas.protocol.security.distinguished_names import subject_name
 from barnabas.protocol.security.principal_mapping import PrincipalMapper
 from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
 from barnabas.protocol.transport.tls import restrict
+from barnabas.protocol.transport.tls_files import StoreFiles
 from barnabas.protocol.transport.tls_stores import load_own_certificate, load_trusted_certificates
 
 log = get_logger("barnabas.protocol.transport")
 
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-_CHECK_EVERY_S: Final = 5.0
-"""The files are looked at when a client connects, at most this often."""
 
 
 class TlsServerConfig(Struct, frozen=True):
@@ -43,18 +41,15 @@ class TlsAcceptor:
 
     def __init__(self, config: TlsServerConfig, now: Callable[[], float]) -> None:
         self._config = config
-        self._now = now
         self._mapper = PrincipalMapper(config.ssl_principal_mapping_rules)
-        self._files = self._fingerprint()
+        self._files = StoreFiles(config.tls, now)  # before they are read: a change while they are read is noticed
         self._context = build_server_context(config)
-        self._checked_at = now()
 
     @property
     def context(self) -> ssl.SSLContext:
         """The context for a new connection."""
-        if self._now() - self._checked_at >= _CHECK_EVERY_S:
-            self._checked_at = self._now()
-            self._reload_if_changed()
+        if self._files.have_changed():
+            self._reload()
         return self._context
 
     def principal(self, certificate: bytes | None) -> KafkaPrincipal:
@@ -64,31 +59,13 @@ class TlsAcceptor:
             return ANONYMOUS
         return KafkaPrincipal("User", self._mapper.user_name(subject_name(certificate)))
 
-    def _reload_if_changed(self) -> None:
-        files = self._fingerprint()
-        if files == self._files:
-            return
-        self._files = files  # content that cannot be used is reported once
+    def _reload(self) -> None:
         try:
             self._context = build_server_context(self._config)
         except ConfigError as error:
             log.error("the changed certificate files are refused; the previous ones stay in use", reason=str(error))
         else:
             log.info("certificate files reloaded", key_store=self._config.tls.ssl_certificate_location)
-
-    def _fingerprint(self) -> tuple[tuple[str, int, int], ...]:
-        """The name, time and size of each file of the settings."""
-        tls = self._config.tls
-        found = []
-        for path in (tls.ssl_certificate_location, tls.ssl_key_location, tls.ssl_truststore_location):
-            if path:
-                try:
-                    status = os.stat(path)  # noqa: PTH116 - pathlib costs 0.6 MB
-                except OSError:
-                    found.append((path, -1, -1))
-                else:
-                    found.append((path, status.st_mtime_ns, status.st_size))
-        return tuple(found)
 
 
 def build_server_context(config: TlsServerConfig) -> ssl.SSLContext:

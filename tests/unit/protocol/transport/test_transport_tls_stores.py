@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.transport.jks import read_jks
+from barnabas.protocol.transport.tls import TlsInitiator
+from barnabas.protocol.transport.tls_files import CHECK_EVERY_S
 from barnabas.protocol.transport.tls_stores import load_own_certificate, load_trusted_certificates
 from tests.system.client.tls_proxy import Authority
 from tests.unit.protocol.transport.jks_writer import write_jks
@@ -110,3 +112,28 @@ def test_a_locked_key_needs_its_password() -> None:
     with pytest.raises(ConfigError, match=r"ssl\.key\.password"):
         _own(own)
     assert not _own(TlsConfig())
+
+
+def test_outgoing_connections_use_a_changed_trust_store_without_a_restart(tmp_path: Path) -> None:
+    """As the listener does: a node whose peers have new certificates must be able to connect to them."""
+    store, now = tmp_path / "ca.pem", [0.0]
+    store.write_text(AUTHORITY.pem)
+    initiator = TlsInitiator(TlsConfig(ssl_truststore_location=str(store)), lambda: now[0])
+
+    def trusted() -> int:
+        return initiator.context.cert_store_stats()["x509_ca"]
+
+    assert trusted() == 1
+    store.write_text(AUTHORITY.pem + Authority("another").pem)
+    assert trusted() == 1, "the files are looked at once a second"
+    now[0] += CHECK_EVERY_S
+    assert trusted() == 2
+    store.write_text("no certificates")
+    now[0] += CHECK_EVERY_S
+    assert trusted() == 2, "content that cannot be used is refused"
+    store.unlink()
+    now[0] += CHECK_EVERY_S
+    assert trusted() == 2
+    store.write_text(AUTHORITY.pem)
+    now[0] += CHECK_EVERY_S
+    assert trusted() == 1
