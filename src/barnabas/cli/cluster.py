@@ -8,6 +8,7 @@ import typer
 
 from barnabas.cli.cluster_controllers import add_controller, remove_controller
 from barnabas.cli.cluster_describe import describe
+from barnabas.cli.cluster_init import certificates, init
 from barnabas.cli.cluster_moves import drain, elect, moves, reassign
 from barnabas.cli.cluster_up import up
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, noun
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 app = noun("The cluster: its brokers, its controllers, and the APIs that they serve.")
-for _command in (up, describe, reassign, drain, moves, elect, add_controller, remove_controller):
+for _command in (init, up, certificates, describe, reassign, drain, moves, elect, add_controller, remove_controller):
     app.command()(_command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, fail, note, print_table
+from barnabas.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail, note, print_table
+from barnabas.cli.serve import USERS_VARIABLE
 
 if TYPE_CHECKING:
     from barnabas.testing.process_cluster import ClusterProcess
 
 _POLL_INTERVAL_S: Final = 0.5
-_PORT_MAX: Final = 55_000
+PORT_MAX: Final = 55_000
 _REPLICATION_FACTOR_MAX: Final = 3
 _FACTORS: Final = (
     "default.replication.factor",
@@ -30,6 +32,7 @@ _IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "shar
 
 
 def up(
+    context: typer.Context,
     brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=100, help="The number of brokers.")] = 3,
     controllers: Annotated[
         int,
@@ -42,14 +45,19 @@ def up(
     ] = 0,
     data_dir: Annotated[
         Path,
-        typer.Option("--data-dir", "-d", metavar="DIR", help="The directory in which each node gets a data directory."),
+        typer.Option(
+            "--data-dir",
+            "-d",
+            metavar="DIR",
+            help="The directory in which each node gets a data directory, or a folder of `barnabas cluster init`.",
+        ),
     ] = Path("data-cluster"),
     port: Annotated[
         int,
         typer.Option(
             "--port",
             min=0,
-            max=_PORT_MAX,
+            max=PORT_MAX,
             help=(
                 "The first broker's port; other brokers use the next ports, controllers 10,000 above. 0: any free port."
             ),
@@ -76,10 +84,16 @@ def up(
     Unless configured otherwise, topics have three replicas, and acks=all needs two of them in sync (fewer if there are
     fewer brokers), so that any one broker may die. Kafka's own default is -c default.replication.factor=1.
 
+    A folder that `barnabas cluster init` has made says itself how many nodes there are, and at which ports.
+
     Example: `barnabas cluster up --brokers 3`
     """
-    from barnabas.testing.process_cluster import ClusterProcess
+    from barnabas.testing.process_cluster import ClusterProcess, node_files
 
+    if node_files(data_dir):
+        _refuse_given(context, "brokers", "controllers", "port", "processes")
+        _run(_configured(data_dir.absolute(), settings or []))
+        return
     if controllers % 2 == 0 and controllers:
         note(f"note: {controllers} controllers tolerate no more failures than {controllers - 1}; odd numbers are usual")
     cluster = ClusterProcess(
@@ -91,6 +105,10 @@ def up(
         death_signal=signal.SIGTERM,  # if this process is killed, the nodes stop in order
         processes=processes,
     )
+    _run(cluster)
+
+
+def _run(cluster: ClusterProcess) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):  # the nodes run in sessions of their own and would keep running
         signal.signal(number, _interrupt)
     note(f"starting {len(cluster.nodes)} nodes ...")
@@ -118,6 +136,27 @@ def replication_settings(brokers: int) -> list[str]:
     return [*(f"{name}={replication_factor}" for name in _FACTORS), *(f"{name}={in_sync}" for name in _IN_SYNC)]
 
 
+def _refuse_given(context: typer.Context, *names: str) -> None:
+    """Exit if one of the options is on the command line: the files of the folder say what they would say."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            fail(f"--{name}: the folder is one of `barnabas cluster init`, whose files say this already", EXIT_USAGE)
+
+
+def _configured(folder: Path, settings: list[str]) -> ClusterProcess:
+    """The cluster that the files of the folder describe. A new cluster gets the users of its file first-users."""
+    from barnabas.testing.process_cluster import ConfiguredCluster
+
+    try:
+        cluster = ConfiguredCluster(folder, settings=settings, death_signal=signal.SIGTERM)
+        if USERS_VARIABLE not in os.environ and (folder / "first-users").exists():
+            os.environ[USERS_VARIABLE] = (folder / "first-users").read_text(encoding="utf-8")
+    except (OSError, ValueError, KeyError) as error:
+        fail(f"{folder} cannot be read as a folder of `barnabas cluster init`: {error!r}", EXIT_USAGE)
+    return cluster
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt for SIGTERM and SIGHUP, so that they end the cluster as Ctrl-C does."""
     raise KeyboardInterrupt
@@ -136,7 +175,9 @@ def _show(cluster: ClusterProcess, seconds: float) -> None:
     ]
     print_table(["NODE>", "ROLES", "ADDRESS", "PID>", "DATA"], rows)
     print(f"barnabas cluster ready: {cluster.bootstrap_servers}  (started in {seconds:.1f} s)", flush=True)
-    note("Ctrl-C stops the cluster. Describe it with: barnabas cluster describe -b " + cluster.bootstrap_servers)
+    client = cluster.folder / "client.properties"
+    how = f"--command-config {client}" if client.exists() else f"-b {cluster.bootstrap_servers}"
+    note(f"Ctrl-C stops the cluster. Describe it with: barnabas cluster describe {how}")
 
 
 def _watch(cluster: ClusterProcess) -> None:

@@ -38,7 +38,8 @@ _EPILOG: Final = """\
 Settings have Kafka's names and defaults, except that internal topics get one replica on a single broker.
 Exit codes: 0 clean shutdown, 1 could not start or failed, 2 wrong usage or configuration.
 """
-_USERS_VARIABLE: Final = "BARNABAS_ADD_SCRAM"
+USERS_VARIABLE: Final = "BARNABAS_ADD_SCRAM"
+"""The environment variable with the users that a new cluster has from its start, one in each line."""
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _GC_THRESHOLDS: Final = (10_000, 20, 20)
 _FEW_DESCRIPTORS: Final = 1024
@@ -138,9 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.update(parse_assignments(options.settings))
         if options.processes is not None:
             if options.add_scram:
-                os.environ[_USERS_VARIABLE] = "\n".join(options.add_scram)
+                os.environ[USERS_VARIABLE] = "\n".join(options.add_scram)
             _run_processes(options, given)
-        users = options.add_scram or os.environ.get(_USERS_VARIABLE, "").splitlines()
+        users = options.add_scram or os.environ.get(USERS_VARIABLE, "").splitlines()
         node_config = build_config(
             given, data_dir=options.data_dir, listener=options.listener, first_users=[user for user in users if user]
         )
@@ -149,8 +150,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _raise_descriptor_limit()
     for name in unknown_names(given):
         note(f"note: {name} is not a known broker setting and is ignored")
-    for endpoint in open_listeners(node_config):
-        note(f"note: everybody who reaches {endpoint} can use all data: the listener has no authentication")
+    if found := open_listeners(node_config):
+        note(
+            f"WARNING: {', '.join(map(str, found))} has no authentication: anyone who can connect can read, change and"
+            " delete all data. docs/SECURITY.md says how to protect it."
+        )
     _run(node_config, options.cluster_id, options.metrics, options.registry)
 
 

@@ -41,10 +41,13 @@ class BrokerProcess:
         prefix: Sequence[str] = (),
         processes: int | None = None,
         death_signal: int = signal.SIGKILL,
+        config: Path | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log.txt")
         self.settings = list(settings)
+        self.config = config
+        """A server.properties file with the listeners; None if `settings` or `port` say where the broker listens."""
         self.module = tuple(module)
         self.prefix = tuple(prefix)
         """The command that runs the broker's command, for example `ip netns exec host1`."""
@@ -78,7 +81,9 @@ class BrokerProcess:
     def command(self) -> list[str]:
         """The command line of the process."""
         command = [*self.prefix, sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
-        if not any(setting.startswith("listeners=") for setting in self.settings):
+        if self.config is not None:
+            command += ["--config", str(self.config)]
+        elif not any(setting.startswith("listeners=") for setting in self.settings):
             command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
         if self.processes is not None:
             command += ["--processes", str(self.processes)]

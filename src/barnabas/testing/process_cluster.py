@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from barnabas.core.properties import parse_properties
 from barnabas.testing.process import START_SECONDS, BrokerProcess
 
 FIRST_CONTROLLER: Final = 101
@@ -146,6 +147,36 @@ class ClusterProcess:
         if kind is None:
             self.stop()
         self.kill_all()
+
+
+class ConfiguredCluster(ClusterProcess):
+    """The cluster whose nodes have their settings in `folder`/nodes/node-ID.properties (`barnabas cluster init`).
+
+    `settings` are further settings for every node, and have precedence over the files.
+    """
+
+    def __init__(self, folder: Path, *, settings: Sequence[str] = (), death_signal: int = signal.SIGKILL) -> None:
+        self.folder, self.processes = folder, 1
+        found = {path: parse_properties(path.read_text(encoding="utf-8")) for path in node_files(folder)}
+        files = {int(texts["node.id"]): (path, texts) for path, texts in sorted(found.items())}
+        roles = {node_id: texts["process.roles"].split(",") for node_id, (_, texts) in files.items()}
+        self.broker_ids = sorted(node_id for node_id, own in roles.items() if "broker" in own)
+        self.controller_ids = sorted(node_id for node_id, own in roles.items() if "controller" in own)
+        self.nodes = {
+            node_id: BrokerProcess(
+                folder / f"node-{node_id}", settings=settings, config=path, death_signal=death_signal
+            )
+            for node_id, (path, _) in files.items()
+        }
+        clients = {node_id: texts["advertised.listeners"].split(",")[0] for node_id, (_, texts) in files.items()}
+        self.bootstrap_servers = ",".join(clients[node_id].partition("//")[2] for node_id in self.broker_ids)
+        voters = next(iter(files.values()))[1]["controller.quorum.voters"]
+        self.bootstrap_controllers = ",".join(voter.partition("@")[2] for voter in voters.split(","))
+
+
+def node_files(folder: Path) -> list[Path]:
+    """The files with which `barnabas cluster init` has configured the nodes; empty in another folder."""
+    return sorted((folder / "nodes").glob("node-*.properties"))
 
 
 def _ports(first: int, count: int, processes: int) -> list[tuple[int, int]]:

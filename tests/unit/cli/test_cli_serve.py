@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from barnabas.cli import serve
 from barnabas.cli.app import build_app
 from barnabas.cli.serve import SUMMARY, build_parser
 
@@ -88,3 +91,30 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
     assert {
         f"barnabas.server.coordination.group.{machine}" for machine in ("shard", "groups", "share_group")
     } & imported == set()
+
+
+@pytest.mark.parametrize(
+    ("listeners", "warned"),
+    [
+        ("PLAINTEXT://127.0.0.1:0", []),
+        ("PLAINTEXT://:0", ["PLAINTEXT://:0"]),
+        ("PLAINTEXT://:0,OTHER://10.0.0.1:0,NEAR://localhost:0", ["PLAINTEXT://:0", "OTHER://10.0.0.1:0"]),
+    ],
+)
+def test_listeners_without_authentication_are_warned_about_in_one_line(
+    listeners: str,
+    warned: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(serve, "_run", lambda *_: None)
+    names = "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT,NEAR:PLAINTEXT"
+    try:
+        serve.main(["-d", str(tmp_path), "-l", listeners, "-c", f"listener.security.protocol.map={names}"])
+    finally:
+        gc.enable()  # `main` disables it for the time of the start
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("WARNING: ")]
+    assert len(lines) == bool(warned)
+    assert all(address in lines[0] for address in warned)
+    assert not any("localhost" in line or "127.0.0.1" in line for line in lines)

@@ -27,6 +27,8 @@ COMBINED_ROLES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
 }
+AUTHORIZER_CONFIGS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""The configs of StandardAuthorizer. As in Kafka they are no broker configs: the authorizer reads their texts."""
 _MANY: Final = 3
 """The assumed number of brokers if the configuration does not determine it."""
 
@@ -142,7 +144,8 @@ def _node_id(texts: Mapping[str, str]) -> int | None:
 
 def unknown_names(given: Mapping[str, str]) -> list[str]:
     """Names that are in no config table: misspelt, or of a plug-in. Kafka ignores them; `serve` logs a warning."""
-    return sorted(name for name in given if _without_prefixes(name) not in BROKER_CONFIGS and name not in TOPIC_CONFIGS)
+    known = {*TOPIC_CONFIGS.keys, *AUTHORIZER_CONFIGS}
+    return sorted(name for name in given if _without_prefixes(name) not in BROKER_CONFIGS and name not in known)
 
 
 def _without_prefixes(name: str) -> str:
