@@ -25,7 +25,7 @@ def run_page(
     with its number signs, such as `### PostgreSQL`: only the blocks under it run.
     """
     whole = page.read_text()
-    blocks = _BLOCK.findall(whole if section is None else _section(whole, section))
+    blocks = _BLOCK.findall(whole if section is None else section_of(whole, section))
     assert any(kind == "python" for kind, _ in blocks)
     namespace: dict[str, object] = {"__name__": "tutorial", **(names or {})}
     printed = ""
@@ -43,7 +43,7 @@ def run_page(
         printed = out.getvalue()
 
 
-def _section(whole: str, heading: str) -> str:
+def section_of(whole: str, heading: str) -> str:
     """The text from a heading to the next one of the same or a higher level."""
     level = len(heading) - len(heading.lstrip("#"))
     start = whole.index(f"\n{heading}\n") + len(heading) + 2
