@@ -92,11 +92,14 @@ def streams_eos_classpath() -> str:
 
 
 def main() -> None:
+    from bench.connectors.kafka_connect import connect_classpath  # which imports this module
+
     fetches: list[Callable[[], str]] = [
         kafka_classpath,
         clients_classpath,
         partial(clients_classpath, OLDER_CLIENTS),
         streams_eos_classpath,
+        partial(connect_classpath, "jdbc"),
     ]
     for fetch in fetches:
         try:

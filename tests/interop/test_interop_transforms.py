@@ -178,8 +178,7 @@ def column(cells: list[Any], name: str, schemas: bool) -> tuple[Any, Any]:
     return field, pa.array(values, field.type)
 
 
-def ours(type_: str, config: dict[str, str], schemas: bool) -> list[dict[str, Any]]:
-    rows = records(schemas)
+def ours(type_: str, config: dict[str, str], rows: list[dict[str, Any]], *, schemas: bool) -> list[dict[str, Any]]:
     columns = [column([row[name] for row in rows], name, schemas) for name in ("key", "value")]
     headers = [[{"key": key, "value": text.encode()} for key, text in row["headers"]] for row in rows]
     columns.append((pa.field("headers", HEADERS_TYPE), pa.array(headers, HEADERS_TYPE)))
@@ -227,14 +226,19 @@ def shown(batch: Any) -> list[dict[str, Any]]:
 
 
 def theirs() -> list[list[dict[str, Any]]]:
-    lines = [
-        json.dumps({"type": PACKAGE + type_, "config": config, "schemas": schemas, "records": records(schemas)})
+    cases = [
+        {"type": PACKAGE + type_, "config": config, "schemas": schemas, "records": records(schemas)}
         for schemas in (True, False)
         for type_, config in CASES
     ]
+    return answers_of(cases, kafka_classpath())
+
+
+def answers_of(cases: list[dict[str, Any]], classpath: str) -> list[list[dict[str, Any]]]:
+    """What transforms of Java make of the records of each case."""
     done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath(), str(SOURCE)],
-        input="\n".join(lines),
+        ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(SOURCE)],
+        input="\n".join(map(json.dumps, cases)),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -277,7 +281,7 @@ def test_transforms_give_what_those_of_kafka_connect_give(answers: list[list[dic
     wrong = []
     for number, (type_, config) in enumerate(CASES):
         expected = answers[number if schemas else number + len(CASES)]
-        found = ours(type_, config, schemas)
+        found = ours(type_, config, records(schemas), schemas=schemas)
         for row, (one, other) in enumerate(zip(found, expected, strict=True)):
             if comparable(one, other) != comparable(other, other):
                 wrong.append(f"{type_} {config} record {row}\n" + "\n".join(differences(one, other, "")))

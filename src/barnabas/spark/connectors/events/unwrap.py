@@ -1,13 +1,16 @@
 """Machine: change events made flat, as Debezium's ExtractNewRecordState does: the value becomes the row.
 
     delete.tombstone.handling.mode   a delete event                    its tombstone
-    tombstone (default)              left out                          stays
+    tombstone (default)              becomes a tombstone               left out
     drop                             left out                          left out
     rewrite                          the old row, __deleted = true     left out
     rewrite-with-tombstone           the old row, __deleted = true     stays
     delete-to-tombstone              becomes a tombstone               left out
+    (of older versions)              left out                          stays
 
-Truncates are left out. Records whose value is no change event, such as heartbeats, stay as they are.
+Truncates are left out. A value is a change event if its schema has a name that ends with `.Envelope`, as Debezium
+decides; or, if the schema has no name, if it has the fields `before`, `after` and `op`. Other records, such as
+heartbeats, stay as they are, and records without a value are taken for the tombstones of deletes.
 Source: io.debezium.transforms.ExtractNewRecordState and its documentation, "New Record State Extraction".
 """
 
@@ -21,26 +24,32 @@ import pyarrow.compute
 from msgspec import Struct
 
 from barnabas.client.columns.byte_column import np, pa
-from barnabas.spark.connectors.arrow_fields import OPTIONAL
+from barnabas.spark.connectors.arrow_fields import NAME, OPTIONAL
 from barnabas.spark.connectors.events.envelope import HEADERS_TYPE
 from barnabas.spark.connectors.events.errors import EventError
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
 DELETED: Final = "__deleted"
-_STRUCTS: Final = ("before", "after", "source", "transaction")
+_ENVELOPE: Final = b".Envelope"
+_PLACES: Final = {"op": None, "ts_ms": None, "ts_us": None, "ts_ns": None} | dict.fromkeys(
+    ("id", "total_order", "data_collection_order"), "transaction"
+)
+"""Where a field without a struct is; all others are in the source block."""
 _DELETE: Final = "d"
 _TRUNCATE: Final = "t"
 
 
 class DeleteHandling(StrEnum):
-    """delete.tombstone.handling.mode."""
+    """delete.tombstone.handling.mode. TOMBSTONE and DELETE_TO_TOMBSTONE are the same here."""
 
     TOMBSTONE = "tombstone"
     DROP = "drop"
     REWRITE = "rewrite"
     REWRITE_WITH_TOMBSTONE = "rewrite-with-tombstone"
     DELETE_TO_TOMBSTONE = "delete-to-tombstone"
+    KEEP_TOMBSTONE = "keep-tombstone"
+    """What drop.tombstones=false without delete.handling.mode meant; not a value of the option."""
 
 
 class AddedField(Struct, frozen=True):
@@ -63,23 +72,26 @@ class UnwrapOptions(Struct, frozen=True):
 def added_fields(parts: Sequence[str], prefix: str) -> tuple[AddedField, ...]:
     """`op`, `source.ts_ms` or `source.ts_ms:name` as fields; without a name, dots become underscores.
 
-    A field without a struct is one of the envelope if the envelope has it, else of the source block.
+    Without a struct, `op` and the times are those of the envelope; `id`, `total_order` and `data_collection_order`
+    those of the transaction; all others those of the source block.
     """
     found = []
     for part in parts:
         path, _, name = part.partition(":")
         struct, dot, field = path.strip().rpartition(".")
         new = name.strip() or path.strip().replace(".", "_")
-        found.append(AddedField(struct if dot else None, field, f"{prefix}{new}"))
+        found.append(AddedField(struct if dot else _PLACES.get(field, "source"), field, f"{prefix}{new}"))
     return tuple(found)
 
 
 def is_envelope(field: Any) -> bool:
     """Whether the values of a column (its Arrow field) are change events."""
-    return bool(
-        pa.types.is_struct(field.type)
-        and all(field.type.get_field_index(name) >= 0 for name in ("before", "after", "source", "op"))
-    )
+    if not pa.types.is_struct(field.type):
+        return False
+    name = (field.metadata or {}).get(NAME)
+    if name is not None and not name.endswith(_ENVELOPE):
+        return False
+    return all(field.type.get_field_index(part) >= 0 for part in ("before", "after", "op"))
 
 
 def unwrap(batch: Any, options: UnwrapOptions) -> Any:
@@ -87,7 +99,7 @@ def unwrap(batch: Any, options: UnwrapOptions) -> Any:
     place = batch.schema.get_field_index("value")
     field = batch.schema.field(place)
     if not is_envelope(field):
-        return _without_tombstones(batch, options) if pa.types.is_null(field.type) else batch
+        return _handle_tombstones(batch, batch.column(place).is_null(), options)
     truncates = _pc.fill_null(_pc.equal(batch.column(place).field("op"), _TRUNCATE), False)
     if _pc.any(truncates).as_py():
         batch = batch.filter(_pc.invert(truncates))
@@ -107,25 +119,41 @@ def unwrap(batch: Any, options: UnwrapOptions) -> Any:
     schema = batch.schema.set(place, new_field)
     _replace(columns, schema, "headers", lambda old: _with_headers(old, value, there, options))
     if options.route_by_field is not None:
-        routed = _row_field(row, options.route_by_field).cast(pa.string())
+        routed = _routes(value, there, deleted, options.route_by_field)
         _replace(columns, schema, "topic", lambda old: _pc.coalesce(routed, old))
     flat = pa.RecordBatch.from_arrays(columns, schema=schema)
     keep = _kept(there, deleted, options.deletes)
     return flat if keep.all() else flat.filter(pa.array(keep))
 
 
-def _without_tombstones(batch: Any, options: UnwrapOptions) -> Any:
-    keep = _kept(np.zeros(batch.num_rows, np.bool_), np.zeros(batch.num_rows, np.bool_), options.deletes)
+def _handle_tombstones(batch: Any, tombstone: Any, options: UnwrapOptions) -> Any:
+    """Records that are no events: what becomes of those without a value."""
+    if not _pc.any(tombstone).as_py():
+        return batch
+    there = ~tombstone.to_numpy(zero_copy_only=False)
+    if removed := _removed_headers(options):
+        columns, place = list(batch.columns), batch.schema.get_field_index("headers")
+        rows = zip(columns[place].to_pylist(), there, strict=True)
+        columns[place] = pa.array(
+            [before if stays else (before or []) + removed for before, stays in rows], HEADERS_TYPE
+        )
+        batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    keep = _kept(there, np.zeros(len(there), np.bool_), options.deletes)
     return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _removed_headers(options: UnwrapOptions) -> list[dict[str, Any]]:
+    """The headers of a tombstone: the operation, if add.headers has it."""
+    return [{"key": one.name, "value": _DELETE.encode()} for one in options.headers if one.field == "op"]
 
 
 def _kept(there: Any, deleted: Any, deletes: DeleteHandling) -> Any:
     match deletes:
-        case DeleteHandling.TOMBSTONE:
+        case DeleteHandling.KEEP_TOMBSTONE:
             return ~deleted
         case DeleteHandling.DROP:
             return there & ~deleted
-        case DeleteHandling.REWRITE | DeleteHandling.DELETE_TO_TOMBSTONE:
+        case DeleteHandling.REWRITE | DeleteHandling.TOMBSTONE | DeleteHandling.DELETE_TO_TOMBSTONE:
             return there
         case DeleteHandling.REWRITE_WITH_TOMBSTONE:
             return np.ones(len(there), np.bool_)
@@ -148,31 +176,41 @@ def _flat(
     mask = row.is_null().to_numpy(zero_copy_only=False) | ~there
     kept = {name: text for name, text in (field.metadata or {}).items() if name == OPTIONAL}
     metadata = {**(after.metadata or {}), **kept}
-    new_field = pa.field(field.name, pa.struct(fields), True, metadata)
+    new_field = pa.field(field.name, pa.struct(fields), field.nullable, metadata)
     return new_field, pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(mask))
 
 
 def _envelope_field(value: Any, added: AddedField) -> tuple[Any, Any]:
-    """(the Arrow field, the column) of a field of the envelope or of one of its structs."""
-    struct = added.struct
-    if struct is None and value.type.get_field_index(added.field) < 0:
-        struct = "source"
-    if struct is None:
+    """(the Arrow field, the column) of a field of one of the envelope's structs, or else of the envelope itself."""
+    within = -1 if added.struct is None else value.type.get_field_index(added.struct)
+    kind = value.type.field(within).type if within >= 0 else pa.null()
+    if pa.types.is_struct(kind) and kind.get_field_index(added.field) >= 0:
+        return kind.field(added.field), _pc.struct_field(value, [added.struct, added.field])
+    if value.type.get_field_index(added.field) >= 0:
         return value.type.field(added.field), value.field(added.field)
-    if struct not in _STRUCTS or value.type.field(struct).type.get_field_index(added.field) < 0:
-        raise EventError(
-            f"change events have no field {struct}.{added.field}, which add.fields or add.headers names: their fields"
-            f" are {', '.join(value.type.field('source').type.names)} of source, and op, ts_ms, transaction.id"
-        )
-    return value.type.field(struct).type.field(added.field), _pc.struct_field(value, [struct, added.field])
+    name = added.field if added.struct is None else f"{added.struct}.{added.field}"
+    known = [
+        f"{part.name}.{inner.name}" if pa.types.is_struct(part.type) else part.name
+        for part in value.type
+        if part.name not in ("before", "after")
+        for inner in (part.type if pa.types.is_struct(part.type) else [part])
+    ]
+    raise EventError(
+        f"change events have no field {name}, which add.fields or add.headers names: they have {', '.join(known)}"
+    )
 
 
-def _row_field(row: Any, name: str) -> Any:
-    if row.type.get_field_index(name) < 0:
+def _routes(value: Any, there: Any, deleted: Any, name: str) -> Any:
+    """The texts of a field of the rows, of the old row where a row is deleted; null for tombstones and empty texts."""
+    old, new = value.field("before"), value.field("after")
+    if new.type.get_field_index(name) < 0:
         raise EventError(
-            f"the rows have no field {name}, which route.by.field names: their fields are {row.type.names}"
+            f"the rows have no field {name}, which route.by.field names: their fields are {new.type.names}"
         )
-    return _pc.struct_field(row, name)
+    after = _pc.struct_field(new, name)
+    texts = _pc.if_else(pa.array(deleted), _pc.struct_field(old, name), after).cast(pa.string())
+    is_named = _pc.and_(pa.array(there), _pc.fill_null(_pc.not_equal(_pc.utf8_trim_whitespace(texts), ""), False))
+    return _pc.if_else(is_named, texts, pa.scalar(None, pa.string()))
 
 
 def _replace(columns: list[Any], schema: Any, name: str, change: Any) -> None:
@@ -181,15 +219,16 @@ def _replace(columns: list[Any], schema: Any, name: str, change: Any) -> None:
 
 
 def _with_headers(old: Any, value: Any, there: Any, options: UnwrapOptions) -> Any:
-    """The headers of each record, and after them those of add.headers, which tombstones do not have."""
+    """The headers of each record, and after them those of add.headers; of these, tombstones have the operation only."""
     if not options.headers:
         return old
+    removed = _removed_headers(options)
     texts = []
     for added in options.headers:
         _, column = _envelope_field(value, added)
         texts.append((added.name, column.cast(pa.string()).cast(pa.binary()).to_pylist()))
     rows = [
-        (before or []) + [{"key": name, "value": values[row]} for name, values in texts] if there[row] else before
+        (before or []) + ([{"key": name, "value": values[row]} for name, values in texts] if there[row] else removed)
         for row, before in enumerate(old.to_pylist())
     ]
     return pa.array(rows, HEADERS_TYPE)

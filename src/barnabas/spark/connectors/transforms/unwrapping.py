@@ -21,7 +21,7 @@ UNWRAP: Final = Definition(
     (
         TransformKey(
             "delete.tombstone.handling.mode",
-            choices=tuple(DeleteHandling),
+            choices=tuple(mode for mode in DeleteHandling if mode is not DeleteHandling.KEEP_TOMBSTONE),
             doc="what becomes of deletes and their tombstones; tombstone if it is not set",
         ),
         TransformKey(
@@ -44,7 +44,7 @@ UNWRAP: Final = Definition(
 _OLDER: Final = {
     # (delete.handling.mode, drop.tombstones)
     ("drop", True): DeleteHandling.DROP,
-    ("drop", False): DeleteHandling.TOMBSTONE,
+    ("drop", False): DeleteHandling.KEEP_TOMBSTONE,
     ("rewrite", True): DeleteHandling.REWRITE,
     ("rewrite", False): DeleteHandling.REWRITE_WITH_TOMBSTONE,
     ("none", True): DeleteHandling.DELETE_TO_TOMBSTONE,

@@ -52,6 +52,7 @@ TOMBSTONE = ({"id": 2}, None)
     ("mode", "expected"),
     [
         ("tombstone", [({"id": 1}, INSERTED), TOMBSTONE]),
+        ("keep-tombstone", [({"id": 1}, INSERTED), TOMBSTONE]),
         ("drop", [({"id": 1}, INSERTED)]),
         ("rewrite", [({"id": 1}, KEPT), ({"id": 2}, DELETED)]),
         ("rewrite-with-tombstone", [({"id": 1}, KEPT), ({"id": 2}, DELETED), TOMBSTONE]),
@@ -60,6 +61,11 @@ TOMBSTONE = ({"id": 2}, None)
 )
 def test_deletes_are_treated_by_the_mode(mode: str, expected: list[Any]) -> None:
     assert flat(UnwrapOptions(DeleteHandling(mode))) == expected
+
+
+def test_a_delete_without_a_tombstone_deletes_by_default() -> None:
+    batch = unwrap(events().slice(0, 2), UnwrapOptions())
+    assert batch.column("value").to_pylist() == [INSERTED, None]
 
 
 def test_truncates_are_left_out() -> None:
@@ -81,16 +87,16 @@ def test_fields_of_the_envelope_are_added_as_headers() -> None:
     headers = unwrap(events(), options).column("headers").to_pylist()
     names = [[(one["key"], one["value"]) for one in row] for row in headers]
     assert names[0][-1] == ("__op", b"c")
-    assert all(name != "__op" for name, _ in names[1])
+    assert names[1][-1] == ("__op", b"d")
 
 
-def test_a_field_can_be_the_topic() -> None:
-    batch = unwrap(events(), UnwrapOptions(DeleteHandling.TOMBSTONE, route_by_field="note"))
-    assert batch.column("topic").to_pylist() == ["a", "shop.public.orders"]
+def test_a_field_can_be_the_topic_and_that_of_a_deleted_row_is_the_old_one() -> None:
+    batch = unwrap(events(), UnwrapOptions(DeleteHandling.DELETE_TO_TOMBSTONE, route_by_field="note"))
+    assert batch.column("topic").to_pylist() == ["a", "old"]
 
 
 def test_a_field_that_is_not_there_is_named() -> None:
-    with pytest.raises(EventError, match=r"no field source\.nothing"):
+    with pytest.raises(EventError, match=r"no field source\.nothing.* source\.lsn, .* op, ts_ms"):
         flat(UnwrapOptions(fields=added_fields(["nothing"], "__")))
     with pytest.raises(EventError, match=r"route\.by\.field"):
         flat(UnwrapOptions(route_by_field="nothing"))
@@ -104,3 +110,33 @@ def test_the_schema_is_that_of_the_row() -> None:
 def test_other_records_stay() -> None:
     beat = heartbeat_records(1, OPTIONS)
     assert unwrap(beat, UnwrapOptions(DeleteHandling.DROP)).equals(beat)
+
+
+def without(name: str, schema_name: bytes | None) -> Any:
+    """The events without a field of the envelope, and with this name of the schema."""
+    batch = events()
+    field, column = batch.schema.field("value"), batch.column("value")
+    parts = [part for part in field.type if part.name != name]
+    values = pa.StructArray.from_arrays(
+        [column.field(part.name) for part in parts], fields=parts, mask=column.is_null()
+    )
+    metadata = None if schema_name is None else {b"connect.name": schema_name}
+    schema = batch.schema.set(batch.schema.get_field_index("value"), pa.field("value", values.type, True, metadata))
+    columns = [values if one == "value" else batch.column(one) for one in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@pytest.mark.parametrize("name", [b"shop.public.orders.Envelope", None])
+def test_events_without_a_source_block_are_made_flat(name: bytes | None) -> None:
+    batch = unwrap(without("source", name), UnwrapOptions(fields=added_fields(["op", "source.ts_ms"], "__")))
+    assert batch.column("value").to_pylist() == [{**INSERTED, "__op": "c", "__source_ts_ms": 0}, None]
+
+
+def test_a_value_with_another_schema_stays_though_it_has_the_fields_of_an_event() -> None:
+    batch = without("source", b"shop.Order").slice(0, 2)
+    assert unwrap(batch, UnwrapOptions()).equals(batch)
+
+
+def test_a_field_of_the_transaction_needs_no_struct() -> None:
+    options = UnwrapOptions(DeleteHandling.DROP, added_fields(["id", "total_order:at"], "__"))
+    assert flat(options) == [({"id": 1}, {**INSERTED, "__id": None, "__at": None})]
