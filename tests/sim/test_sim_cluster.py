@@ -11,7 +11,6 @@ import pytest
 from barnabas.testing.sim.cluster.storm import storm
 from barnabas.testing.sim.world import World
 
-_AT_A_TIME = 4
 ONCE_FAILED = (1, 3, 7, 255, 346, 616, 644, 653, 1039, 1475, 1778)
 """The failures of these seeds were: a broker that led a partition before its registration; a request to a controller
 that was not ready; a coordinator in an endless loop; logs that were marked clean without a check; a leader with newer
@@ -23,21 +22,9 @@ _QUICK = (255, 653)
 _SCRIPT = "from barnabas.testing.sim.cluster.storm import storm; print(storm({seed}, seconds=3).digest)"
 
 
-def _check(first: int, count: int) -> None:
-    for seed in range(first, first + count):
-        assert storm(seed).acknowledged > 0, f"seed {seed}: no record was acknowledged, so the run shows nothing"
-
-
 def test_seeds_are_clean() -> None:
-    _check(101, 3)
-
-
-@pytest.mark.system
-@pytest.mark.parametrize(
-    ("first", "count"), [(100, 1), *((first, _AT_A_TIME) for first in range(104, 124, _AT_A_TIME))]
-)
-def test_more_seeds_are_clean(first: int, count: int) -> None:
-    _check(first, count)
+    for seed in range(101, 104):  # `make sim` plays 200
+        assert storm(seed).acknowledged > 0, f"seed {seed}: no record was acknowledged, so the run shows nothing"
 
 
 @pytest.mark.parametrize(
