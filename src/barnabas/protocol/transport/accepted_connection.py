@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.transport.limits import SCANT_BYTES
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import write_pieces
@@ -52,8 +54,9 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._frames = self._wire.frames
         self._waiting: deque[ReceivedRequest] = deque()
         self._waiting_bytes = 0
-        self._counted = (0, 0)  # the number and bytes of waiting requests that are counted in the node's budget
+        self._counted = (0, 0)  # the waiting requests, and the bytes of requests, that are counted in the node's budget
         self._in_flight = 0
+        self._in_flight_bytes = 0
         self._muted_until = 0.0
         self._muted = False  # a quota delays this client: no request starts, and none is read
         self._blocked = False  # the request under way must be answered before the next one starts
@@ -79,7 +82,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._owner.accept(self, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.target()
+        target = self._frames.target()
+        return target[:SCANT_BYTES] if self._owner.budget.is_exhausted and not self._frames.reserved_bytes else target
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
@@ -97,10 +101,13 @@ class AcceptedConnection(asyncio.BufferedProtocol):
                 self._waiting_bytes += len(request.frame)
             self._waiting.extend(requests)
             self.start_waiting()
+        if owner.budget.counts_bytes:
+            self._count_waiting()
+            self._regulate()
 
     def data_received(self, data: bytes) -> None:
         """For in-memory transports, which have bytes and no socket to receive from."""
-        for count in write_pieces(data, self._frames.target):
+        for count in write_pieces(data, lambda: self.get_buffer(-1)):
             self.buffer_updated(count)
 
     def pause_writing(self) -> None:
@@ -125,6 +132,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
         self._count_waiting()
         self._count_unsent(0)
+        self._owner.budget.forget(self)
         for task in list(self._cancellable):
             task.cancel()
         self._owner.forget(self)
@@ -248,9 +256,17 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if scheduling is not RequestScheduling.PIPELINED:
             self._blocked = True
         task = self._owner.spawn(self._finish(request, rest, scheduling))
+        if self._owner.budget.counts_bytes:
+            self._in_flight_bytes += len(request.frame)
+            task.add_done_callback(partial(self._on_done, len(request.frame)))
         if scheduling is RequestScheduling.CANCELLABLE:
             self._cancellable.add(task)
             task.add_done_callback(self._cancellable.discard)
+
+    def _on_done(self, size: int, task: asyncio.Task[None]) -> None:
+        """The task of a request of this size has ended, perhaps by cancellation: its memory is free."""
+        self._in_flight_bytes -= size
+        self._count_waiting()
 
     async def _finish(
         self, request: ReceivedRequest, rest: Coroutine[Any, Any, Answer], scheduling: RequestScheduling
@@ -314,10 +330,16 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             self._transport.writelines(buffers)
 
     def _count_waiting(self) -> None:
-        """Count the requests that wait now in the node's budget, in place of those that waited before."""
+        """Count the requests of now in the node's budget, in place of those that were counted before."""
         requests, size = self._counted
-        self._counted = (len(self._waiting), self._waiting_bytes)
-        self._owner.budget.add(self._counted[0] - requests, self._counted[1] - size)
+        held = 0
+        if self._owner.budget.counts_bytes:
+            held = self._waiting_bytes + self._in_flight_bytes + self._frames.reserved_bytes
+        self._counted = (len(self._waiting), held)
+        self._owner.budget.add(self._counted[0] - requests, held - size)
+
+    def on_memory_free(self) -> None:
+        self._regulate()
 
     def _count_unsent(self, size: int) -> None:
         self._owner.budget.unsent += size - self._unsent
@@ -333,6 +355,9 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if below_limit and self._blocked and waiting:
             below_limit = self._waiting_bytes < _BEHIND_BYTES
         may_read = below_limit and self._writable and not self._muted and (not owner.budget.spent or not waiting)
+        if owner.budget.is_exhausted and may_read and not self._frames.reserved_bytes:
+            may_read = False
+            owner.budget.pause(self)
         if self._peer is None:  # not admitted yet
             self._reading = False
             self._transport.pause_reading()

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Final, Protocol
+
 from msgspec import Struct
 
 
@@ -16,15 +18,25 @@ class TransportConfig(Struct, frozen=True):
     queued_max_requests: int
     """The limit for complete requests, over all connections, that wait to be handled."""
     queued_max_request_bytes: int
-    """The limit for the bytes of the complete requests, over all connections, that wait to be handled.
+    """The limit for the memory of requests, over all connections: received in part, waiting, and being handled.
 
-    -1 means unlimited.
+    0 and -1 mean unlimited.
     """
     connections_max_idle_ms: int
     pipelined_requests_max: int = 64
     """The limit for complete requests of one connection that wait to be handled or answered. Not a config."""
     write_buffer_bytes: int = 1_048_576
     """While a connection has more unsent response bytes than this, its next request does not start. Not a config."""
+
+
+SCANT_BYTES: Final = 512
+"""How much is read at once from a connection while the limit of bytes is reached."""
+
+
+class PausedConnection(Protocol):
+    """A connection that is not read because the memory for requests is exhausted."""
+
+    def on_memory_free(self) -> None: ...
 
 
 class OccasionalWarning:
@@ -46,27 +58,57 @@ class OccasionalWarning:
 
 
 class RequestBudget:
-    """Counts the requests that wait to be handled, over all connections.
+    """Counts the requests of all connections that wait to be handled, and with `queued.max.request.bytes` the memory
+    of all requests that are not answered (Kafka's `MemoryPool`).
 
-    At the limit, a connection on which a request waits is not read.
+    At the limit of requests, a connection on which a request waits is not read. At the limit of bytes, a connection is
+    read only if it is in the middle of a large request, whose whole length is counted since its beginning. The memory
+    may exceed the limit by one request, and by `SCANT_BYTES` for each connection.
     """
 
     def __init__(self, limits: TransportConfig) -> None:
         self._requests_max = limits.queued_max_requests
         self._bytes_max = limits.queued_max_request_bytes
+        self.counts_bytes = self._bytes_max > 0
+        """Whether there is a limit of bytes."""
+        self.is_exhausted = False
+        """Whether the limit of bytes is reached."""
         self.requests = 0
         self.bytes = 0
         self.unsent = 0
         """Response bytes, over all connections, that slow clients have not received yet. For metrics."""
+        self._paused: dict[PausedConnection, None] = {}
 
     def add(self, requests: int, size: int) -> None:
-        """Count requests of `size` bytes together that have begun to wait. Negative numbers stand for requests that
-        wait no longer, because their handlers were started or the requests were dropped."""
+        """Count requests, and bytes of requests. Negative numbers stand for requests that wait no longer, and for
+        bytes of requests that were answered or dropped."""
         self.requests += requests
         self.bytes += size
         assert self.requests >= 0
         assert self.bytes >= 0
+        if not self.counts_bytes:
+            return
+        was_exhausted = self.is_exhausted
+        self.is_exhausted = self.bytes >= self._bytes_max
+        if was_exhausted and not self.is_exhausted:
+            paused, self._paused = self._paused, {}
+            for connection in paused:
+                connection.on_memory_free()
+
+    def pause(self, connection: PausedConnection) -> None:
+        """Call the connection's `on_memory_free` when the limit of bytes is not reached any longer."""
+        self._paused[connection] = None
+
+    def forget(self, connection: PausedConnection) -> None:
+        """The connection was closed."""
+        self._paused.pop(connection, None)
 
     @property
     def spent(self) -> bool:
-        return self.requests >= self._requests_max or 0 <= self._bytes_max <= self.bytes
+        """Whether the limit of requests is reached."""
+        return self.requests >= self._requests_max
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that are left until the limit; -1 if there is no limit. For metrics."""
+        return max(self._bytes_max - self.bytes, 0) if self.counts_bytes else -1

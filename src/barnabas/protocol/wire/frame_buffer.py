@@ -107,6 +107,11 @@ class FrameBuffer:
         """True if part of a frame has arrived."""
         return self._big is not None or bool(self._held)
 
+    @property
+    def reserved_bytes(self) -> int:
+        """The length of the incomplete large frame, although not all its memory may be allocated yet; or 0."""
+        return 0 if self._big is None else self._length
+
     def target(self) -> memoryview:
         """The memory for the next bytes; never empty."""
         if self._big is not None:

@@ -52,6 +52,7 @@ def _relations() -> Iterator[Relation]:
 
 
 RELATIONS: Final = tuple(_relations())
+_POOL, _REQUEST = "queued.max.request.bytes", "socket.request.max.bytes"
 
 
 def check_relations(values: Mapping[str, ConfigValue]) -> None:
@@ -64,3 +65,11 @@ def check_relations(values: Mapping[str, ConfigValue]) -> None:
             raise ConfigError(
                 f"{lesser}={low} must be {'less than' if strict else 'at most'} {greater}={high}. Change one of them."
             )
+    pool, request = values[_POOL], values[_REQUEST]
+    assert isinstance(pool, int)
+    assert isinstance(request, int)
+    if 0 < pool < request:
+        raise ConfigError(
+            f"{_POOL}={pool} must be at least {_REQUEST}={request}, or -1. Otherwise the largest request that is "
+            "allowed could not be received."
+        )

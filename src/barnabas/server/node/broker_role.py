@@ -47,7 +47,11 @@ from barnabas.server.node.channels.controller import HEARTBEAT
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.node.channels.peers import Peers
 from barnabas.server.node.channels.replication import ReplicationChannel
-from barnabas.server.node.connection_limits import ConnectionLimitsUpdater, build_connection_quotas
+from barnabas.server.node.connection_limits import (
+    ConnectionLimitsUpdater,
+    build_connection_quotas,
+    measure_request_memory,
+)
 from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.parts import Parts
@@ -353,6 +357,7 @@ class BrokerRole:
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config)
         quotas, budget = self._connection_quotas, RequestBudget(limits)
+        measure_request_memory(parts.metrics, budget)
         services.unsent_bytes = lambda: budget.unsent
         return [
             Listener(

@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from msgspec.structs import replace
 
 from barnabas.core.config import ConfigError
-from barnabas.core.telemetry import get_logger
+from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.protocol.security.quotas.limits import CONNECTION_RATE, IP, QuotaEntity
 from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.transport.connection_quotas import (
@@ -19,6 +19,7 @@ from barnabas.protocol.transport.connection_quotas import (
     ConnectionQuotas,
     DescriptorLimits,
 )
+from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
@@ -41,6 +42,20 @@ def build_connection_quotas(
         windows=QuotaWindows(config["quota.window.num"], config["quota.window.size.seconds"]),
         inter_broker_listener=config.inter_broker_listener,
         descriptors=descriptors,
+    )
+
+
+def measure_request_memory(metrics: Metrics, budget: RequestBudget) -> None:
+    """Register the metrics of the memory of requests (Kafka's MemoryPoolUsed and MemoryPoolAvailable)."""
+    metrics.gauge(
+        "barnabas_net_request_memory_bytes",
+        "Bytes of requests that are not answered, counted if queued.max.request.bytes is set.",
+        lambda: budget.bytes,
+    )
+    metrics.gauge(
+        "barnabas_net_request_memory_free_bytes",
+        "Bytes until queued.max.request.bytes; -1 if it is not set.",
+        lambda: budget.free_bytes,
     )
 
 

@@ -53,13 +53,20 @@ def test_endpoint_lists_are_parsed() -> None:
 def test_request_budget() -> None:
     budget = RequestBudget(transport_config(queued_max_requests=2, queued_max_request_bytes=100))
     budget.add(1, 60)
-    assert not budget.spent
+    assert (budget.spent, budget.is_exhausted, budget.free_bytes) == (False, False, 40)
     budget.add(1, 40)
-    assert budget.spent
+    assert (budget.spent, budget.is_exhausted, budget.free_bytes) == (True, True, 0)
     budget.add(-1, -40)
-    assert not budget.spent
-    budget.add(1, 10)
-    assert budget.spent
+    assert (budget.spent, budget.is_exhausted, budget.free_bytes) == (False, False, 40)
+    budget.add(0, 300)
+    assert (budget.spent, budget.is_exhausted, budget.free_bytes) == (False, True, 0)
+
+
+def test_request_budget_without_a_limit_of_bytes() -> None:
+    for limit in (-1, 0):
+        budget = RequestBudget(transport_config(queued_max_request_bytes=limit))
+        budget.add(1, 1 << 40)
+        assert (budget.counts_bytes, budget.is_exhausted, budget.free_bytes) == (False, False, -1)
 
 
 def test_start_runs_a_coroutine_without_suspension_to_its_end() -> None:

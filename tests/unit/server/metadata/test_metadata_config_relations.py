@@ -54,3 +54,13 @@ def test_heartbeat_interval_is_less_than_the_session_timeout() -> None:
     bounds = {"group.consumer.min.session.timeout.ms": 1_000}
     with pytest.raises(ConfigError, match="must be less than"):
         check_relations({**DEFAULTS, **bounds, **same})
+
+
+def test_the_memory_of_requests_has_room_for_the_largest_one() -> None:
+    pool, request = "queued.max.request.bytes", "socket.request.max.bytes"
+    for allowed in (-1, 0, DEFAULTS[request]):
+        check_relations({**DEFAULTS, pool: allowed})
+    with pytest.raises(
+        ConfigError, match=r"queued.max.request.bytes=99 must be at least socket.request.max.bytes=100,"
+    ):
+        check_relations({**DEFAULTS, pool: 99, request: 100})
