@@ -32,6 +32,7 @@ from barnabas.protocol.wire.messages import (
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -42,6 +43,7 @@ from barnabas.protocol.wire.messages import (
     delete_topics,
     describe_client_quotas,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -409,6 +411,12 @@ LARGEST: dict[ApiKey, Largest] = {
         alter_client_quotas.EntryData(
             entity=[alter_client_quotas.EntityData(entity_type="user", entity_name=name)],
             ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1000.0)]) for name in _names(n)])),
+    _K.CREATE_DELEGATION_TOKEN: Largest(3, lambda t, n: create_delegation_token.CreateDelegationTokenRequest(renewers=[
+        create_delegation_token.CreatableRenewers(principal_type="User", principal_name=name) for name in _names(n)])),
+    _K.DESCRIBE_DELEGATION_TOKEN: Largest(3, lambda t, n:
+        describe_delegation_token.DescribeDelegationTokenRequest(owners=[
+            describe_delegation_token.DescribeDelegationTokenOwner(principal_type="User", principal_name=name)
+            for name in _names(n)])),
     _K.DESCRIBE_USER_SCRAM_CREDENTIALS: Largest(0, lambda t, n:
         describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=[
             describe_user_scram_credentials.UserName(name=name) for name in _names(n)])),
@@ -430,6 +438,8 @@ NOT_ATTACKED: dict[ApiKey, str] = {
     _K.SASL_HANDSHAKE: "The request has no list, and the response lists the mechanisms.",
     _K.SASL_AUTHENTICATE: _NO_LIST,
     _K.DESCRIBE_ACLS: "The request has no list.",
+    _K.RENEW_DELEGATION_TOKEN: _NO_LIST,
+    _K.EXPIRE_DELEGATION_TOKEN: _NO_LIST,
     _K.HEARTBEAT: "The request has no list, and looks up one member.",
 }
 

@@ -17,6 +17,7 @@ NOUNS = (
     "share-groups",
     "transactions",
     "users",
+    "tokens",
     "configs",
     "acls",
     "quotas",

@@ -82,7 +82,7 @@ _SHARED: Final[list[Row]] = [
     ("sasl.mechanism", "str", "GSSAPI", None, "m", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
     ("sasl.username", "str", None, None, "m", "The SASL user name (librdkafka's name; sasl.jaas.config works too)."),
     ("sasl.password", "password", None, None, "m", "The SASL password (librdkafka's name; sasl.jaas.config works too)."),
-    ("sasl.jaas.config", "password", None, None, "m", "Java's form of the SASL credentials; username and password are read out of it."),
+    ("sasl.jaas.config", "password", None, None, "m", "Java's form of the SASL credentials; username, password and tokenauth are read out of it."),
     ("ssl.ca.location", "str", None, None, "m", "PEM file of the certificate authorities to trust (librdkafka's name)."),
     ("ssl.truststore.location", "str", None, None, "m", "The same, by Java's name."),
     ("ssl.truststore.certificates", "password", None, None, "m", "The certificate authorities to trust, as PEM text."),

@@ -96,13 +96,13 @@ def security_config(settings: Settings) -> SecurityConfig:
 
 
 def _sasl_config(settings: Settings) -> SaslConfig:
-    username, password = settings["sasl.username"], settings["sasl.password"]
+    username, password, tokenauth = settings["sasl.username"], settings["sasl.password"], False
     if settings["sasl.jaas.config"] and username is None:
         from barnabas.protocol.security.jaas import parse_jaas
 
         entry = parse_jaas(settings["sasl.jaas.config"])
-        username, password = entry.username, entry.password
-    return SaslConfig(settings["sasl.mechanism"] or "PLAIN", username, password)
+        username, password, tokenauth = entry.username, entry.password, entry.tokenauth
+    return SaslConfig(settings["sasl.mechanism"] or "PLAIN", username, password, tokenauth)
 
 
 def _tls_config(settings: Settings) -> TlsConfig:

@@ -88,6 +88,8 @@ _RESOURCES = {
     AclResourceType.GROUP: "the group",
     AclResourceType.CLUSTER: "the cluster",
     AclResourceType.TRANSACTIONAL_ID: "the transactional id",
+    AclResourceType.DELEGATION_TOKEN: "the token",
+    AclResourceType.USER: "the user",
 }
 
 PAGES: list[tuple[str, str, Callable[[], str]]] = [

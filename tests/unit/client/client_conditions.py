@@ -116,6 +116,10 @@ ADMIN: Final[dict[str, Call]] = {
     "alter_user_scram_credentials": lambda c: c.alter_user_scram_credentials(
         [UserScramCredentialDeletion("alice", "SCRAM-SHA-256")]
     ),
+    "create_delegation_token": lambda c: c.create_delegation_token(),
+    "renew_delegation_token": lambda c: c.renew_delegation_token(b"?"),
+    "expire_delegation_token": lambda c: c.expire_delegation_token(b"?"),
+    "describe_delegation_tokens": lambda c: c.describe_delegation_tokens(),
     "describe_client_quotas": lambda c: c.describe_client_quotas({"user": None}),
     "alter_client_quotas": lambda c: c.alter_client_quotas({(("user", "a"),): {"request_percentage": 1.0}}),
     "describe_acls": lambda c: c.describe_acls(),

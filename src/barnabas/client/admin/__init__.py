@@ -1,7 +1,6 @@
-"""Shell: the admin client: topics, configs, groups, transactions, the quorum, ACLs, users, quotas.
+"""Shell: the admin client: topics, configs, groups, transactions, the quorum, ACLs, users, tokens, quotas.
 
-The client has the methods of Kafka's own Admin, except those for delegation tokens, which the brokers
-do not support yet.
+The client has the methods of Kafka's own Admin.
 
 Calls with many items return a mapping, in which a failed item is a `KafkaError`. A call raises only when the request as
 a whole failed, and ArgumentTypeError for an argument of the wrong type. `timeout_ms` is the time of the whole call,
@@ -25,6 +24,7 @@ from barnabas.client.admin import maintenance as _maintenance
 from barnabas.client.admin import quorum as _quorum
 from barnabas.client.admin import quotas as _quotas
 from barnabas.client.admin import reassignments as _reassignments
+from barnabas.client.admin import tokens as _tokens
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
 from barnabas.client.admin import users as _users
@@ -34,6 +34,7 @@ from barnabas.client.admin.quorum import QuorumDescription
 from barnabas.client.admin.quotas import QuotaFilter
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.admin.requests import names_of, value_or_raise
+from barnabas.client.admin.tokens import DelegationToken
 from barnabas.client.admin.transactions import (
     ActiveProducer,
     HangingTransaction,
@@ -67,6 +68,7 @@ from barnabas.client.values import (
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.security.acls import AclBinding, AclBindingFilter
+from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.protocol.security.quotas.limits import QuotaEntity
 
 
@@ -316,6 +318,46 @@ class AsyncAdmin:
         return await _users.alter_user_scram_credentials(
             self.cluster, list(alterations), deadline=self._deadline(timeout_ms)
         )
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: KafkaPrincipal | None = None,
+        renewers: Iterable[KafkaPrincipal] = (),
+        max_lifetime_ms: int = -1,
+        timeout_ms: float | None = None,
+    ) -> DelegationToken:
+        """Create a token with which a client can log in as `owner`, by default as this client. The owner and the
+        `renewers` may renew it. -1 is the longest lifetime that the cluster allows. Raises KafkaError."""
+        return await _tokens.create_delegation_token(
+            self.cluster,
+            owner=owner,
+            renewers=renewers,
+            max_lifetime_ms=max_lifetime_ms,
+            deadline=self._deadline(timeout_ms),
+        )
+
+    async def renew_delegation_token(self, hmac: bytes, *, period_ms: int = -1, timeout_ms: float | None = None) -> int:
+        """Let a token expire `period_ms` from now, but not after its lifetime; -1 is the default of the cluster.
+        Returns the new expiry in milliseconds since 1970. Raises KafkaError."""
+        return await _tokens.renew_delegation_token(
+            self.cluster, hmac, period_ms=period_ms, deadline=self._deadline(timeout_ms)
+        )
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, period_ms: int = -1, timeout_ms: float | None = None
+    ) -> int:
+        """Remove a token (-1), or let it expire `period_ms` from now. Returns the new expiry in milliseconds since
+        1970. Raises KafkaError."""
+        return await _tokens.expire_delegation_token(
+            self.cluster, hmac, period_ms=period_ms, deadline=self._deadline(timeout_ms)
+        )
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[KafkaPrincipal] | None = None, *, timeout_ms: float | None = None
+    ) -> list[DelegationToken]:
+        """The tokens that this client may see, of these owners or of all; with their secrets. Raises KafkaError."""
+        return await _tokens.describe_delegation_tokens(self.cluster, owners, deadline=self._deadline(timeout_ms))
 
     async def create_acls(
         self, acls: Iterable[AclBinding], *, timeout_ms: float | None = None

@@ -45,6 +45,8 @@ class SaslConfig(Struct, frozen=True):
     sasl_mechanism: str
     username: str | None = None
     password: str | None = None
+    tokenauth: bool = False
+    """Whether `username` is the id of a delegation token, and `password` its HMAC in base64 (SCRAM only)."""
 
     def __repr__(self) -> str:
         return f"SaslConfig(sasl_mechanism={self.sasl_mechanism!r}, username={self.username!r}, ...)"

@@ -48,6 +48,11 @@ class JaasEntry(Struct, frozen=True):
     def password(self) -> str | None:
         return self.options.get("password")
 
+    @property
+    def tokenauth(self) -> bool:
+        """Whether `username` and `password` are the id and the HMAC of a delegation token (KIP-48)."""
+        return self.options.get("tokenauth", "").lower() == "true"
+
     def users(self) -> dict[str, str]:
         """The passwords of the users that the options `user_NAME="PASSWORD"` define, by name."""
         return {name.removeprefix(_USER): value for name, value in self.options.items() if name.startswith(_USER)}

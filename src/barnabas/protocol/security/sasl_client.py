@@ -48,7 +48,9 @@ def sasl_client(config: SaslConfig, nonce: bytes) -> SaslClient:
         raise ConfigError(f"SASL {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config).")
     hash_name = scram.HASHES.get(mechanism.upper())
     if hash_name is not None:
-        return _ScramClient(hash_name, username, password, nonce)
+        return _ScramClient(hash_name, username, password, nonce, tokenauth=config.tokenauth)
+    if config.tokenauth:
+        raise ConfigError(f"tokenauth=true needs SCRAM-SHA-256 or SCRAM-SHA-512, but sasl.mechanism is {mechanism}.")
     if mechanism.upper() == "PLAIN":
         return _PlainClient(username, password)
     raise ConfigError(f"sasl.mechanism {mechanism} is not supported; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
@@ -75,12 +77,13 @@ class _PlainClient:
 class _ScramClient:
     """The client's two messages (see the drawing in `scram.py`)."""
 
-    def __init__(self, hash_name: str, username: str, password: str, nonce: bytes) -> None:
+    def __init__(self, hash_name: str, username: str, password: str, nonce: bytes, *, tokenauth: bool = False) -> None:
         self.done = False
         self._hash_name = hash_name
         self._password = password
         self._nonce = scram.encode_base64(nonce)
-        self._first_bare = f"n={scram.escape_name(username)},r={self._nonce}"
+        extension = f",{scram.TOKEN_AUTH}=true" if tokenauth else ""
+        self._first_bare = f"n={scram.escape_name(username)},r={self._nonce}{extension}"
         self._server_signature = b""
 
     def first(self) -> bytes:

@@ -5,7 +5,8 @@ conversation around it (`sasl_conversation.py`) carries the messages in requests
 other end.
 
 An unknown user gets the same answers as a user with a wrong password, in the same steps: PLAIN compares the password
-with a text that no user has, and SCRAM answers with a salt that is always the same for one name.
+with a text that no user has, and SCRAM answers with a salt that is always the same for one name. A client that logs in
+with a delegation token (KIP-48) gives the token id as the user name, and becomes the owner of the token.
 """
 
 from __future__ import annotations
@@ -44,6 +45,21 @@ class SaslIdentity(Struct, frozen=True):
     """The wall-clock time at which the user's credential expires; None if it does not expire."""
 
 
+class TokenLogin(Struct, frozen=True):
+    """What a login with a delegation token is checked against, and what the client becomes."""
+
+    credential: ScramCredential
+    owner: str
+    """The name of the user that owns the token."""
+    expires_at_ms: int
+    """The wall-clock time at which the token expires."""
+
+
+def no_tokens(mechanism: int, token_id: str) -> TokenLogin | None:
+    """The delegation tokens of a cluster without delegation.token.secret.key: none."""
+    return None
+
+
 class SaslCredentials(Struct, frozen=True):
     """What the mechanisms of one listener check credentials against."""
 
@@ -53,6 +69,8 @@ class SaslCredentials(Struct, frozen=True):
     """The credential of a user, by the number of the mechanism and the name."""
     decoy_key: bytes = b""
     """Random bytes of this process, from which the salts of unknown users are made."""
+    token_login: Callable[[int, str], TokenLogin | None] = no_tokens
+    """The login with a delegation token, by the number of the mechanism and the token id."""
 
     def __repr__(self) -> str:
         return "SaslCredentials(...)"
@@ -117,21 +135,21 @@ class _ScramServer:
         self._first: scram.ClientFirst | None = None
         self._challenge = ""
         self._credential = _decoy("", credentials.decoy_key)
+        self._identity = SaslIdentity("")
+        """The user that the client becomes if it proves that it knows the password."""
         self._known = False
 
     def evaluate(self, message: bytes, wall_ms: int) -> bytes:
         try:
-            return self._begin(message) if self._first is None else self._end(self._first, message)
+            return self._begin(message, wall_ms) if self._first is None else self._end(self._first, message)
         except scram.ScramError as error:
             raise AuthenticationFailedError(str(error)) from error
 
-    def _begin(self, message: bytes) -> bytes:
+    def _begin(self, message: bytes, wall_ms: int) -> bytes:
         first = scram.parse_client_first(message)
         if first.authorization_id and first.authorization_id != first.username:  # CVE-2017-12610
             raise _refused(_WRONG_ID)
-        if first.extensions.get("tokenauth", "").lower() == "true":
-            raise AuthenticationFailedError("delegation tokens are not enabled")
-        found = self._credentials.scram_credential(SCRAM_MECHANISMS[self._mechanism], first.username)
+        found = self._find(first, wall_ms)
         if found is not None and found.iterations < SCRAM_ITERATIONS_MIN:
             raise AuthenticationFailedError(
                 f"the credential of {first.username!r} has {found.iterations} iterations, and {SCRAM_ITERATIONS_MIN}"
@@ -145,6 +163,18 @@ class _ScramServer:
         self._challenge = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         return self._challenge.encode()
 
+    def _find(self, first: scram.ClientFirst, wall_ms: int) -> ScramCredential | None:
+        """The credential that the client claims to have; None if it does not exist."""
+        mechanism = SCRAM_MECHANISMS[self._mechanism]
+        if not first.token_authenticated:
+            self._identity = SaslIdentity(first.username)
+            return self._credentials.scram_credential(mechanism, first.username)
+        login = self._credentials.token_login(mechanism, first.username)
+        if login is None or login.expires_at_ms <= wall_ms:
+            return None
+        self._identity = SaslIdentity(login.owner, token_authenticated=True, expires_at_ms=login.expires_at_ms)
+        return login.credential
+
     def _end(self, first: scram.ClientFirst, message: bytes) -> bytes:
         final = scram.parse_client_final(message)
         if not hmac.compare_digest(final.nonce.encode(), self._nonce.encode()):  # CVE-2024-56128
@@ -152,8 +182,11 @@ class _ScramServer:
         signed = scram.auth_message(first.bare, self._challenge, final.without_proof)
         proved = scram.proves_password(self._hash_name, self._credential.stored_key, signed, final.proof)
         if not proved or not self._known:
-            raise AuthenticationFailedError(f"the user {first.username!r} is unknown, or the password is wrong")
-        self.identity = SaslIdentity(first.username)
+            kind = "delegation token" if first.token_authenticated else "user"
+            raise AuthenticationFailedError(
+                f"the {kind} {first.username!r} is unknown or has expired, or the password is wrong"
+            )
+        self.identity = self._identity
         signature = scram.server_signature(self._hash_name, self._credential.server_key, signed)
         return f"v={scram.encode_base64(signature)}".encode()
 

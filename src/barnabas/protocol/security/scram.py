@@ -25,6 +25,8 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The name that `hashlib` gives to the hash function of each mechanism."""
 CHANNEL_BINDING: Final = "c=biws"
 """base64 of "n,,": the client does not support channel binding."""
+TOKEN_AUTH: Final = "tokenauth"
+"""The extension `tokenauth=true` of the first message of a client that logs in with a delegation token."""
 
 
 class ScramError(BarnabasError):
@@ -117,6 +119,11 @@ class ClientFirst(NamedTuple):
     extensions: dict[str, str]
     bare: str
     """The message without its GS2 header, as it was received: both signatures sign it."""
+
+    @property
+    def token_authenticated(self) -> bool:
+        """Whether the user name is the id of a delegation token."""
+        return self.extensions.get(TOKEN_AUTH, "").lower() == "true"
 
 
 class ClientFinal(NamedTuple):

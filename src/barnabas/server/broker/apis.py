@@ -87,6 +87,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.SASL_AUTHENTICATE, "security.sasl_authenticate", 0, 2),
     Route(_K.DESCRIBE_USER_SCRAM_CREDENTIALS, "security.describe_user_scram_credentials", 0, 0),
     Route(_K.ALTER_USER_SCRAM_CREDENTIALS, "security.alter_user_scram_credentials", 0, 0),
+    # delegation tokens; Kafka 4.0 removed version 0
+    Route(_K.CREATE_DELEGATION_TOKEN, "security.create_delegation_token", 1, 3),
+    Route(_K.RENEW_DELEGATION_TOKEN, "security.renew_delegation_token", 1, 2),
+    Route(_K.EXPIRE_DELEGATION_TOKEN, "security.expire_delegation_token", 1, 2),
+    Route(_K.DESCRIBE_DELEGATION_TOKEN, "security.describe_delegation_token", 1, 3),
     # transactions
     Route(_K.ADD_PARTITIONS_TO_TXN, "transactions.add_partitions_to_txn", 0, 5),
     Route(_K.ADD_OFFSETS_TO_TXN, "transactions.add_offsets_to_txn", 0, 4),

@@ -38,6 +38,7 @@ async def answer_forwarded(services: ControllerServices, ctx: RequestContext, re
             f"{route.key.name} v{ctx.api_version} is not served by this controller; versions {route.min_version} to "
             f"{route.max_version} are.",
         )
+    ctx.is_forwarded = True
     channel = _RecordingChannel(services.controller)
     handler = import_module(f"barnabas.server.broker.handlers.{route.handler}")
     handle = authorized(handler.handle, ctx.api_key, services)

@@ -4,12 +4,12 @@
                                 ├ a transaction that the previous leader left open is aborted (KIP-868)
                                 └ an empty log gets the first records of a cluster
     active:   the driver decides on requests; brokers without heartbeats, and those whose processes have ended, are
-              fenced; leaders are balanced; unclean elections are retried
+              fenced; leaders are balanced; unclean elections are retried; expired tokens are removed
     on_leader(another node, or none) -> uncommitted records are dropped, requests are rejected with NOT_CONTROLLER
 
 The controller replays nothing when it becomes active, because every node keeps the committed image. Its parts:
-`session_keeper.py` has the sessions of the brokers, `periodic_elections.py` holds elections, `driver.py` proposes the
-records of decisions.
+`session_keeper.py` has the sessions of the brokers, `periodic_elections.py` holds elections, `token_service.py` has the
+delegation tokens, `driver.py` proposes the records of decisions.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from barnabas.server.metadata.records.other import (
 )
 from barnabas.server.metadata.request_parts import division_of
 from barnabas.server.metadata.session_keeper import SessionKeeper
+from barnabas.server.metadata.token_service import DelegationTokens, TokenRequest
 
 log = get_logger("barnabas.controller")
 
@@ -114,6 +115,7 @@ class ControllerService:
         )
         """The sessions of all brokers."""
         self._elections = PeriodicElections(self._driver, settings)
+        self._tokens = DelegationTokens(self._driver, settings)
         self._epoch: int | None = None
         """The epoch in which this node leads the metadata log; None while it does not lead."""
         self._in_transaction = False
@@ -178,6 +180,9 @@ class ControllerService:
             await self.keeper.move_away(request.broker_id)
         if isinstance(request, UpdateFeaturesRequest):
             return await update_features(self._driver, self._log, self._quorum, request, version)
+        if isinstance(request, TokenRequest):
+            assert ctx is not None, "brokers forward requests about tokens for their clients only"
+            return await self._tokens.handle(request, version, ctx.principal)
         quota = None if ctx is None else self._mutation_quotas.open(request, version, ctx, self._image())
         response: Message = await self._decide(request, version, unlimited if quota is None else quota.charge)
         if quota is not None:
@@ -263,15 +268,19 @@ class ControllerService:
             return
         self.keeper.start()
         self._elections.start()
+        self._tokens.start()
         log.info("became the active controller", epoch=epoch, offset=self._image().offset)
         self._turned.set()
 
     async def _run_periodic_work(self) -> float | None:
-        """Fence silent brokers, and hold the elections that are due. Returns the loop's time of the next round; None if
-        this node is no longer active."""
+        """Fence silent brokers, hold the elections that are due, and remove expired delegation tokens. Returns the
+        loop's time of the next round; None if this node is no longer active."""
         sessions = self.keeper.sessions
         await self.keeper.fence_silent()
         await self._elections.run_due(lambda: sessions is self.keeper.sessions)
         if sessions is not self.keeper.sessions:
             return None
-        return min(self.keeper.next_round_at(), self._elections.next_round_at())
+        await self._tokens.remove_expired()
+        if sessions is not self.keeper.sessions:
+            return None
+        return min(self.keeper.next_round_at(), self._elections.next_round_at(), self._tokens.next_round_at())

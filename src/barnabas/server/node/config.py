@@ -101,6 +101,9 @@ def build_config(
     if "node.id" in texts or "broker.id" in texts:  # two names of the same config, as in Kafka
         texts.setdefault("broker.id", texts.get("node.id", ""))
         texts.setdefault("node.id", texts["broker.id"])
+    former_key = texts.pop("delegation.token.master.key", None)  # the name before Kafka 4.0
+    if former_key is not None:
+        texts.setdefault("delegation.token.secret.key", former_key)
     node_id = _node_id(texts)
     topology = read_topology(texts, node_id)
     texts.setdefault("listeners", DEFAULT_LISTENER)

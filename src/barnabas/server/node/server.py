@@ -25,7 +25,7 @@ from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.broker.authorization.loading import build_authorizer
-from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.cluster import ClusterImage, DelegationTokenImage
 from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.snapshot import image_records
@@ -321,8 +321,12 @@ class Node:
         def scram_credential(mechanism: int, user: str) -> ScramCredential | None:
             return None if self.parts is None else self.parts.image.scram.get(mechanism, user)
 
+        def token(token_id: str) -> DelegationTokenImage | None:
+            return None if self.parts is None else self.parts.image.tokens.by_id.get(token_id)
+
         loop_time = asyncio.get_running_loop().time
-        return build_node_security(self.config, SecuritySources(self._clock, loop_time, self._nonces, scram_credential))
+        sources = SecuritySources(self._clock, loop_time, self._nonces, scram_credential, token)
+        return build_node_security(self.config, sources)
 
     def _build_parts(
         self, outgoing: NodeClient, to_brokers: NodeClient, metadata: RaftMetadataLog | ZooKeeperMetadataLog

@@ -157,8 +157,7 @@ def test_plain_refuses_with_the_texts_of_kafka(token: bytes, text: str) -> None:
     "first",
     [
         b"", b"y,,n=alice,r=abc", b"p=tls-unique,,n=alice,r=abc", b"n,,n=alice", b"n,,r=abc", b"n,,n=,r=abc",
-        b"n,,n=al=2Dice,r=abc", b"n,,n=alice,r=", b"n,a=bob,n=alice,r=abc", b"n,,n=weak,r=abc",
-        b"n,,n=alice,r=abc,tokenauth=true", b"\xff",
+        b"n,,n=al=2Dice,r=abc", b"n,,n=alice,r=", b"n,a=bob,n=alice,r=abc", b"n,,n=weak,r=abc", b"\xff",
     ],
 )  # fmt: skip
 def test_a_malformed_first_message_of_scram_is_refused(first: bytes) -> None:

@@ -33,7 +33,9 @@ _PLAIN = {
 
 def _build(given: dict[str, str]) -> NodeSecurity:
     config = build_config({"log.dirs": "/d", **given})
-    return build_node_security(config, SecuritySources(SystemClock(), lambda: 0.0, Random(1), lambda _m, _u: None))
+    return build_node_security(
+        config, SecuritySources(SystemClock(), lambda: 0.0, Random(1), lambda _m, _u: None, lambda _t: None)
+    )
 
 
 def test_the_longest_prefix_of_a_config_precedes() -> None:

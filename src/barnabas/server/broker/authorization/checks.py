@@ -24,6 +24,8 @@ TOPIC: Final = AclResourceType.TOPIC
 GROUP: Final = AclResourceType.GROUP
 CLUSTER: Final = AclResourceType.CLUSTER
 TRANSACTIONAL_ID: Final = AclResourceType.TRANSACTIONAL_ID
+DELEGATION_TOKEN: Final = AclResourceType.DELEGATION_TOKEN
+USER: Final = AclResourceType.USER
 
 REFUSALS: Final[Mapping[AclResourceType, ErrorCode]] = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -22,7 +22,14 @@ from barnabas.protocol.security.acls import AclResourceType
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
+from barnabas.server.broker.authorization.checks import (
+    CLUSTER,
+    DELEGATION_TOKEN,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    USER,
+)
 
 Refuse = Callable[[Any, int, ErrorCode], Message]
 """Builds the refusal of a whole request: of the request, its version and the error code."""
@@ -121,6 +128,17 @@ BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.DESCRIBE_ACLS: cluster(_O.DESCRIBE),
     _K.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster(_O.DESCRIBE),
     _K.ALTER_USER_SCRAM_CREDENTIALS: forwarded(),
+    _K.CREATE_DELEGATION_TOKEN: guarded(
+        "tokens.create_delegation_token", Need(_O.CREATE_TOKENS, USER), reason="a token of another user"
+    ),
+    _K.RENEW_DELEGATION_TOKEN: open_to_all("only the owner and the renewers of a token may renew it"),
+    _K.EXPIRE_DELEGATION_TOKEN: open_to_all("only the owner and the renewers of a token may let it expire"),
+    _K.DESCRIBE_DELEGATION_TOKEN: guarded(
+        "tokens.describe_delegation_token",
+        Need(_O.DESCRIBE, DELEGATION_TOKEN, 1),
+        Need(_O.DESCRIBE_TOKENS, USER, 1),
+        reason="a token of the client itself needs nothing; others are left out",
+    ),
     _K.CREATE_TOPICS: forwarded(),
     _K.DELETE_TOPICS: forwarded(),
     _K.CREATE_PARTITIONS: forwarded(),
@@ -242,6 +260,9 @@ CONTROLLER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.DESCRIBE_ACLS: cluster(_O.DESCRIBE),
     _K.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster(_O.DESCRIBE),
     _K.ALTER_USER_SCRAM_CREDENTIALS: cluster(_O.ALTER, "cluster.refuse_scram_changes"),
+    _K.CREATE_DELEGATION_TOKEN: BROKER_ACCESS[_K.CREATE_DELEGATION_TOKEN],
+    _K.RENEW_DELEGATION_TOKEN: BROKER_ACCESS[_K.RENEW_DELEGATION_TOKEN],
+    _K.EXPIRE_DELEGATION_TOKEN: BROKER_ACCESS[_K.EXPIRE_DELEGATION_TOKEN],
     _K.CREATE_ACLS: cluster(_O.ALTER, "cluster.refuse_acl_creations"),
     _K.DELETE_ACLS: cluster(_O.ALTER, "cluster.refuse_acl_filters"),
 }

@@ -38,6 +38,11 @@ class ControllerConfig(Struct, frozen=True):
     barnabas_broker_probe_enable: bool
     controller_quota_window_num: int
     controller_quota_window_size_seconds: int
+    delegation_token_secret_key: str | None
+    """Equal on all nodes; without it the cluster has no delegation tokens."""
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
 
 
 class DecideContext(Struct, frozen=True):

@@ -250,7 +250,7 @@ def wrap(request: Message, ctx: RequestContext) -> EnvelopeRequest:
         address = bytes(4)  # the host is a name, not an address
     return EnvelopeRequest(
         request_data=head + encode(request, ctx.api_version),
-        request_principal=write_principal(ctx.client.principal),
+        request_principal=write_principal(ctx.client.principal, token_authenticated=ctx.client.token_authenticated),
         client_host_address=address,
     )
 

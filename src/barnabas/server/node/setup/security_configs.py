@@ -21,8 +21,9 @@ from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.config import PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
 from barnabas.protocol.security.credentials import SCRAM_MECHANISMS, ScramCredential
+from barnabas.protocol.security.delegation_tokens import StoredToken, TokenLogins
 from barnabas.protocol.security.jaas import JaasEntry, parse_jaas
-from barnabas.protocol.security.sasl_server import SUPPORTED_MECHANISMS, SaslCredentials
+from barnabas.protocol.security.sasl_server import SUPPORTED_MECHANISMS, SaslCredentials, TokenLogin, no_tokens
 from barnabas.protocol.transport.listener_security import ListenerSecurity
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 from barnabas.server.node.setup.security import NodeSecurity
@@ -49,6 +50,8 @@ class SecuritySources(Struct, frozen=True):
     """A generator that cannot be predicted."""
     scram_credential: Callable[[int, str], ScramCredential | None]
     """The credential of a user in the newest metadata image, by the number of the mechanism and the name."""
+    token: Callable[[str], StoredToken | None]
+    """The delegation token with an id in the newest metadata image."""
 
 
 class ListenerConfigs:
@@ -180,11 +183,19 @@ def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources) -> S
     decoy = sources.rng.getrandbits(_DECOY_BITS).to_bytes(_DECOY_BITS // 8, "big")
     return SaslServerConfig(
         mechanisms,
-        SaslCredentials(users, sources.scram_credential, decoy),
+        SaslCredentials(users, sources.scram_credential, decoy, _token_logins(configs, sources, decoy)),
         {mechanism: configs.of_mechanism(mechanism, _REAUTH) for mechanism in mechanisms},
         configs["sasl.server.max.receive.size"],
         delay_ms,
     )
+
+
+def _token_logins(
+    configs: ListenerConfigs, sources: SecuritySources, salt_key: bytes
+) -> Callable[[int, str], TokenLogin | None]:
+    """The logins with delegation tokens, which exist if the node has the secret key of the tokens."""
+    secret_key = configs["delegation.token.secret.key"]
+    return TokenLogins(secret_key, salt_key, sources.token).find if secret_key else no_tokens
 
 
 def _mechanisms(configs: ListenerConfigs) -> tuple[str, ...]:
@@ -225,4 +236,4 @@ def _outgoing(config: NodeConfig, listener: str, protocol: str, mechanism: str, 
             f"This node has no user name for other nodes. Set {configs.mechanism_name(mechanism, _JAAS)} to"
             f' org.apache.kafka.common.security.{module} required username="..." password="...";'
         )
-    return SecurityConfig(tls, SaslConfig(mechanism, entry.username, entry.password))
+    return SecurityConfig(tls, SaslConfig(mechanism, entry.username, entry.password, entry.tokenauth))

@@ -64,20 +64,24 @@ def _client(ctx: RequestContext, request: EnvelopeRequest) -> Peer:
         host = str(ipaddress.ip_address(bytes(request.client_host_address)))
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The envelope does not contain a valid client address.") from None
-    principal = ANONYMOUS if request.request_principal is None else read_principal(bytes(request.request_principal))
-    return replace(broker, host=host, port=0, principal=principal)
+    principal, token_authenticated = ANONYMOUS, False
+    if request.request_principal is not None:
+        principal, token_authenticated = read_principal(bytes(request.request_principal))
+    return replace(broker, host=host, port=0, principal=principal, token_authenticated=token_authenticated)
 
 
-def read_principal(data: bytes) -> KafkaPrincipal:
-    """Decode what Kafka's DefaultKafkaPrincipalBuilder encodes: two bytes of version, then DefaultPrincipalData."""
+def read_principal(data: bytes) -> tuple[KafkaPrincipal, bool]:
+    """A principal, and whether the client has logged in with a delegation token: what Kafka's
+    DefaultKafkaPrincipalBuilder encodes, two bytes of version, then DefaultPrincipalData."""
     version = int.from_bytes(data[:2], "big")
     try:
         found = decode(DefaultPrincipalData, version, data, 2)
     except (WireError, ValueError):
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
-    return KafkaPrincipal(found.type, found.name)
+    return KafkaPrincipal(found.type, found.name), found.token_authenticated
 
 
-def write_principal(principal: KafkaPrincipal) -> bytes:
+def write_principal(principal: KafkaPrincipal, *, token_authenticated: bool = False) -> bytes:
     """Encode a principal for `read_principal`."""
-    return b"\0\0" + encode(DefaultPrincipalData(type=principal.kind, name=principal.name), 0)
+    data = DefaultPrincipalData(type=principal.kind, name=principal.name, token_authenticated=token_authenticated)
+    return b"\0\0" + encode(data, 0)
