@@ -120,6 +120,7 @@ def build_quorum_config(config: NodeConfig, identity: Identity, own: Sequence[Li
         controller_quorum_voters=topology.voters if len(topology.voters) > 1 or not topology.decides_alone else (),
         controller_quorum_bootstrap_servers=topology.bootstrap,
         endpoints=tuple(RaftEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in own),
+        listener=config.controller_listener[0],
         may_found=topology.decides_alone or first in addresses,
         raft=RAFT.build(config.__getitem__, can_vote=topology.is_controller),
         fsync=config.metadata_fsync,

@@ -11,14 +11,26 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from barnabas.server.raft.machine import messages as raft
 from barnabas.server.raft.machine.values import NO_NODE, Endpoints, RaftEndpoint
 
 NO_EPOCH: Final = -1
 LISTENER: Final = "CONTROLLER"
 """The listener name of an endpoint whose message contains only host and port."""
 NodeT = TypeVar("NodeT")
+ResponseT = TypeVar(
+    "ResponseT",
+    raft.VoteResponse,
+    raft.BeginQuorumEpochResponse,
+    raft.EndQuorumEpochResponse,
+    raft.FetchResponse,
+    raft.FetchSnapshotResponse,
+    raft.UpdateVoterResponse,
+)
 
 
 def check_cluster(given: str | None, ours: str) -> ErrorCode:
@@ -50,6 +62,16 @@ def _is_metadata(topic: Any) -> bool:
     name = getattr(topic, "topic_name", getattr(topic, "topic", getattr(topic, "name", "")))
     topic_id: UUID | None = getattr(topic, "topic_id", None)
     return bool(name == METADATA_TOPIC or (not name and topic_id == METADATA_TOPIC_ID))
+
+
+def at_listener(response: ResponseT, listener: str) -> ResponseT:
+    """The response with only that endpoint of the leader which has the name of the listener of the request.
+
+    A response has one endpoint without a name, and the sender expects the listener that it uses itself. An endpoint of
+    another listener may have another security protocol. Without an endpoint the sender uses the one that it knows.
+    """
+    endpoints = tuple(endpoint for endpoint in response.endpoints if endpoint.listener == listener)
+    return response if endpoints == response.endpoints else replace(response, endpoints=endpoints)
 
 
 def node_endpoints(node: type[NodeT], leader_id: int, endpoints: Endpoints) -> list[NodeT]:

@@ -63,6 +63,8 @@ class QuorumConfig(Struct, frozen=True):
     controller_quorum_bootstrap_servers: Sequence[Address] = ()
     endpoints: Endpoints = ()
     """The advertised controller listeners of this node."""
+    listener: str = ""
+    """The listener at which this node connects to controllers; empty: the first of its own, or CONTROLLER."""
     may_found: bool = True
     """Whether this node may found a new quorum if its directory is new and no voters are configured."""
     fsync: bool = True
@@ -98,9 +100,9 @@ class RaftMetadataLog:
             clean_shutdown=clean_shutdown,
         )  # fmt: skip
         self._votes = VoteStore(fs, path, executor, voters=self._current_voters, fsync=config.fsync)
-        listener = config.endpoints[0].listener if config.endpoints else ""
+        self._listener = config.listener or (config.endpoints[0].listener if config.endpoints else "")
         self._network = QuorumNetwork(
-            sender, config.cluster_id, config.raft.controller_quorum_request_timeout_ms, listener
+            sender, config.cluster_id, config.raft.controller_quorum_request_timeout_ms, self._listener
         )
         self._handover = Handover(me.id, self._log, self._snapshots)
         self._driver: RaftDriver | None = None
@@ -138,6 +140,7 @@ class RaftMetadataLog:
             voters=dict(config.controller_quorum_voters),
             bootstrap=config.controller_quorum_bootstrap_servers,
             endpoints=config.endpoints,
+            listener=self._listener,
             may_found=config.may_found,
         )
         ports = Ports(self._log, self._votes, self._snapshots, self._network, self._handover)
@@ -330,8 +333,9 @@ class RaftMetadataLog:
         return tuple((replica.key.id, replica.log_end_offset) for replica in view.voters)
 
     def leader_endpoint(self) -> Address | None:
-        quorum = self._replica.machine.quorum
-        return quorum.leader_endpoints[0][1:] if quorum.leader_endpoints else None
+        endpoints = self._replica.machine.quorum.leader_endpoints
+        found = next((each for each in endpoints if each.listener == self._listener), next(iter(endpoints), None))
+        return None if found is None else found[1:]
 
     def describe(self) -> QuorumInfo | None:
         driver = self._replica

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+from msgspec import structs
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.transport.node_client import NodeRefusedError
 from barnabas.protocol.wire.errors import VersionError, WireError
@@ -98,7 +100,15 @@ class QuorumNetwork:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"The response of node {node_id} cannot be decoded: {error}"
             ) from error
-        return decode(request, response)
+        return self._named(decode(request, response))
+
+    def _named(self, response: RaftResponse) -> RaftResponse:
+        """The response, whose endpoint of the leader has no name: it is the one of the listener that this node uses."""
+        endpoints: Endpoints = getattr(response, "endpoints", ())
+        if not endpoints or not self._listener:
+            return response
+        named = tuple(endpoint._replace(listener=self._listener) for endpoint in endpoints)
+        return structs.replace(response, endpoints=named)
 
 
 def _describe(response: RaftResponse) -> str:

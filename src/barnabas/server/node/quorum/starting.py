@@ -45,13 +45,15 @@ def starting_config(
     voters: Mapping[int, Address],
     bootstrap: Sequence[Address],
     endpoints: Endpoints,
+    listener: str,
     may_found: bool,
 ) -> RaftConfig:
-    """Return `config` with the voters, the kraft.version and the addresses set.
+    """Return `config` with the voters, the kraft.version and the addresses set. Addresses without a name of their own
+    are those of `listener`, at which this node connects to controllers.
 
     Raises MetadataError if the directory contradicts the configuration.
     """
-    name = endpoints[0].listener if endpoints else LISTENER
+    name = listener or LISTENER
     config = replace(
         config,
         endpoints=endpoints,

@@ -209,7 +209,7 @@ async def _answer(node_id: int, log: RaftMetadataLog, key: int, version: int, me
         feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
         return ApiVersionsResponse(api_keys=[], supported_features=[feature])
     services = SimpleNamespace(node_id=node_id, cluster_id=CLUSTER, quorum=log)
-    ctx = SimpleNamespace(api_key=key, api_version=version)
+    ctx = SimpleNamespace(api_key=key, api_version=version, client=SimpleNamespace(listener="CONTROLLER"))
     return await _HANDLERS[key].handle(services, ctx, message)
 
 

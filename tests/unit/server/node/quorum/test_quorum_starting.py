@@ -41,6 +41,7 @@ def start(
         voters={node_id: (f"n{node_id}", 9093) for node_id in voters},
         bootstrap=ADDRESSES if bootstrap else [],
         endpoints=HERE,
+        listener="CONTROLLER",
         may_found=found,
     )
     assert config.endpoints == HERE

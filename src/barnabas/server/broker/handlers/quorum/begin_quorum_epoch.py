@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import cast
 
 from barnabas.protocol.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from barnabas.server.broker.quorum.parts import check_request
+from barnabas.server.broker.quorum.parts import at_listener, check_request
 from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.quorum.votes import begin_response, parse_begin_request
 from barnabas.server.broker.request_context import RequestContext
@@ -23,4 +23,6 @@ async def handle(
     if error:
         return BeginQuorumEpochResponse(error_code=error)
     answer = await services.quorum.handle(parse_begin_request(request, services.node_id))
-    return begin_response(cast("raft.BeginQuorumEpochResponse", answer), ctx.api_version)
+    return begin_response(
+        at_listener(cast("raft.BeginQuorumEpochResponse", answer), ctx.client.listener), ctx.api_version
+    )

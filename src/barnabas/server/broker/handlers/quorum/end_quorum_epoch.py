@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import cast
 
 from barnabas.protocol.wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from barnabas.server.broker.quorum.parts import check_request
+from barnabas.server.broker.quorum.parts import at_listener, check_request
 from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.quorum.votes import end_response, parse_end_request
 from barnabas.server.broker.request_context import RequestContext
@@ -23,4 +23,4 @@ async def handle(
     if error:
         return EndQuorumEpochResponse(error_code=error)
     answer = await services.quorum.handle(parse_end_request(request))
-    return end_response(cast("raft.EndQuorumEpochResponse", answer), ctx.api_version)
+    return end_response(at_listener(cast("raft.EndQuorumEpochResponse", answer), ctx.client.listener), ctx.api_version)

@@ -20,7 +20,7 @@ from typing import Final, cast
 
 from barnabas.protocol.wire.messages.fetch import FetchRequest, FetchResponse
 from barnabas.server.broker.quorum.fetches import fetch_response, parse_fetch_request
-from barnabas.server.broker.quorum.parts import check_request
+from barnabas.server.broker.quorum.parts import at_listener, check_request
 from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.raft.machine import messages as raft
@@ -34,4 +34,4 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: FetchRe
     if error:
         return FetchResponse(error_code=error)
     answer = await services.quorum.handle(parse_fetch_request(request, ctx.api_version, FETCH_BYTES_MAX))
-    return fetch_response(cast("raft.FetchResponse", answer), ctx.api_version)
+    return fetch_response(at_listener(cast("raft.FetchResponse", answer), ctx.client.listener), ctx.api_version)

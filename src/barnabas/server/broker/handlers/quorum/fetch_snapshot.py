@@ -19,7 +19,7 @@ from barnabas.protocol.wire.messages.fetch_snapshot import (
     TopicSnapshotResponse,
 )
 from barnabas.server.broker.quorum.fetches import parse_snapshot_request, snapshot_response
-from barnabas.server.broker.quorum.parts import check_cluster, only_partition
+from barnabas.server.broker.quorum.parts import at_listener, check_cluster, only_partition
 from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.raft.machine import messages as raft
@@ -33,7 +33,11 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: FetchSn
         return _unknown(request)
     parsed = parse_snapshot_request(request)
     answer = await services.quorum.handle(parsed)
-    return snapshot_response(cast("raft.FetchSnapshotResponse", answer), parsed.snapshot_id, ctx.api_version)
+    return snapshot_response(
+        at_listener(cast("raft.FetchSnapshotResponse", answer), ctx.client.listener),
+        parsed.snapshot_id,
+        ctx.api_version,
+    )
 
 
 def _unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:

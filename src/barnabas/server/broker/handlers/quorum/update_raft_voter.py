@@ -12,7 +12,7 @@ from typing import cast
 
 from barnabas.protocol.wire.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from barnabas.server.broker.quorum.membership import parse_update_request, update_response
-from barnabas.server.broker.quorum.parts import check_cluster
+from barnabas.server.broker.quorum.parts import at_listener, check_cluster
 from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.raft.machine import messages as raft
@@ -25,4 +25,4 @@ async def handle(
     if error:
         return UpdateRaftVoterResponse(error_code=error)
     answer = await services.quorum.handle(parse_update_request(request))
-    return update_response(cast("raft.UpdateVoterResponse", answer))
+    return update_response(at_listener(cast("raft.UpdateVoterResponse", answer), ctx.client.listener))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import cast
 
 from barnabas.protocol.wire.messages.vote import VoteRequest, VoteResponse
-from barnabas.server.broker.quorum.parts import check_request
+from barnabas.server.broker.quorum.parts import at_listener, check_request
 from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.quorum.votes import parse_vote_request, vote_response
 from barnabas.server.broker.request_context import RequestContext
@@ -22,4 +22,4 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: VoteReq
     if error:
         return VoteResponse(error_code=error)
     answer = await services.quorum.handle(parse_vote_request(request, services.node_id))
-    return vote_response(cast("raft.VoteResponse", answer), ctx.api_version)
+    return vote_response(at_listener(cast("raft.VoteResponse", answer), ctx.client.listener), ctx.api_version)
