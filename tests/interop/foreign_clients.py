@@ -197,13 +197,13 @@ def _java(
     return _run(["java", *options, source, mode, broker, topic, str(count), last])
 
 
-def _node(broker: str, topic: str, count: int, last: str, mode: str) -> list[dict[str, Any]]:
+def run_node(broker: str, topic: str, count: int, last: str, mode: str) -> list[dict[str, Any]]:
     if not (HERE / "node" / "node_modules" / "kafkajs").exists():
         pytest.skip("kafkajs is not installed: run `make interop`, which installs it")
     return _run(["node", str(HERE / "node" / "client.js"), mode, broker, topic, str(count), last])
 
 
-def _go(broker: str, topic: str, count: int, last: str, mode: str) -> list[dict[str, Any]]:
+def run_go(broker: str, topic: str, count: int, last: str, mode: str) -> list[dict[str, Any]]:
     program = cache_dir() / "franz"
     if not program.exists():
         pytest.skip("the Go client is not built: run `make interop`, which builds it")
@@ -232,8 +232,8 @@ CLIENTS: tuple[ForeignClient, ...] = (
     ForeignClient("kcat", "kcat", _kcat_produce, _kcat_consume),
     ForeignClient("java", "java", *_program(_java)),
     # kafkajs 2 has no snappy, lz4 or zstd of its own
-    ForeignClient("kafkajs", "js", *_program(_node), codecs=("none", "gzip"), reads=("none", "gzip")),
-    ForeignClient("franz-go", "go", *_program(_go)),
+    ForeignClient("kafkajs", "js", *_program(run_node), codecs=("none", "gzip"), reads=("none", "gzip")),
+    ForeignClient("franz-go", "go", *_program(run_go)),
 )
 
 NEW_PROTOCOL: tuple[ForeignClient, ...] = (

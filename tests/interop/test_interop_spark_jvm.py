@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.testing.process import BrokerProcess
+from tests.interop.secure_broker import MECHANISMS, SecureBroker, secure_broker
 from tests.interop.spark_connector import connector_jars, start_session
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ def spark() -> Iterator[SparkSession]:
     session = start_session(jars)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    with secure_broker(tmp_path_factory.mktemp("secure")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -112,3 +119,12 @@ def test_streams(
     after = load(spark, "barnabas", broker, copy).select("key", "value").collect()
     assert sorted(after, key=repr) == sorted(before, key=repr)
     assert len(after) == 1_000
+
+
+@pytest.mark.parametrize("mechanism", [None, *MECHANISMS])
+def test_the_connector_logs_in(spark: SparkSession, secure: SecureBroker, topic: str, mechanism: str | None) -> None:
+    options = {f"kafka.{name}": value for name, value in secure.java(mechanism).items()}
+    options["kafka.bootstrap.servers"] = secure.address(mechanism)
+    numbers(spark, 100).write.format("kafka").option("topic", topic).options(**options).mode("append").save()
+    read = spark.read.format("kafka").option("subscribe", topic).option("includeHeaders", "true").options(**options)
+    assert read.load().count() == 100

@@ -2,11 +2,16 @@
 //
 //	franz produce BOOTSTRAP TOPIC COUNT CODEC
 //	franz consume BOOTSTRAP TOPIC COUNT GROUP     prints one JSON object a record, commits and leaves
+// The environment may have SECURITY_CA, SECURITY_CERTIFICATE and SECURITY_KEY (PEM files), and SECURITY_MECHANISM,
+// SECURITY_USER and SECURITY_PASSWORD.
+//
 //	franz copy BOOTSTRAP INPUT OUTPUT GROUP COUNT  read, process, write: COUNT records a transaction, until it is killed
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,6 +19,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 func check(err error) {
@@ -42,13 +49,40 @@ func main() {
 	}
 }
 
+// secured returns the options of a client with TLS and SASL, as the environment says; none without SECURITY_CA.
+func secured(options ...kgo.Opt) []kgo.Opt {
+	ca := os.Getenv("SECURITY_CA")
+	if ca == "" {
+		return options
+	}
+	text, err := os.ReadFile(ca)
+	check(err)
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AppendCertsFromPEM(text)
+	if path := os.Getenv("SECURITY_CERTIFICATE"); path != "" {
+		pair, err := tls.LoadX509KeyPair(path, os.Getenv("SECURITY_KEY"))
+		check(err)
+		config.Certificates = []tls.Certificate{pair}
+	}
+	user, password := os.Getenv("SECURITY_USER"), os.Getenv("SECURITY_PASSWORD")
+	switch os.Getenv("SECURITY_MECHANISM") {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	}
+	return append(options, kgo.DialTLSConfig(config))
+}
+
 func produce(ctx context.Context, bootstrap, topic string, count int, codec string) {
 	codecs := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]),
-		kgo.AllowAutoTopicCreation())
+	client, err := kgo.NewClient(secured(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]),
+		kgo.AllowAutoTopicCreation())...)
 	check(err)
 	defer client.Close()
 	for i := 0; i < count; i++ {
@@ -61,8 +95,8 @@ func produce(ctx context.Context, bootstrap, topic string, count int, codec stri
 }
 
 func consume(ctx context.Context, bootstrap, topic string, count int, group string) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
+	client, err := kgo.NewClient(secured(kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())...)
 	check(err)
 	defer client.Close()
 	out := json.NewEncoder(os.Stdout)

@@ -2,6 +2,10 @@
 //
 //   node client.js produce BOOTSTRAP TOPIC COUNT CODEC     (kafkajs itself speaks none and gzip)
 //   node client.js consume BOOTSTRAP TOPIC COUNT GROUP     prints one JSON object a record, commits and leaves
+//
+// The environment may have SECURITY_CA, SECURITY_CERTIFICATE and SECURITY_KEY (PEM files), and SECURITY_MECHANISM,
+// SECURITY_USER and SECURITY_PASSWORD.
+const fs = require('fs')
 const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
 
 async function produce(kafka, topic, count, codec) {
@@ -44,7 +48,19 @@ async function consume(kafka, topic, count, groupId) {
   console.log(lines.join('\n'))
 }
 
+function secured(env) {
+  if (!env.SECURITY_CA) return {}
+  const ssl = { ca: [fs.readFileSync(env.SECURITY_CA)] }
+  if (env.SECURITY_CERTIFICATE) {
+    ssl.cert = fs.readFileSync(env.SECURITY_CERTIFICATE)
+    ssl.key = fs.readFileSync(env.SECURITY_KEY)
+  }
+  if (!env.SECURITY_MECHANISM) return { ssl }
+  const mechanism = env.SECURITY_MECHANISM.toLowerCase()
+  return { ssl, sasl: { mechanism, username: env.SECURITY_USER, password: env.SECURITY_PASSWORD } }
+}
+
 const [mode, bootstrap, topic, count, last] = process.argv.slice(2)
-const kafka = new Kafka({ clientId: 'interop-js', brokers: [bootstrap], logLevel: logLevel.ERROR })
+const kafka = new Kafka({ clientId: 'interop-js', brokers: [bootstrap], logLevel: logLevel.ERROR, ...secured(process.env) })
 const run = mode === 'produce' ? produce : consume
 run(kafka, topic, Number(count), last).then(() => process.exit(0), e => { console.error(e); process.exit(1) })
