@@ -5,9 +5,14 @@ Every `__repr__` here leaves out passwords and private keys, so that a value can
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from barnabas.protocol.security.oauth.logins import OAuthLogin
+
+OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 class TlsConfig(Struct, frozen=True):
@@ -40,13 +45,15 @@ class TlsConfig(Struct, frozen=True):
 
 
 class SaslConfig(Struct, frozen=True):
-    """The SASL mechanism, and the user name and password with which this end authenticates."""
+    """The SASL mechanism, and the user name and password, or the login, with which this end authenticates."""
 
     sasl_mechanism: str
     username: str | None = None
     password: str | None = None
     tokenauth: bool = False
     """Whether `username` is the id of a delegation token, and `password` its HMAC in base64 (SCRAM only)."""
+    oauth: OAuthLogin | None = None
+    """Where the tokens of OAUTHBEARER come from."""
 
     def __repr__(self) -> str:
         return f"SaslConfig(sasl_mechanism={self.sasl_mechanism!r}, username={self.username!r}, ...)"

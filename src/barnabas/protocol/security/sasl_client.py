@@ -1,7 +1,7 @@
-"""Machine: the client's end of the SASL mechanisms PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, KIP-84).
+"""Machine: the client's end of SASL: PLAIN (RFC 4616), SCRAM-SHA-256/512 (RFC 5802, KIP-84), OAUTHBEARER (RFC 7628).
 
 The machine makes and reads the `auth_bytes` of SaslAuthenticate requests and responses. `transport/handshake.py` sends
-them over a connection, and passes the random nonce.
+them over a connection, and passes the random nonce and the token.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Final, Protocol
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security import scram
-from barnabas.protocol.security.config import SaslConfig
+from barnabas.protocol.security.config import OAUTHBEARER, SaslConfig
+from barnabas.protocol.security.oauth.messages import LAST_WORD, OAuthClientFirst, OAuthMessageError, encode_first
+from barnabas.protocol.security.oauth.tokens import BearerToken
 
 NONCE_BYTES: Final = 24
 """Random bytes that one exchange needs."""
@@ -23,6 +25,7 @@ SCRAM_ITERATIONS_MAX: Final = 10_000_000
 class SaslClient(Protocol):
     """One exchange: send `first()`; answer each response with `next(response)` until `done`; `verify` the last one.
 
+    If `verify` returns a message, the server has refused: the message ends the exchange, and its response is the error.
     `next` and `verify` raise KafkaError SASL_AUTHENTICATION_FAILED if the server does not follow the mechanism.
     """
 
@@ -35,15 +38,19 @@ class SaslClient(Protocol):
 
     def next(self, challenge: bytes) -> bytes: ...
 
-    def verify(self, final: bytes) -> None: ...
+    def verify(self, final: bytes) -> bytes | None: ...
 
 
-def sasl_client(config: SaslConfig, nonce: bytes) -> SaslClient:
-    """A new exchange. `nonce` is `NONCE_BYTES` random bytes.
+def sasl_client(config: SaslConfig, nonce: bytes, token: BearerToken | None = None) -> SaslClient:
+    """A new exchange. `nonce` is `NONCE_BYTES` random bytes. `token` is for OAUTHBEARER.
 
     Raises ConfigError if the mechanism is unknown, or a credential is missing.
     """
     mechanism, username, password = config.sasl_mechanism, config.username, config.password
+    if mechanism.upper() == OAUTHBEARER:
+        if token is None:
+            raise ConfigError("SASL OAUTHBEARER needs a token; set sasl.oauthbearer.token.endpoint.url.")
+        return _OAuthClient(token)
     if username is None or password is None:
         raise ConfigError(f"SASL {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config).")
     hash_name = scram.HASHES.get(mechanism.upper())
@@ -53,7 +60,9 @@ def sasl_client(config: SaslConfig, nonce: bytes) -> SaslClient:
         raise ConfigError(f"tokenauth=true needs SCRAM-SHA-256 or SCRAM-SHA-512, but sasl.mechanism is {mechanism}.")
     if mechanism.upper() == "PLAIN":
         return _PlainClient(username, password)
-    raise ConfigError(f"sasl.mechanism {mechanism} is not supported; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
+    raise ConfigError(
+        f"sasl.mechanism {mechanism} is not supported; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."
+    )
 
 
 class _PlainClient:
@@ -113,6 +122,33 @@ class _ScramClient:
             raise _failed(str(error)) from error
         if not hmac.compare_digest(signature, self._server_signature):
             raise _failed("it could not prove that it knows the password")
+
+
+class _OAuthClient:
+    """One message with the token; one more if the server has refused the token (see `oauth/messages.py`)."""
+
+    done = True
+
+    def __init__(self, token: BearerToken) -> None:
+        try:
+            self._message = encode_first(OAuthClientFirst(token.text, extensions=dict(token.extensions)))
+        except OAuthMessageError as error:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"The token cannot be sent: {error}.") from error
+        self._refused = False
+
+    def first(self) -> bytes:
+        return self._message
+
+    def next(self, challenge: bytes) -> bytes:
+        raise AssertionError("OAUTHBEARER has one message")
+
+    def verify(self, final: bytes) -> bytes | None:
+        if self._refused:
+            raise KafkaError(
+                ErrorCode.SASL_AUTHENTICATION_FAILED, "The broker refused the token, without an error code."
+            )
+        self._refused = bool(final)
+        return LAST_WORD if self._refused else None
 
 
 def _failed(reason: str) -> KafkaError:

@@ -1,4 +1,4 @@
-"""Machine: the server's end of the SASL mechanisms PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, KIP-84).
+"""Machine: the server's end of SASL: PLAIN (RFC 4616), SCRAM-SHA-256/512 (RFC 5802, KIP-84), OAUTHBEARER (RFC 7628).
 
 A mechanism evaluates the client's messages, one after the other, until it knows the client's user name. The
 conversation around it (`sasl_conversation.py`) carries the messages in requests and responses. `sasl_client.py` is the
@@ -20,8 +20,16 @@ from msgspec import Struct
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security import scram
 from barnabas.protocol.security.credentials import SCRAM_ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential
+from barnabas.protocol.security.oauth.messages import (
+    LAST_WORD,
+    OAuthMessageError,
+    OAuthRefusal,
+    decode_first,
+    encode_refusal,
+)
+from barnabas.protocol.security.oauth.tokens import BearerToken, TokenError
 
-SUPPORTED_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
+SUPPORTED_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
 NONCE_BYTES: Final = 18
 _WRONG_ID: Final = "Authentication failed: Client requested an authorization id that is different from username"
 
@@ -60,6 +68,12 @@ def no_tokens(mechanism: int, token_id: str) -> TokenLogin | None:
     return None
 
 
+class TokenValidator(Protocol):
+    """Checks a token of OAUTHBEARER. Raises TokenError."""
+
+    def validate(self, text: str, wall_ms: int) -> BearerToken: ...
+
+
 class SaslCredentials(Struct, frozen=True):
     """What the mechanisms of one listener check credentials against."""
 
@@ -71,6 +85,8 @@ class SaslCredentials(Struct, frozen=True):
     """Random bytes of this process, from which the salts of unknown users are made."""
     token_login: Callable[[int, str], TokenLogin | None] = no_tokens
     """The login with a delegation token, by the number of the mechanism and the token id."""
+    tokens: TokenValidator | None = None
+    """How the tokens of OAUTHBEARER are checked; None if the mechanism is not enabled."""
 
     def __repr__(self) -> str:
         return "SaslCredentials(...)"
@@ -93,6 +109,9 @@ def sasl_server(mechanism: str, credentials: SaslCredentials, nonce: bytes) -> S
     """A new exchange. `nonce` is `NONCE_BYTES` random bytes. The mechanism is one of SUPPORTED_MECHANISMS."""
     if mechanism == "PLAIN":
         return _PlainServer(credentials)
+    if mechanism == "OAUTHBEARER":
+        assert credentials.tokens is not None, "checked when the settings are read"
+        return _OAuthServer(credentials.tokens)
     assert mechanism in SCRAM_MECHANISMS, mechanism
     return _ScramServer(mechanism, credentials, nonce)
 
@@ -189,6 +208,37 @@ class _ScramServer:
         self.identity = self._identity
         signature = scram.server_signature(self._hash_name, self._credential.server_key, signed)
         return f"v={scram.encode_base64(signature)}".encode()
+
+
+class _OAuthServer:
+    """The answer of the server: empty, or the reason of a refusal (see the drawing in `oauth/messages.py`)."""
+
+    def __init__(self, tokens: TokenValidator) -> None:
+        self.identity: SaslIdentity | None = None
+        self._tokens = tokens
+        self._refusal: bytes | None = None
+        self._reason = ""
+
+    def evaluate(self, message: bytes, wall_ms: int) -> bytes:
+        if self._refusal is not None:
+            answer = self._refusal.decode() if message == LAST_WORD else None
+            raise AuthenticationFailedError(self._reason, answer=answer)
+        try:
+            first = decode_first(message)
+            token = self._tokens.validate(first.token, wall_ms)
+        except OAuthMessageError as error:
+            raise AuthenticationFailedError(str(error)) from error
+        except TokenError as error:
+            self._reason = str(error)
+            self._refusal = encode_refusal(OAuthRefusal(error.status, error.scope))
+            return self._refusal
+        if first.authorization_id and first.authorization_id != token.principal:
+            raise _refused(
+                "Authentication failed: Client requested an authorization id that is different from the token's"
+                " principal name"
+            )
+        self.identity = SaslIdentity(token.principal, expires_at_ms=token.expires_at_ms)
+        return b""
 
 
 def _decoy(username: str, key: bytes) -> ScramCredential:

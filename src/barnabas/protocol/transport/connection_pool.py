@@ -22,6 +22,8 @@ from barnabas.protocol.transport.outgoing_connection import ConnectionOpener, Ou
 
 if TYPE_CHECKING:
     from barnabas.protocol.transport.tls import TlsInitiator
+    from barnabas.protocol.security.config import SaslConfig
+    from barnabas.protocol.transport.oauth.login_tokens import LoginTokens
 
 
 class _Slot:
@@ -51,6 +53,8 @@ class ConnectionPool:
         """Called when a connection that was open has ended, whichever side has closed it."""
         self._slots: dict[Destination, _Slot] = {}
         self._tls: TlsInitiator | None = None
+        self._tokens: LoginTokens | None = None
+        """The tokens of OAUTHBEARER; None until the first connection is opened."""
 
     @property
     def is_used(self) -> bool:
@@ -117,6 +121,9 @@ class ConnectionPool:
     def _cancel_attempts(self) -> list[_Slot]:
         slots = list(self._slots.values())
         self._slots.clear()
+        if self._tokens is not None:
+            self._tokens.close()
+            self._tokens = None
         for slot in slots:
             if slot.attempt is not None:
                 slot.attempt.cancel()
@@ -161,16 +168,24 @@ class ConnectionPool:
             deadline = asyncio.get_running_loop().time() + config.request_timeout_ms / 1000.0
             connection.versions = await negotiate_versions(connection, config, deadline)
             if security.sasl is not None:
-                lifetime_ms = await authenticate(connection, security.sasl, deadline, self._rng)
+                tokens = self._token_source(security.sasl)
+                lifetime_ms = await authenticate(connection, security.sasl, deadline, self._rng, tokens)
                 if lifetime_ms:
                     from barnabas.protocol.transport.reauthentication import Reauthentication
 
-                    renewing = Reauthentication(connection, security.sasl, self._rng, config.request_timeout_ms)
+                    renewing = Reauthentication(connection, security.sasl, self._rng, config.request_timeout_ms, tokens)
                     renewing.schedule(lifetime_ms)
         except BaseException:  # cancellation, too: the connection must not stay open
             connection.abort()
             raise
         return connection
+
+    def _token_source(self, sasl: SaslConfig) -> LoginTokens | None:
+        if sasl.oauth is not None and self._tokens is None:
+            from barnabas.protocol.transport.oauth.login_tokens import LoginTokens
+
+            self._tokens = LoginTokens(sasl.oauth, self._rng)
+        return self._tokens
 
     def _on_lost(self, to: Destination) -> None:
         if self.on_lost is not None:

@@ -6,7 +6,7 @@ The authorities are KIP-35 and KIP-511 for ApiVersions, and KIP-43, KIP-84 and K
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
@@ -16,6 +16,9 @@ from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
 from barnabas.protocol.transport.peer_versions import PeerVersions
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from barnabas.protocol.security.oauth.tokens import BearerToken
 
 
 async def negotiate_versions(connection: OutgoingConnection, config: ConnectionConfig, deadline: float) -> PeerVersions:
@@ -53,16 +56,33 @@ class AuthenticatingConnection(Protocol):
     def send(self, message: Any, version: int, deadline: float | None = None) -> asyncio.Future[Any]: ...
 
 
-async def authenticate(connection: AuthenticatingConnection, config: SaslConfig, deadline: float, rng: Rng) -> int:
+class TokenSource(Protocol):
+    """Where the tokens of OAUTHBEARER come from, as `authenticate` needs it."""
+
+    async def token(self) -> BearerToken: ...
+
+    def discard(self, token: BearerToken) -> None:
+        """A broker has refused the token, so that it must not be used again."""
+        ...
+
+
+async def authenticate(
+    connection: AuthenticatingConnection,
+    config: SaslConfig,
+    deadline: float,
+    rng: Rng,
+    tokens: TokenSource | None = None,
+) -> int:
     """SaslHandshake, then SaslAuthenticate until the mechanism is complete. Returns the lifetime of the session in
-    milliseconds, 0 if it has no end. Raises KafkaError if the peer refuses."""
+    milliseconds, 0 if it has no end. Raises KafkaError if the peer refuses, or there is no token."""
     # Imported here: hashlib and hmac load OpenSSL, which a connection without SASL does not need.
     from barnabas.protocol.security.sasl_client import NONCE_BYTES, sasl_client
     from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
     from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
     mechanism = config.sasl_mechanism
-    client = sasl_client(config, rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big"))
+    token = None if tokens is None else await tokens.token()
+    client = sasl_client(config, rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big"), token)
     handshake: SaslHandshakeResponse = await connection.send(
         SaslHandshakeRequest(mechanism=mechanism), connection.choose_version(ApiKey.SASL_HANDSHAKE), deadline
     )
@@ -80,12 +100,34 @@ async def authenticate(connection: AuthenticatingConnection, config: SaslConfig,
         )
         if response.error_code:
             code = error_code(response.error_code)
+            text = response.error_message or code.message
+            if tokens is not None and token is not None:
+                tokens.discard(token)
+                raise KafkaError(code, f"{connection.peer} refused {describe_refused_token(token, text)}")
             raise KafkaError(
-                code,
-                f"{connection.peer} refused the credentials of {config.username!r} ({mechanism}):"
-                f" {response.error_message or code.message}",
+                code, f"{connection.peer} refused the credentials of {config.username!r} ({mechanism}): {text}"
             )
-        if client.done:
-            client.verify(bytes(response.auth_bytes))
+        challenge = bytes(response.auth_bytes)
+        if not client.done:
+            message = client.next(challenge)
+            continue
+        last_word = client.verify(challenge)
+        if last_word is None:
             return response.session_lifetime_ms
-        message = client.next(bytes(response.auth_bytes))
+        message = last_word
+
+
+def describe_refused_token(token: BearerToken, text: str) -> str:
+    """What the error of a server means for the user of this client."""
+    from barnabas.protocol.security.oauth.messages import INSUFFICIENT_SCOPE, decode_refusal
+
+    whose = f"the token of {token.principal!r} (OAUTHBEARER)"
+    if not text.startswith("{"):
+        return f"{whose}: {text}"
+    refusal = decode_refusal(text.encode())
+    if refusal.status == INSUFFICIENT_SCOPE:
+        return f"{whose}: it needs the scope {refusal.scope!r}. Request it with sasl.oauthbearer.scope."
+    return (
+        f"{whose}: {refusal.status}. Its issuer or audience may not be those that the broker expects, or the broker"
+        " does not have the key that signed it; the log of the broker has the reason."
+    )

@@ -14,7 +14,7 @@ from typing import Any, Final
 from barnabas.core.errors import BarnabasError
 from barnabas.core.rng import Rng
 from barnabas.protocol.security.config import SaslConfig
-from barnabas.protocol.transport.handshake import authenticate
+from barnabas.protocol.transport.handshake import TokenSource, authenticate
 from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
 from barnabas.protocol.wire.apis import ApiKey
 
@@ -26,11 +26,19 @@ _SPREAD: Final = 0.10
 class Reauthentication:
     """Renews the session of one connection, again and again, until the connection has ended."""
 
-    def __init__(self, connection: OutgoingConnection, config: SaslConfig, rng: Rng, request_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        connection: OutgoingConnection,
+        config: SaslConfig,
+        rng: Rng,
+        request_timeout_ms: int,
+        tokens: TokenSource | None = None,
+    ) -> None:
         self.peer = connection.peer
         self._connection = connection
         self._config = config
         self._rng = rng
+        self._tokens = tokens
         self._request_timeout_ms = request_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +57,7 @@ class Reauthentication:
         connection.hold_requests()
         deadline = self._loop.time() + self._request_timeout_ms / 1000
         try:
-            lifetime_ms = await authenticate(self, self._config, deadline, self._rng)
+            lifetime_ms = await authenticate(self, self._config, deadline, self._rng, self._tokens)
         except BarnabasError as error:
             connection.abort(f"The session with {self.peer} could not be renewed: {error}")
         else:
