@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from barnabas.client.foreign_configs import INSTEAD, JAVA, LIBRDKAFKA, PREFIXES
+from barnabas.client.oauth_configs import OAUTH_ROWS
 from barnabas.core.config import (
     REQUIRED,
     ConfigDef,
@@ -45,6 +46,7 @@ _TYPES: Final = {
     "list": ConfigType.LIST,
     "class": ConfigType.CLASS,
     "password": ConfigType.PASSWORD,
+    "object": ConfigType.CLASS,
 }
 _IMPORTANCE: Final = {"h": Importance.HIGH, "m": Importance.MEDIUM, "l": Importance.LOW}
 _AT_LEAST_0: Final = InRange(0)
@@ -54,7 +56,7 @@ Row = tuple[str, str, Any, Validator | None, str, str]
 
 def _keys(rows: Iterable[Row]) -> list[ConfigKey]:
     return [
-        ConfigKey(name, _TYPES[type_], default, doc, validator, _IMPORTANCE[importance])
+        ConfigKey(name, _TYPES[type_], default, doc, validator, _IMPORTANCE[importance], is_object=type_ == "object")
         for name, type_, default, validator, importance, doc in rows
     ]
 
@@ -98,6 +100,7 @@ _SHARED: Final[list[Row]] = [
     ("ssl.enabled.protocols", "list", "", None, "m", "TLSv1.2, TLSv1.3: the versions to speak; empty: those of the Python that runs."),
     ("ssl.key.password", "password", None, None, "m", "The password of the private key."),
     ("ssl.endpoint.identification.algorithm", "str", "https", None, "l", "https: the broker's certificate must carry its host name; empty: any name will do."),
+    *OAUTH_ROWS,
 ]
 
 _PRODUCER: Final[list[Row]] = [
@@ -186,7 +189,7 @@ def resolve_config(
     given: dict[str, object] = dict(config or {})
     check_names(given)
     for keyword, value in keywords.items():
-        name = keyword.replace("_", ".")
+        name = keyword if keyword in table else keyword.replace("_", ".")
         if name not in table:
             near = _nearest(name, table.keys).replace(".", "_")
             raise ConfigError(f"There is no config {keyword!r} for this client.{_hint(near)}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.client.config import CLUSTER_CONFIGS, resolve_config
 from barnabas.core.backoff import Backoff
 from barnabas.core.config import ConfigError
-from barnabas.protocol.security.config import PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
+from barnabas.protocol.security.config import OAUTHBEARER, PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
+
+if TYPE_CHECKING:
+    from barnabas.protocol.security.oauth.logins import OAuthLogin
 
 Settings = Mapping[str, Any]
 
@@ -96,6 +100,8 @@ def security_config(settings: Settings) -> SecurityConfig:
 
 
 def _sasl_config(settings: Settings) -> SaslConfig:
+    if str(settings["sasl.mechanism"]).upper() == OAUTHBEARER:
+        return SaslConfig(OAUTHBEARER, oauth=_oauth_login(settings))
     username, password, tokenauth = settings["sasl.username"], settings["sasl.password"], False
     if settings["sasl.jaas.config"] and username is None:
         from barnabas.protocol.security.jaas import parse_jaas
@@ -103,6 +109,16 @@ def _sasl_config(settings: Settings) -> SaslConfig:
         entry = parse_jaas(settings["sasl.jaas.config"])
         username, password, tokenauth = entry.username, entry.password, entry.tokenauth
     return SaslConfig(settings["sasl.mechanism"] or "PLAIN", username, password, tokenauth)
+
+
+def _oauth_login(settings: Settings) -> OAuthLogin:
+    from barnabas.protocol.security.jaas import parse_jaas
+    from barnabas.protocol.security.oauth.allowed import AllowedSources
+    from barnabas.protocol.security.oauth.login_settings import OAuthSettings, read_login
+
+    text = settings["sasl.jaas.config"]
+    options = parse_jaas(text).options if text else {}
+    return read_login(OAuthSettings(settings.get, options, str, AllowedSources.of(os.environ)))
 
 
 def _tls_config(settings: Settings) -> TlsConfig:

@@ -196,6 +196,8 @@ class ConfigKey(Struct, frozen=True):
     """DescribeConfigs lists the config only if it is set."""
     synonyms: tuple[str, ...] = ()
     """The broker configs that supply the value if this config is not set, in order of precedence."""
+    is_object: bool = False
+    """The value is a Python object, such as a function, that no text can express; it is not converted."""
 
     @property
     def is_sensitive(self) -> bool:
@@ -208,6 +210,8 @@ class ConfigKey(Struct, frozen=True):
 
     def parse(self, raw: object) -> ConfigValue:
         """The typed, validated value of `raw` (text or already typed). Raises ConfigError."""
+        if self.is_object:
+            return raw  # type: ignore[return-value]  # objects are no ConfigValue
         value = parse_value(self.name, self.type, raw)
         if self.validator is not None:
             self.validator(self.name, value)

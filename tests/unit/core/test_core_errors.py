@@ -24,6 +24,7 @@ SAMPLES: dict[str, Any] = {
     "object": "a value",
     "str | None": "what happened",
     "BarnabasError": KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the first error"),
+    "bool": True,
     "int": 17,
     "float": 1.5,
     "ErrorCode": ErrorCode.NOT_LEADER_OR_FOLLOWER,

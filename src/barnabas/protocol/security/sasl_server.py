@@ -85,7 +85,7 @@ class SaslCredentials(Struct, frozen=True):
     """Random bytes of this process, from which the salts of unknown users are made."""
     token_login: Callable[[int, str], TokenLogin | None] = no_tokens
     """The login with a delegation token, by the number of the mechanism and the token id."""
-    tokens: TokenValidator | None = None
+    token_validator: TokenValidator | None = None
     """How the tokens of OAUTHBEARER are checked; None if the mechanism is not enabled."""
 
     def __repr__(self) -> str:
@@ -110,8 +110,8 @@ def sasl_server(mechanism: str, credentials: SaslCredentials, nonce: bytes) -> S
     if mechanism == "PLAIN":
         return _PlainServer(credentials)
     if mechanism == "OAUTHBEARER":
-        assert credentials.tokens is not None, "checked when the settings are read"
-        return _OAuthServer(credentials.tokens)
+        assert credentials.token_validator is not None, "checked when the settings are read"
+        return _OAuthServer(credentials.token_validator)
     assert mechanism in SCRAM_MECHANISMS, mechanism
     return _ScramServer(mechanism, credentials, nonce)
 

@@ -21,9 +21,9 @@ from barnabas.protocol.transport.handshake import authenticate, negotiate_versio
 from barnabas.protocol.transport.outgoing_connection import ConnectionOpener, OutgoingConnection, open_connection
 
 if TYPE_CHECKING:
-    from barnabas.protocol.transport.tls import TlsInitiator
     from barnabas.protocol.security.config import SaslConfig
     from barnabas.protocol.transport.oauth.login_tokens import LoginTokens
+    from barnabas.protocol.transport.tls import TlsInitiator
 
 
 class _Slot:

@@ -153,6 +153,8 @@ class Node:
         """
         config = self.config
         self._security = self._build_security()
+        for keys in self._security.provider_keys:
+            await keys.start()
         clients = take_ports(self._listen_at, config.listeners, config.advertised)
         controllers: list[TakenPort] = []
         clean = False
@@ -194,7 +196,13 @@ class Node:
         # In a simulated world the clock stands still while code runs.
         watchdog = (LoopWatchdog(self._watch).run,) if isinstance(self._clock, SystemClock) else ()
         async with running(
-            outgoing.run, *peers, controller_listeners.run, self._fail_without_directories, *watchdog, *pages
+            outgoing.run,
+            *peers,
+            controller_listeners.run,
+            self._fail_without_directories,
+            *watchdog,
+            *pages,
+            *(keys.run for keys in security.provider_keys),
         ):
             zookeeper = await self._join_zookeeper(clients, controllers)
             if zookeeper is None:

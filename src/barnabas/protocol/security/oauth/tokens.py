@@ -28,7 +28,7 @@ _SECONDS_MAX: Final = 1e12
 class TokenError(BarnabasError):
     """A token is malformed, or is refused. The text is for logs. `scope` is given if the token lacks a scope."""
 
-    def __init__(self, reason: str, *, scope: str | None = None) -> None:
+    def __init__(self, reason: str, scope: str | None = None) -> None:
         super().__init__(reason)
         self.scope = scope
 

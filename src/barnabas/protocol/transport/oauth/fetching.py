@@ -26,7 +26,7 @@ RESPONSE_BYTES_MAX: Final = 1024 * 1024
 class OAuthFetchError(BarnabasError):
     """A token or a document of keys could not be fetched. `retriable` is False if trying again does not help."""
 
-    def __init__(self, message: str, *, retriable: bool) -> None:
+    def __init__(self, message: str, retriable: bool) -> None:
         super().__init__(message)
         self.retriable = retriable
 

@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
 from barnabas.protocol.transport.listener_security import ListenerSecurity
 from barnabas.server.node.config import NodeConfig
+
+if TYPE_CHECKING:
+    from barnabas.protocol.transport.oauth.provider_keys import ProviderKeys
 
 
 class NodeSecurity(Struct, frozen=True):
@@ -22,6 +26,8 @@ class NodeSecurity(Struct, frozen=True):
     to_brokers: SecurityConfig = PLAINTEXT
     """How this node connects to other brokers."""
     to_controllers: SecurityConfig = PLAINTEXT
+    provider_keys: tuple[ProviderKeys, ...] = ()
+    """The keys with which listeners check the tokens of OAUTHBEARER; `Node` keeps them up to date."""
 
 
 def is_secure(config: NodeConfig) -> bool:

@@ -19,13 +19,14 @@ from barnabas.core.clock import Clock
 from barnabas.core.config import ConfigError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.security.config import PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
+from barnabas.protocol.security.config import OAUTHBEARER, PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
 from barnabas.protocol.security.credentials import SCRAM_MECHANISMS, ScramCredential
 from barnabas.protocol.security.delegation_tokens import StoredToken, TokenLogins
 from barnabas.protocol.security.jaas import JaasEntry, parse_jaas
 from barnabas.protocol.security.sasl_server import SUPPORTED_MECHANISMS, SaslCredentials, TokenLogin, no_tokens
 from barnabas.protocol.transport.listener_security import ListenerSecurity
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
+from barnabas.server.node.setup.oauth_configs import OAuthOfNode, oauth_login_of_node
 from barnabas.server.node.setup.security import NodeSecurity
 
 if TYPE_CHECKING:
@@ -92,11 +93,12 @@ class ListenerConfigs:
 def build_node_security(config: NodeConfig, sources: SecuritySources) -> NodeSecurity:
     """Raises ConfigError, which names the setting that is wrong or missing."""
     listeners: dict[str, ListenerSecurity] = {}
+    oauth = OAuthOfNode(sources.rng)
     for endpoint in (*config.listeners, *config.controller_listeners):
         if endpoint.security_protocol != "PLAINTEXT":
             configs = ListenerConfigs(config, endpoint.name)
             try:
-                listeners[endpoint.name] = _listener_security(configs, endpoint.security_protocol, sources)
+                listeners[endpoint.name] = _listener_security(configs, endpoint.security_protocol, sources, oauth)
             except ConfigError as error:
                 raise ConfigError(f"Listener {endpoint.name} ({endpoint.security_protocol}): {error.detail}") from error
     protocols = {e.name: e.security_protocol for e in (*config.listeners, *config.controller_listeners)}
@@ -109,10 +111,12 @@ def build_node_security(config: NodeConfig, sources: SecuritySources) -> NodeSec
     if protocol != "PLAINTEXT":
         mechanism = config["sasl.mechanism.controller.protocol"]
         to_controllers = _outgoing(config, name, protocol, mechanism, "sasl.mechanism.controller.protocol")
-    return NodeSecurity(listeners, to_brokers, to_controllers)
+    return NodeSecurity(listeners, to_brokers, to_controllers, oauth.provider_keys)
 
 
-def _listener_security(configs: ListenerConfigs, protocol: str, sources: SecuritySources) -> ListenerSecurity:
+def _listener_security(
+    configs: ListenerConfigs, protocol: str, sources: SecuritySources, oauth: OAuthOfNode
+) -> ListenerSecurity:
     tls = sasl = None
     if protocol in ("SSL", "SASL_SSL"):
         from barnabas.protocol.transport.tls_server import TlsAcceptor, TlsServerConfig
@@ -128,7 +132,7 @@ def _listener_security(configs: ListenerConfigs, protocol: str, sources: Securit
         server = TlsServerConfig(_tls_config(configs), client_auth, configs["ssl.principal.mapping.rules"])
         tls = TlsAcceptor(server, sources.now)
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
-        sasl = _sasl_server_config(configs, sources)
+        sasl = _sasl_server_config(configs, sources, oauth)
     return ListenerSecurity(sources.clock, sources.rng, tls, sasl)
 
 
@@ -162,7 +166,7 @@ def _tls_config(configs: ListenerConfigs) -> TlsConfig:
     )
 
 
-def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources) -> SaslServerConfig:
+def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources, oauth: OAuthOfNode) -> SaslServerConfig:
     from barnabas.protocol.security.sasl_conversation import SaslServerConfig
 
     mechanisms = _mechanisms(configs)
@@ -175,6 +179,9 @@ def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources) -> S
                 ' org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="password";'
             )
         users = entry.users()
+    token_validator = None
+    if OAUTHBEARER in mechanisms:
+        token_validator = oauth.validator(configs, _jaas(configs, OAUTHBEARER))
     delay_ms, idle_ms = configs["connection.failed.authentication.delay.ms"], configs["connections.max.idle.ms"]
     if 0 <= idle_ms <= delay_ms:
         raise ConfigError(
@@ -183,7 +190,9 @@ def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources) -> S
     decoy = sources.rng.getrandbits(_DECOY_BITS).to_bytes(_DECOY_BITS // 8, "big")
     return SaslServerConfig(
         mechanisms,
-        SaslCredentials(users, sources.scram_credential, decoy, _token_logins(configs, sources, decoy)),
+        SaslCredentials(
+            users, sources.scram_credential, decoy, _token_logins(configs, sources, decoy), token_validator
+        ),
         {mechanism: configs.of_mechanism(mechanism, _REAUTH) for mechanism in mechanisms},
         configs["sasl.server.max.receive.size"],
         delay_ms,
@@ -230,6 +239,8 @@ def _outgoing(config: NodeConfig, listener: str, protocol: str, mechanism: str, 
             f" (sasl.enabled.mechanisms={','.join(configs['sasl.enabled.mechanisms'])})."
         )
     entry = _jaas(configs, mechanism)
+    if mechanism == OAUTHBEARER:
+        return SecurityConfig(tls, oauth_login_of_node(configs, entry))
     if entry is None or entry.username is None or entry.password is None:
         module = "plain.PlainLoginModule" if mechanism not in SCRAM_MECHANISMS else "scram.ScramLoginModule"
         raise ConfigError(

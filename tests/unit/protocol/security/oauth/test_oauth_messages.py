@@ -138,7 +138,7 @@ class _OneToken:
 
 
 def _server() -> SaslServer:
-    return sasl_server("OAUTHBEARER", SaslCredentials({}, lambda _m, _u: None, tokens=_OneToken()), b"")
+    return sasl_server("OAUTHBEARER", SaslCredentials({}, lambda _m, _u: None, token_validator=_OneToken()), b"")
 
 
 def test_a_good_token_authenticates_until_it_expires() -> None:

@@ -1,0 +1,294 @@
+"""OAUTHBEARER against a node: signed tokens of a provider, tokens without a signature, and foreign clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from barnabas import AsyncAdmin, AsyncProducer
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import KafkaError
+from barnabas.protocol.wire.messages.metadata import MetadataRequest
+from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.testing.embedded import AsyncEmbeddedBroker
+from tests.system.security.provider import AUDIENCE, CLIENTS, ISSUER, Provider
+from tests.system.security.test_sasl_conversations import connected
+from tests.system.security.test_secure_listeners import round_trip
+
+KAFKA = "org.apache.kafka.common.security.oauthbearer"
+MODULE = f"{KAFKA}.OAuthBearerLoginModule required"
+UNSECURED = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": f'{MODULE} unsecuredLoginStringClaim_sub="node";',
+}
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    with Provider() as running:
+        allowed = f"{running.url}/token,{running.url}/keys"
+        monkeypatch.setenv("BARNABAS_SASL_OAUTHBEARER_ALLOWED_URLS", allowed)
+        yield running
+
+
+def of_provider(provider: Provider, **more: str) -> dict[str, str]:
+    """The settings of a node whose listener takes the provider's tokens, and which has a token itself."""
+    prefix = "listener.name.sasl_plaintext.oauthbearer."
+    own = {
+        "sasl.oauthbearer.jwks.endpoint.url": f"{provider.url}/keys",
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
+        "sasl.oauthbearer.client.credentials.client.id": "node",
+        "sasl.oauthbearer.client.credentials.client.secret": CLIENTS["node"],
+        "sasl.server.callback.handler.class": f"{KAFKA}.OAuthBearerValidatorCallbackHandler",
+    }
+    return {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        **{prefix + name: value for name, value in own.items()},
+        **more,
+    }
+
+
+@asynccontextmanager
+async def broker(settings: dict[str, str]) -> AsyncIterator[tuple[str, AsyncEmbeddedBroker]]:
+    async with AsyncEmbeddedBroker(settings, listener="SASL_PLAINTEXT://127.0.0.1:0") as running:
+        yield running.bootstrap_servers, running
+
+
+def client(address: str, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.scope": uuid4().hex,  # clients with the same settings share their tokens
+        **more,
+    }
+
+
+def by_secret(provider: Provider, address: str, secret: str = CLIENTS["orders"], **more: Any) -> dict[str, Any]:
+    own = {
+        "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
+        "sasl.oauthbearer.client.credentials.client.id": "orders",
+        "sasl.oauthbearer.client.credentials.client.secret": secret,
+    }
+    return client(address, **own, **more)
+
+
+async def test_a_client_gets_its_token_by_its_id_and_secret(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    rights = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:node;User:orders",
+    }
+    provider.failures = 1
+    async with broker(of_provider(provider, **rights)) as (address, _):
+        config = by_secret(provider, address)
+        await round_trip(config)
+        asked = provider.token_requests
+        async with AsyncAdmin(config) as admin:
+            await admin.list_topics()
+        assert provider.token_requests == asked, "clients with the same settings share a token"
+        async with AsyncAdmin(client(address, oauth_cb=lambda _: provider.token("mallory"))) as admin:
+            with pytest.raises(KafkaError, match="uthoriz"):
+                await admin.create_topic("other", 1, 1)
+    assert CLIENTS["orders"] not in caplog.text
+    assert "eyJ" not in caplog.text, "no token is logged"
+
+
+async def test_a_wrong_secret_is_an_error_at_once(provider: Provider) -> None:
+    async with (
+        broker(of_provider(provider)) as (address, _),
+        AsyncAdmin(by_secret(provider, address, "wrong")) as admin,
+    ):
+        with pytest.raises(KafkaError, match=r"HTTP status 401 \(invalid_client\)") as caught:
+            await admin.list_topics()
+        assert "wrong" not in str(caught.value)
+
+
+async def test_a_token_for_another_audience_is_refused_with_a_hint(provider: Provider) -> None:
+    async with broker(of_provider(provider)) as (address, _):
+        token = provider.token(aud="other")
+        async with AsyncAdmin(client(address, oauth_cb=lambda _: token)) as admin:
+            with pytest.raises(KafkaError, match=r"refused the token of .orders.*the log of the broker has the reason"):
+                await admin.list_topics()
+
+
+async def test_new_keys_are_fetched_when_a_token_names_one(provider: Provider) -> None:
+    async with broker(of_provider(provider)) as (address, _):
+        provider.rotate("k2")
+        fetched = provider.key_requests
+
+        async def admitted() -> bool:
+            async with AsyncAdmin(client(address, oauth_cb=lambda _: provider.token())) as admin:
+                try:
+                    await admin.list_topics()
+                except KafkaError:
+                    return False
+                return True
+
+        assert not await admitted()
+        deadline = time.monotonic() + 60
+        while not await admitted():
+            assert time.monotonic() < deadline
+        assert provider.key_requests == fetched + 1
+
+
+async def test_a_session_ends_with_its_token_and_is_renewed_with_a_new_one(provider: Provider) -> None:
+    async with broker(of_provider(provider)) as (address, _):
+        provider.lifetime_s = 2.0
+        config = by_secret(provider, address, **{"linger.ms": 0})
+        before = provider.token_requests
+        async with AsyncProducer(config) as producer:
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                await (await producer.send("t", b"v"))
+                await asyncio.sleep(0.02)
+        assert provider.token_requests >= before + 2
+
+
+async def test_the_lifetime_is_the_smaller_of_the_token_s_and_the_setting(provider: Provider) -> None:
+    prefix = "listener.name.sasl_plaintext.oauthbearer.connections.max.reauth.ms"
+    async with broker(of_provider(provider, **{prefix: "60000"})) as (address, _):
+        for seconds, longest in ((30, 30_000), (300, 60_000)):
+            provider.lifetime_s = seconds
+            async with connected(address) as raw:
+                await raw.send(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+                message = f"n,,\x01auth=Bearer {provider.token()}\x01\x01".encode()
+                response: Any = await raw.send(SaslAuthenticateRequest(auth_bytes=message), 2)
+                assert longest - 10_000 < response.session_lifetime_ms <= longest
+                assert (await raw.send(MetadataRequest(topics=[]), 9)).brokers  # type: ignore[attr-defined]
+
+
+async def test_the_refusal_of_a_token_on_the_wire() -> None:
+    settings = {**UNSECURED, "connection.failed.authentication.delay.ms": "0"}
+    async with broker(settings) as (address, _), connected(address) as raw:
+        await raw.send(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        message = b"n,,\x01auth=Bearer e30.e30.\x01\x01"
+        response: Any = await raw.send(SaslAuthenticateRequest(auth_bytes=message), 2)
+        assert (response.error_code, bytes(response.auth_bytes)) == (0, b'{"status":"invalid_token"}')
+        response = await raw.send(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
+        assert (response.error_code, response.error_message) == (58, '{"status":"invalid_token"}')
+        assert await raw.is_closed()
+
+
+async def test_a_file_with_a_token_and_a_file_with_keys(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    keys, token = tmp_path / "keys.json", tmp_path / "token"
+    keys.write_text(json.dumps({"keys": [provider.key.as_dict(private=False)]}))
+    token.write_text(provider.token() + "\n")
+    allowed = f"{keys.as_uri()},{token.as_uri()},{provider.url}/token"
+    monkeypatch.setenv("BARNABAS_SASL_OAUTHBEARER_ALLOWED_URLS", allowed)
+    source = {"listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri()}
+    async with broker(of_provider(provider, **source)) as (address, _):
+        await round_trip(client(address, **{"sasl.oauthbearer.token.endpoint.url": token.as_uri()}))
+        assert provider.key_requests == 0
+
+
+async def test_a_client_that_signs_an_assertion(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key.pem"
+    key.write_bytes(provider.key.as_pem(private=True))
+    monkeypatch.setenv("BARNABAS_SASL_OAUTHBEARER_ALLOWED_FILES", str(key))
+    async with broker(of_provider(provider)) as (address, _):
+        own = {
+            "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
+            "sasl.oauthbearer.assertion.private.key.file": str(key),
+            "sasl.oauthbearer.assertion.claim.sub": "robot",
+            "sasl.oauthbearer.assertion.claim.aud": ISSUER,
+        }
+        await round_trip(client(address, **own))
+
+
+async def test_clients_without_a_url_of_the_list_are_not_made(provider: Provider) -> None:
+    """CVE-2025-27817: a setting must not make this process read any file or URL."""
+    for url in (f"{provider.url}/other", "file:///etc/passwd"):
+        with pytest.raises(ConfigError, match="is not allowed"):
+            AsyncAdmin(client("127.0.0.1:1", **{"sasl.oauthbearer.token.endpoint.url": url}))
+    assert provider.token_requests == 0
+
+
+# ---- foreign clients
+
+
+async def test_librdkafka_with_a_callback_and_with_tokens_of_its_own() -> None:
+    from confluent_kafka import Producer
+
+    async with broker(UNSECURED) as (address, _):
+        shared = {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+        own = {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": "principal=alice"}
+        from barnabas.protocol.security.oauth.unsecured import UnsecuredLogin
+
+        def token(_config: str) -> tuple[str, float]:
+            made = UnsecuredLogin((("sub", "bob"),)).token(int(time.time() * 1000))
+            return made.text, made.expires_at_ms / 1000
+
+        def write(config: dict[str, Any]) -> int:
+            failed: list[Any] = []
+            producer = Producer(config)
+            producer.produce("t", b"v", on_delivery=lambda error, _: failed.append(error))
+            producer.flush(60)
+            assert failed == [None], failed
+            return len(failed)
+
+        for config in ({**shared, **own}, {**shared, "oauth_cb": token}):
+            assert await asyncio.to_thread(write, config) == 1
+            await round_trip({**config, "request.timeout.ms": 20_000}, f"t-{uuid4().hex[:8]}")
+
+
+async def test_kafka_python_and_aiokafka() -> None:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.abc import AbstractTokenProvider as TheirProvider
+    from kafka import KafkaProducer
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    from barnabas.protocol.security.oauth.unsecured import UnsecuredLogin
+
+    def made() -> str:
+        return UnsecuredLogin((("sub", "carol"),)).token(int(time.time() * 1000)).text
+
+    class Sync(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return made()
+
+        def extensions(self) -> dict[str, str]:
+            return {"traceId": "9"}
+
+    class Async(TheirProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            return made()
+
+    async with broker(UNSECURED) as (address, _):
+        shared = {
+            "bootstrap_servers": address,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+        }
+
+        def write() -> int:
+            producer = KafkaProducer(**shared, sasl_oauth_token_provider=Sync())
+            try:
+                return int(producer.send("k", b"v").get(30).offset)
+            finally:
+                producer.close(10)
+
+        assert await asyncio.to_thread(write) == 0
+        async with AIOKafkaProducer(**shared, sasl_oauth_token_provider=Async()) as producer:
+            assert (await producer.send_and_wait("a", b"v")).offset == 0
