@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from typer.testing import CliRunner
 
 from barnabas import AsyncAdmin, AsyncProducer
+from barnabas.cli.app import build_app
+from barnabas.client.values import ConfigResource, ConfigResourceType
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
+from barnabas.core.properties import parse_properties
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.server.node.config import build_config
+from barnabas.server.node.server import Node
 from barnabas.testing.embedded import AsyncEmbeddedBroker
+from barnabas.testing.process_cluster import free_ports
+from tests.system.pages import DOCS, run_page, section_of
 from tests.system.security.provider import AUDIENCE, CLIENTS, ISSUER, Provider
 from tests.system.security.test_sasl_conversations import connected
 from tests.system.security.test_secure_listeners import round_trip
@@ -119,6 +129,15 @@ async def test_a_wrong_secret_is_an_error_at_once(provider: Provider) -> None:
         assert "wrong" not in str(caught.value)
 
 
+async def test_an_error_says_that_the_provider_does_not_answer(provider: Provider) -> None:
+    async with broker(of_provider(provider)) as (address, _):
+        provider.failures = 1_000
+        config = by_secret(provider, address, **{"default.api.timeout.ms": 1000, "request.timeout.ms": 500})
+        async with AsyncAdmin(config) as admin:
+            with pytest.raises(KafkaError, match=r"token\.endpoint\.url=.* answered with HTTP status 503"):
+                await admin.list_topics()
+
+
 async def test_a_token_for_another_audience_is_refused_with_a_hint(provider: Provider) -> None:
     async with broker(of_provider(provider)) as (address, _):
         token = provider.token(aud="other")
@@ -147,17 +166,59 @@ async def test_new_keys_are_fetched_when_a_token_names_one(provider: Provider) -
         assert provider.key_requests == fetched + 1
 
 
-async def test_a_session_ends_with_its_token_and_is_renewed_with_a_new_one(provider: Provider) -> None:
-    async with broker(of_provider(provider)) as (address, _):
-        provider.lifetime_s = 2.0
-        config = by_secret(provider, address, **{"linger.ms": 0})
-        before = provider.token_requests
-        async with AsyncProducer(config) as producer:
-            until = time.monotonic() + 5
+@asynccontextmanager
+async def cluster(provider: Provider, folder: Path) -> AsyncIterator[str]:
+    """The bootstrap servers of three nodes, which authenticate to each other and to controllers by tokens."""
+    ports = free_ports(9)
+    names = ("CLIENTS", "NODES", "CONTROLLER")
+    own = {
+        name.partition("oauthbearer.")[2]: text for name, text in of_provider(provider).items() if "listener" in name
+    }
+    shared = {
+        "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{ports[node - 1]}" for node in (1, 2, 3)),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "NODES",
+        "listener.security.protocol.map": ",".join(f"{name}:SASL_PLAINTEXT" for name in names),
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+        **{f"listener.name.{name.lower()}.oauthbearer.{key}": text for name in names for key, text in own.items()},
+    }
+    nodes: list[Node] = []
+    ready: list[asyncio.Event] = []
+    async with asyncio.TaskGroup() as tasks:
+        for node_id in (1, 2, 3):
+            mine = zip(names, (ports[2 + node_id], ports[5 + node_id], ports[node_id - 1]), strict=True)
+            listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in mine)
+            config = {**shared, "node.id": str(node_id), "listeners": listeners}
+            node = Node(build_config(config, data_dir=str(folder / str(node_id)), metadata_fsync=False))
+            started = asyncio.Event()
+            nodes.append(node)
+            ready.append(started)
+            tasks.create_task(node.run(lambda _, started=started: started.set()))
+        try:
+            for started in ready:
+                await started.wait()
+            yield ",".join(f"127.0.0.1:{port}" for port in ports[3:6])
+        finally:
+            for node in nodes:
+                node.stop()
+
+
+async def test_sessions_of_clients_and_nodes_are_renewed_with_new_tokens(provider: Provider, tmp_path: Path) -> None:
+    provider.lifetime_s = 2.5
+    async with cluster(provider, tmp_path) as servers:
+        config = by_secret(provider, servers, **{"linger.ms": 0})
+        async with AsyncAdmin(config) as admin:
+            await admin.create_topic("t", 3, 3, {"min.insync.replicas": "3"})
+        before, count = provider.token_requests, 0
+        async with AsyncProducer({**config, "acks": "all", "retries": 0}) as producer:
+            until = time.monotonic() + 4
             while time.monotonic() < until:
-                await (await producer.send("t", b"v"))
-                await asyncio.sleep(0.02)
-        assert provider.token_requests >= before + 2
+                await (await producer.send("t", b"v", partition=count % 3))
+                count += 1
+        assert provider.token_requests >= before + 2, "the nodes share one login, and the clients another"
+        assert count > 0
 
 
 async def test_the_lifetime_is_the_smaller_of_the_token_s_and_the_setting(provider: Provider) -> None:
@@ -224,6 +285,62 @@ async def test_clients_without_a_url_of_the_list_are_not_made(provider: Provider
             AsyncAdmin(client("127.0.0.1:1", **{"sasl.oauthbearer.token.endpoint.url": url}))
     assert provider.token_requests == 0
 
+
+# ---- docs/SECURITY.md
+
+PAGE = DOCS / "SECURITY.md"
+
+
+async def test_the_settings_of_the_page(provider: Provider, tmp_path: Path) -> None:
+    """A node and a client with the settings of the page; the commands read them from a file."""
+    section = section_of(PAGE.read_text(), "## OAUTHBEARER")
+    of_node, of_client, of_test = (
+        parse_properties(text.replace("https://idp.example.com", provider.url))
+        for text in re.findall(r"```properties\n(.*?)```", section, re.DOTALL)
+    )
+    shared = {
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    }
+    issuer = "listener.name.clients.oauthbearer.sasl.oauthbearer.expected.issuer"
+    # Listeners between nodes have a login of their own; here the listener of the clients is also that of the nodes.
+    prefix = "listener.name.clients.oauthbearer."
+    login = {prefix + name: text for name, text in of_client.items() if name.startswith("sasl.oauthbearer.")}
+    settings = {**of_node, **shared, issuer: ISSUER, **login}
+    async with AsyncEmbeddedBroker(settings, listener="CLIENTS://127.0.0.1:0") as running:
+        file = tmp_path / "client.properties"
+        file.write_text("".join(f"{name}={text}\n" for name, text in {**of_client, **PLAIN}.items()))
+        servers = ["--bootstrap-server", running.bootstrap_servers]
+        words = ["topics", "create", "orders", *servers, "--command-config", str(file)]
+        done = await asyncio.to_thread(CliRunner().invoke, build_app(("topics",)), words)
+        assert done.exit_code == 0, done.output
+        answer = SimpleNamespace(token=provider.token(), expires_at=time.time() + 3000)
+        await asyncio.to_thread(
+            run_page,
+            PAGE,
+            {"localhost:9092": running.bootstrap_servers, "SASL_SSL": "SASL_PLAINTEXT"},
+            {"company_login": lambda config: answer if config == "team=orders" else None},
+            section="## OAUTHBEARER",
+        )
+        async with AsyncAdmin({**of_client, **PLAIN}, bootstrap_servers=running.bootstrap_servers) as admin:
+            broker_1 = ConfigResource(ConfigResourceType.BROKER, "1")
+            described = await admin.describe_configs([broker_1])
+        entries = described[broker_1]
+        assert isinstance(entries, dict)
+        shown = {name: entry.value for name, entry in entries.items() if "oauthbearer" in name}
+        assert "sasl.oauthbearer.client.credentials.client.secret" in shown
+        assert of_client["sasl.oauthbearer.client.credentials.client.secret"] not in str(described)
+    unsecured = {"sasl.enabled.mechanisms": "OAUTHBEARER", **shared, **of_test}
+    async with AsyncEmbeddedBroker(unsecured, listener="CLIENTS://127.0.0.1:0") as running:
+        options = f'{MODULE} unsecuredLoginStringClaim_sub="alice" unsecuredLoginListClaim_scope="|kafka";'
+        await round_trip(client(running.bootstrap_servers, **{"sasl.jaas.config": options}))
+        less = f'{MODULE} unsecuredLoginStringClaim_sub="alice";'
+        async with AsyncAdmin(client(running.bootstrap_servers, **{"sasl.jaas.config": less})) as admin:
+            with pytest.raises(KafkaError, match="it needs the scope 'kafka'"):
+                await admin.list_topics()
+
+
+PLAIN = {"security.protocol": "SASL_PLAINTEXT"}
 
 # ---- foreign clients
 

@@ -90,6 +90,8 @@ class ConnectionPool:
         await asyncio.wait((attempt,), timeout=left)
         if not attempt.done():
             last = f" The attempt before that failed: {slot.last_error}" if slot.last_error else ""
+            if self._tokens is not None and self._tokens.problem is not None:
+                raise self._errors.connect_timed_out(to, f"No token for {to}: {self._tokens.problem}")
             raise self._errors.connect_timed_out(to, f"{to} did not accept a connection before the deadline.{last}")
         if attempt.cancelled():
             raise self._errors.unreachable(to, f"The connection to {to} was closed by this side.", None)

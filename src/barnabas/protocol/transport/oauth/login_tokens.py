@@ -86,6 +86,8 @@ class LoginTokens:
         self._attempt: asyncio.Task[BearerToken] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self.problem: str | None = None
+        """Why the last request for a token has failed, while it is being repeated."""
 
     async def token(self) -> BearerToken:
         """A token that has not expired. Raises KafkaError if there is none to be had."""
@@ -126,7 +128,7 @@ class LoginTokens:
         return self._attempt
 
     def _on_done(self, attempt: asyncio.Task[BearerToken]) -> None:
-        self._attempt = None
+        self._attempt = self.problem = None
         if not attempt.cancelled():
             attempt.exception()  # marks it as retrieved: all who wait may have passed their deadlines
 
@@ -205,6 +207,7 @@ class LoginTokens:
             except OAuthFetchError as error:
                 if not error.retriable or loop.time() + pause_s >= until:
                     raise
+                self.problem = str(error)
             await asyncio.sleep(pause_s * (0.8 + 0.4 * self._rng.random()))
             pause_s = max(2 * pause_s, 0.01)
 
