@@ -76,9 +76,10 @@ class Provider:
         if self.failures > 0:
             self.failures -= 1
             return 503, {}
-        if form.get("grant_type") != ["client_credentials"]:  # the assertion must have been signed with our own key
-            claims = jwt.decode(form["assertion"][0], self.key, algorithms=["RS256"]).claims
-            return 200, {"access_token": self.token(str(claims["sub"])), "token_type": "Bearer"}
+        name = "client_assertion" if form.get("grant_type") == ["client_credentials"] else "assertion"
+        if name in form:  # the client must have signed the assertion with our own key
+            claims = jwt.decode(form[name][0], self.key, algorithms=["RS256"]).claims
+            return 200, {"access_token": self.token(f"{name}-of-{claims['sub']}"), "token_type": "Bearer"}
         user, _, secret = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
         if CLIENTS.get(user) != secret:
             return 401, {"error": "invalid_client"}

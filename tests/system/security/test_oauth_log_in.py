@@ -262,19 +262,26 @@ async def test_a_file_with_a_token_and_a_file_with_keys(
         assert provider.key_requests == 0
 
 
+@pytest.mark.parametrize("grant", ["client_assertion", "assertion"])
 async def test_a_client_that_signs_an_assertion(
-    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grant: str
 ) -> None:
     key = tmp_path / "key.pem"
     key.write_bytes(provider.key.as_pem(private=True))
     monkeypatch.setenv("BARNABAS_SASL_OAUTHBEARER_ALLOWED_FILES", str(key))
-    async with broker(of_provider(provider)) as (address, _):
+    rights = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:node;User:{grant}-of-robot",
+    }
+    async with broker(of_provider(provider, **rights)) as (address, _):
         own = {
             "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
             "sasl.oauthbearer.assertion.private.key.file": str(key),
             "sasl.oauthbearer.assertion.claim.sub": "robot",
             "sasl.oauthbearer.assertion.claim.aud": ISSUER,
         }
+        if grant == "assertion":
+            own["sasl.oauthbearer.jwt.retriever.class"] = f"{KAFKA}.JwtBearerJwtRetriever"
         await round_trip(client(address, **own))
 
 

@@ -4,7 +4,8 @@
     oauth_cb                                                         a function of the user
     sasl.oauthbearer.token.endpoint.url=file:...                     a file
     sasl.oauthbearer.token.endpoint.url, .client.credentials.*       the provider, by id and secret
-    sasl.oauthbearer.token.endpoint.url, .assertion.*                the provider, by an assertion
+    sasl.oauthbearer.token.endpoint.url, .assertion.*                the provider, by an assertion, which replaces the
+                                                                     secret (KIP-1258), or is the grant (KIP-1139)
     sasl.jaas.config with unsecuredLoginStringClaim_sub              the client itself: a token without a signature
     enable.sasl.oauthbearer.unsecure.jwt, sasl.oauthbearer.config    the same, with librdkafka's names
 
@@ -21,9 +22,9 @@ from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.security.oauth.allowed import AllowedSources
 from barnabas.protocol.security.oauth.logins import (
+    AssertionLogin,
     ClaimsOfAssertion,
     ClientCredentials,
-    JwtBearer,
     OAuthLogin,
     TokenCallback,
     TokenEndpoint,
@@ -155,9 +156,9 @@ def _from_url(settings: OAuthSettings, url: str) -> TokenMethod:
     )
     scope = get("sasl.oauthbearer.scope") or options.get("scope")
     client_id = get(_ID) or get("sasl.oauthbearer.client.id") or options.get("clientId")
-    has_assertion = bool(get(f"{_ASSERTION}.file") or get(f"{_ASSERTION}.private.key.file"))
-    if retriever == "jwt-bearer" or (not retriever and has_assertion and not client_id):
-        return _assertion(settings, endpoint, scope)
+    has_assertion = any(get(f"{_ASSERTION}.{part}") for part in ("file", "private.key.file", "claim.iss"))
+    if retriever == "jwt-bearer" or has_assertion:
+        return _assertion(settings, endpoint, scope, None if retriever == "jwt-bearer" else client_id)
     secret = get(_SECRET) or get("sasl.oauthbearer.client.secret") or options.get("clientSecret")
     if not client_id or not secret:
         raise ConfigError(
@@ -167,7 +168,9 @@ def _from_url(settings: OAuthSettings, url: str) -> TokenMethod:
     return ClientCredentials(endpoint, client_id, secret, scope, bool(get("sasl.oauthbearer.header.urlencode")))
 
 
-def _assertion(settings: OAuthSettings, endpoint: TokenEndpoint, scope: str | None) -> JwtBearer:
+def _assertion(
+    settings: OAuthSettings, endpoint: TokenEndpoint, scope: str | None, client_id: str | None
+) -> AssertionLogin:
     get = settings.get
     files = {}
     for part in ("file", "private.key.file", "template.file"):
@@ -187,8 +190,10 @@ def _assertion(settings: OAuthSettings, endpoint: TokenEndpoint, scope: str | No
         get(f"{_ASSERTION}.claim.nbf.seconds") or 0,
         bool(get(f"{_ASSERTION}.claim.jti.include")),
     )
-    return JwtBearer(
+    return AssertionLogin(
         endpoint,
+        _retriever(settings) == "jwt-bearer",
+        client_id,
         files["file"] or None,
         files["private.key.file"] or None,
         get(f"{_ASSERTION}.private.key.passphrase"),

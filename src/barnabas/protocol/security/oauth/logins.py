@@ -55,10 +55,15 @@ class ClaimsOfAssertion(Struct, frozen=True):
     jti_include: bool = False
 
 
-class JwtBearer(Struct, frozen=True):
-    """The grant jwt-bearer: an assertion that is in a file, or that the client signs with its key (KIP-1139)."""
+class AssertionLogin(Struct, frozen=True):
+    """An assertion instead of a secret. The assertion is in a file, or the client signs it with its key."""
 
     endpoint: TokenEndpoint
+    is_grant: bool = False
+    """True for the grant jwt-bearer, in which the assertion is about a user (KIP-1139). False for client_credentials,
+    in which the assertion proves who the client is (KIP-1258)."""
+    client_id: str | None = None
+    """Sent with client_credentials; None if the assertion has it."""
     assertion_file: str | None = None
     private_key_file: str | None = None
     passphrase: str | None = None
@@ -68,7 +73,9 @@ class JwtBearer(Struct, frozen=True):
     scope: str | None = None
 
     def __repr__(self) -> str:
-        return f"JwtBearer(assertion_file={self.assertion_file!r}, private_key_file={self.private_key_file!r}, ...)"
+        return (
+            f"AssertionLogin(assertion_file={self.assertion_file!r}, private_key_file={self.private_key_file!r}, ...)"
+        )
 
 
 class TokenFile(Struct, frozen=True):
@@ -87,7 +94,7 @@ class TokenCallback(Struct, frozen=True):
         return "TokenCallback(...)"
 
 
-TokenMethod = UnsecuredLogin | ClientCredentials | JwtBearer | TokenFile | TokenCallback
+TokenMethod = UnsecuredLogin | ClientCredentials | AssertionLogin | TokenFile | TokenCallback
 
 
 class OAuthLogin(Struct, frozen=True):

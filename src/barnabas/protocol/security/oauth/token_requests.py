@@ -1,6 +1,7 @@
 """Codec: requests to the token endpoint of a provider (RFC 6749, RFC 7523), and its responses.
 
-The grants are client_credentials (KIP-768) and jwt-bearer (KIP-1139). No error contains a secret or a token.
+The grants are client_credentials, with a secret (KIP-768) or an assertion (KIP-1258), and jwt-bearer (KIP-1139).
+No error contains a secret or a token.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
-from barnabas.protocol.security.oauth.logins import ClaimsOfAssertion, ClientCredentials
+from barnabas.protocol.security.oauth.logins import AssertionLogin, ClaimsOfAssertion, ClientCredentials
 from barnabas.protocol.security.oauth.tokens import TokenError, encode_part
 
 HEADERS: Final = {
@@ -21,6 +22,7 @@ HEADERS: Final = {
     "Content-Type": "application/x-www-form-urlencoded",
 }
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _RETRIABLE: Final = frozenset({408, 425, 429})
 
 
@@ -36,11 +38,19 @@ def client_credentials_request(login: ClientCredentials) -> tuple[Mapping[str, s
     return {**HEADERS, "Authorization": authorization}, urlencode(form).encode()
 
 
-def assertion_request(assertion: str, scope: str | None) -> tuple[Mapping[str, str], bytes]:
+def assertion_request(login: AssertionLogin, assertion: str) -> tuple[Mapping[str, str], bytes]:
     """Headers and body of a request with an assertion."""
     form = {"grant_type": _JWT_BEARER, "assertion": assertion}
-    if scope:
-        form["scope"] = scope
+    if not login.is_grant:
+        form = {
+            "grant_type": "client_credentials",
+            "client_assertion_type": _CLIENT_ASSERTION,
+            "client_assertion": assertion,
+        }
+        if login.client_id:
+            form["client_id"] = login.client_id
+    if login.scope:
+        form["scope"] = login.scope
     return HEADERS, urlencode(form).encode()
 
 

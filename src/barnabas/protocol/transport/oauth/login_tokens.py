@@ -23,8 +23,8 @@ from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.oauth.login_settings import URL
 from barnabas.protocol.security.oauth.logins import (
+    AssertionLogin,
     ClientCredentials,
-    JwtBearer,
     OAuthLogin,
     TokenCallback,
     TokenEndpoint,
@@ -188,9 +188,9 @@ class LoginTokens:
                 text = content.decode("utf-8", "replace").strip()
             case ClientCredentials():
                 text = await self._request(method.endpoint, *client_credentials_request(method))
-            case JwtBearer():
+            case AssertionLogin():
                 assertion = await asyncio.to_thread(self._assertion, method)
-                text = await self._request(method.endpoint, *assertion_request(assertion, method.scope))
+                text = await self._request(method.endpoint, *assertion_request(method, assertion))
         return read_token(text, self._login.subject_claim)
 
     async def _request(self, endpoint: TokenEndpoint, headers: Any, body: bytes) -> str:
@@ -211,7 +211,7 @@ class LoginTokens:
             await asyncio.sleep(pause_s * (0.8 + 0.4 * self._rng.random()))
             pause_s = max(2 * pause_s, 0.01)
 
-    def _assertion(self, method: JwtBearer) -> str:
+    def _assertion(self, method: AssertionLogin) -> str:
         """An assertion from a file, or one that the client signs. Blocks."""
         if method.assertion_file is not None:
             content = read_file("sasl.oauthbearer.assertion.file", method.assertion_file)

@@ -28,8 +28,10 @@ log = get_logger("barnabas.protocol.transport")
 
 SETTING: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _FILE_CHECK_S: Final = 5.0
-_FETCHES_APART_S: Final = 1.0
-"""The least time between fetches for unknown keys."""
+_UNKNOWN_S: Final = 1.0
+_UNKNOWN_MAX_S: Final = 60.0
+"""The wait before the keys are fetched for an unknown key; it doubles with each fetch that brings no new key, so that
+forged tokens do not flood the provider with requests."""
 
 
 class ProviderKeys:
@@ -41,6 +43,8 @@ class ProviderKeys:
         self._keys: tuple[PublicKey, ...] = ()
         self._missing = MissingKeys()
         self._wanted = asyncio.Event()
+        self._fruitless = 0
+        """The number of fetches for unknown keys since the keys have changed."""
         self._changed: tuple[float, int] | None = None
         """The time of the last change and the size of the file that was read."""
 
@@ -83,7 +87,8 @@ class ProviderKeys:
         try:
             async with asyncio.timeout(pause_s):
                 await self._wanted.wait()
-                await asyncio.sleep(_FETCHES_APART_S)  # forged tokens must not flood the provider with requests
+                await asyncio.sleep(min(_UNKNOWN_S * 2**self._fruitless, _UNKNOWN_MAX_S))
+                self._fruitless = min(self._fruitless + 1, 10)
         except TimeoutError:
             pass
         self._wanted.clear()
@@ -104,6 +109,7 @@ class ProviderKeys:
         except KeySetError as error:
             raise KeySetError(f"{SETTING}={source.url}: {error}") from error
         if found.keys != self._keys:
+            self._fruitless = 0
             log.info("keys of OAUTHBEARER loaded", url=source.url, keys=len(found.keys))
             if found.left_out:
                 log.warning("keys of OAUTHBEARER are left out", url=source.url, reasons="; ".join(found.left_out))

@@ -14,9 +14,9 @@ from barnabas.core.config import ConfigError
 from barnabas.protocol.security.oauth.allowed import AllowedSources
 from barnabas.protocol.security.oauth.login_settings import OAuthSettings, read_login
 from barnabas.protocol.security.oauth.logins import (
+    AssertionLogin,
     ClaimsOfAssertion,
     ClientCredentials,
-    JwtBearer,
     OAuthLogin,
     TokenCallback,
     TokenEndpoint,
@@ -72,9 +72,14 @@ def test_client_credentials() -> None:
 
 def test_other_ways_to_a_token() -> None:
     assert login({URL: "file:///run/token"}).method == TokenFile("/run/token")
-    assertion = login({URL: IDP, "sasl.oauthbearer.assertion.file": "/run/assertion"}).method
-    assert isinstance(assertion, JwtBearer)
-    assert assertion.assertion_file == "/run/assertion"
+    with_assertion = {URL: IDP, **ID, "sasl.oauthbearer.assertion.file": "/run/assertion"}
+    assertion = login(with_assertion).method
+    assert isinstance(assertion, AssertionLogin)
+    assert (assertion.assertion_file, assertion.client_id, assertion.is_grant) == ("/run/assertion", "app", False)
+    retriever = {"sasl.oauthbearer.jwt.retriever.class": f"{KAFKA}.JwtBearerJwtRetriever"}
+    grant = login({**with_assertion, **retriever}).method
+    assert isinstance(grant, AssertionLogin)
+    assert (grant.client_id, grant.is_grant) == (None, True)
 
     def function(_config: str) -> str:
         return ""
@@ -265,9 +270,14 @@ def test_the_request_with_an_assertion() -> None:
         "role": "r", "iat": 1000, "exp": 1300, "nbf": 940, "jti": "id-1", "aud": "https://idp", "iss": "app",
         "sub": "alice",
     }  # fmt: skip
-    _, body = assertion_request("a.b.c", "s")
+    _, body = assertion_request(AssertionLogin(TokenEndpoint(IDP), is_grant=True, scope="s"), "a.b.c")
     assert parse_qs(body.decode()) == {
         "grant_type": ["urn:ietf:params:oauth:grant-type:jwt-bearer"], "assertion": ["a.b.c"], "scope": ["s"],
+    }  # fmt: skip
+    _, body = assertion_request(AssertionLogin(TokenEndpoint(IDP), client_id="app"), "a.b.c")
+    assert parse_qs(body.decode()) == {
+        "grant_type": ["client_credentials"], "client_assertion": ["a.b.c"], "client_id": ["app"],
+        "client_assertion_type": ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"],
     }  # fmt: skip
     for wrong in (b"x", b"[]", b'{"header": 1}'):
         with pytest.raises(TokenError, match=r"template\.file"):
