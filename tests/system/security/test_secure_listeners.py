@@ -16,7 +16,7 @@ from barnabas import AsyncAdmin, AsyncConsumer, AsyncProducer, TopicPartition
 from barnabas.client.errors import TlsError
 from barnabas.client.values import LATEST
 from barnabas.core.errors import KafkaError
-from barnabas.protocol.transport import secure_connection
+from barnabas.protocol.transport import secure_connection, unauthenticated
 from barnabas.testing.embedded import AsyncEmbeddedBroker
 from tests.system.client.tls_proxy import Authority, Identity
 
@@ -149,7 +149,8 @@ async def test_a_changed_certificate_is_used_without_a_restart(tmp_path: Path) -
 
 async def test_handshakes_are_limited_in_number_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that begin handshakes and do not end them: the first are closed at the deadline, the surplus at once."""
-    monkeypatch.setattr(secure_connection, "HANDSHAKES_MAX", 5)
+    monkeypatch.setattr(secure_connection, "CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(unauthenticated, "TIME_TO_AUTHENTICATE_S", 100.0)
     monkeypatch.setattr(secure_connection, "HANDSHAKE_S", 1.0)
     async with broker("SSL", tls_settings()) as addresses:
         host, _, port = addresses["SSL"].partition(":")

@@ -20,6 +20,8 @@ NONCE_BYTES: Final = 24
 """Random bytes that one exchange needs."""
 SCRAM_ITERATIONS_MAX: Final = 10_000_000
 """A server that demands more iterations is rejected, because the client would have to compute them."""
+ITERATIONS_AT_ONCE_MAX: Final = 16_384
+"""More iterations, which no server of Kafka demands, would hold the event loop for longer than about 10 ms."""
 
 
 class SaslClient(Protocol):
@@ -35,6 +37,10 @@ class SaslClient(Protocol):
         ...
 
     def first(self) -> bytes: ...
+
+    def is_long(self, challenge: bytes) -> bool:
+        """Whether `next` takes so long that it must not run on an event loop."""
+        ...
 
     def next(self, challenge: bytes) -> bytes: ...
 
@@ -76,6 +82,9 @@ class _PlainClient:
     def first(self) -> bytes:
         return self._message
 
+    def is_long(self, challenge: bytes) -> bool:
+        return False
+
     def next(self, challenge: bytes) -> bytes:
         raise AssertionError("PLAIN has one message")
 
@@ -98,10 +107,12 @@ class _ScramClient:
     def first(self) -> bytes:
         return f"n,,{self._first_bare}".encode()
 
+    def is_long(self, challenge: bytes) -> bool:
+        return _iterations(scram.parse_attributes(challenge)) > ITERATIONS_AT_ONCE_MAX
+
     def next(self, challenge: bytes) -> bytes:
         attributes = scram.parse_attributes(challenge)
-        nonce, salt, iterations = attributes.get("r", ""), attributes.get("s", ""), attributes.get("i", "")
-        count = int(iterations) if iterations.isdecimal() else 0
+        nonce, salt, count = attributes.get("r", ""), attributes.get("s", ""), _iterations(attributes)
         if not nonce.startswith(self._nonce) or not salt or not 0 < count <= SCRAM_ITERATIONS_MAX:
             raise _failed("its challenge does not continue the client's nonce, or its iteration count is out of bounds")
         try:
@@ -139,6 +150,9 @@ class _OAuthClient:
     def first(self) -> bytes:
         return self._message
 
+    def is_long(self, challenge: bytes) -> bool:
+        return False
+
     def next(self, challenge: bytes) -> bytes:
         raise AssertionError("OAUTHBEARER has one message")
 
@@ -149,6 +163,12 @@ class _OAuthClient:
             )
         self._refused = bool(final)
         return LAST_WORD if self._refused else None
+
+
+def _iterations(attributes: dict[str, str]) -> int:
+    """The iteration count that the server demands; 0 if it has none."""
+    text = attributes.get("i", "")
+    return int(text) if text.isdecimal() and len(text) <= len(str(SCRAM_ITERATIONS_MAX)) else 0
 
 
 def _failed(reason: str) -> KafkaError:

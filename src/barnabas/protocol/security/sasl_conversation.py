@@ -100,6 +100,7 @@ class SaslConversation:
         self._state = _State.FIRST
         self._server: SaslServer | None = None
         self._mechanism = ""
+        self._other_mechanism = ""
         self._user: str | None = None
         """The user of the session that a client extends by authenticating anew."""
         self._expires_at_ms: float | None = None
@@ -169,6 +170,7 @@ class SaslConversation:
             return self._fail(f"the SASL mechanism {mechanism[:64]!r} is not enabled", request.answer(response))
         if again and mechanism != self._mechanism:
             self._state = _State.OTHER_MECHANISM
+            self._other_mechanism = mechanism
         else:
             nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
             self._server = sasl_server(mechanism, self._config.credentials, nonce)
@@ -197,14 +199,16 @@ class SaslConversation:
         try:
             if self._state is _State.OTHER_MECHANISM:
                 raise _refused(
-                    "SASL mechanism requested by client is not supported for re-authentication of mechanism"
-                    f" '{self._mechanism}'"
+                    f"SASL mechanism '{self._other_mechanism}' requested by client is not supported for"
+                    f" re-authentication of mechanism '{self._mechanism}'"
                 )
             assert self._server is not None, "SaslHandshake chooses the mechanism"
             answer = self._server.evaluate(message, wall_ms)
             identity = self._server.identity
             if identity is not None and self._user is not None and identity.user != self._user:
-                raise _refused(f"Cannot change principals during re-authentication from User.{self._user}")
+                raise _refused(
+                    f"Cannot change principals during re-authentication from User.{self._user}: User.{identity.user}"
+                )
         except AuthenticationFailedError as error:
             return self._fail(str(error), self._failure(request, error))
         lifetime_ms = 0

@@ -171,8 +171,8 @@ class _ScramServer:
         found = self._find(first, wall_ms)
         if found is not None and found.iterations < SCRAM_ITERATIONS_MIN:
             raise AuthenticationFailedError(
-                f"the credential of {first.username!r} has {found.iterations} iterations, and {SCRAM_ITERATIONS_MIN}"
-                " is the minimum: set the user's password again"
+                f"the credential of {first.username[:64]!r} has {found.iterations} iterations, and"
+                f" {SCRAM_ITERATIONS_MIN} is the minimum: set the user's password again"
             )
         self._known = found is not None
         self._credential = found or _decoy(first.username, self._credentials.decoy_key)
@@ -203,7 +203,7 @@ class _ScramServer:
         if not proved or not self._known:
             kind = "delegation token" if first.token_authenticated else "user"
             raise AuthenticationFailedError(
-                f"the {kind} {first.username!r} is unknown or has expired, or the password is wrong"
+                f"the {kind} {first.username[:64]!r} is unknown or has expired, or the password is wrong"
             )
         self.identity = self._identity
         signature = scram.server_signature(self._hash_name, self._credential.server_key, signed)

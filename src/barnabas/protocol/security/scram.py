@@ -87,7 +87,7 @@ def decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ScramError(f"the attribute {text!r} is not base64") from None
+        raise ScramError(f"the attribute {text[:64]!r} is not base64") from None
 
 
 def encode_base64(data: bytes) -> str:
@@ -134,7 +134,11 @@ class ClientFinal(NamedTuple):
     proof: bytes
 
 
-_NAME: Final = r"(?:[^=,\0]|=2C|=3D)+"
+MESSAGE_BYTES_MAX: Final = 16_384
+"""A server keeps the first message of a client until the last one comes, so the messages are limited. Honest ones have
+some hundred bytes."""
+_NAME: Final = r"[^,\0]+"
+_WRONG_ESCAPE: Final = re.compile("=(?!2C|3D)")
 _EXTENSIONS: Final = r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*)"
 _NONCE: Final = r"(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
 _CLIENT_FIRST: Final = re.compile(
@@ -150,6 +154,8 @@ def parse_client_first(message: bytes) -> ClientFirst:
     match = _CLIENT_FIRST.fullmatch(_decode(message))
     if match is None:
         raise ScramError("the client's first message does not have the form n,,n=USER,r=NONCE")
+    if _WRONG_ESCAPE.search(match["authzid"] or "") or _WRONG_ESCAPE.search(match["name"]):
+        raise ScramError("a name in the client's first message has '=' without 2C or 3D behind it")
     extensions = dict(part.split("=", 1) for part in match["extensions"].split(",") if part)
     return ClientFirst(
         unescape_name(match["authzid"] or ""), unescape_name(match["name"]), match["nonce"], extensions, match["bare"]
@@ -178,6 +184,8 @@ def unescape_name(text: str) -> str:
 
 
 def _decode(message: bytes) -> str:
+    if len(message) > MESSAGE_BYTES_MAX:
+        raise ScramError(f"a message of {len(message)} bytes is longer than {MESSAGE_BYTES_MAX} bytes")
     try:
         return message.decode()
     except UnicodeDecodeError:

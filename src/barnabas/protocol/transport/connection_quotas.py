@@ -237,6 +237,11 @@ class ConnectionQuotas:
     # ---- file descriptors
 
     @property
+    def unauthenticated_max(self) -> int:
+        """How many of the connections may be used by clients that have not authenticated."""
+        return max(1, self._descriptors.connections // 4)
+
+    @property
     def is_nearly_short_of_descriptors(self) -> bool:
         """Whether idle connections should be closed, so that later connections find a descriptor."""
         limit = self._descriptors.connections

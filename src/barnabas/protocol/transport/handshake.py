@@ -109,7 +109,10 @@ async def authenticate(
             )
         challenge = bytes(response.auth_bytes)
         if not client.done:
-            message = client.next(challenge)
+            if client.is_long(challenge):
+                message = await asyncio.get_running_loop().run_in_executor(None, client.next, challenge)
+            else:
+                message = client.next(challenge)
             continue
         last_word = client.verify(challenge)
         if last_word is None:

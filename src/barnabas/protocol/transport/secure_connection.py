@@ -3,9 +3,10 @@
     accepted -> counted in the limits -> TLS handshake -> SASL conversation -> requests go to the handler
                                          `tls_server`     `security/sasl_conversation`
 
-This module is not imported by a node whose listeners are all PLAINTEXT. A handshake has a deadline, and a listener has
-a limit for handshakes under way, so that clients that begin handshakes and do not end them hold a bounded amount of
-memory.
+This module is not imported by a node whose listeners are all PLAINTEXT. The handshake and the conversation have
+deadlines, and a listener has limits for the connections whose clients have not authenticated yet
+(`unauthenticated.py`), so that such clients hold a bounded amount of memory. A handshake takes the processor for about
+a millisecond, so a turn of the event loop has a limited number of handshakes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.limits import OccasionalWarning
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.transport.tls_transport import TlsTransport
+from barnabas.protocol.transport.unauthenticated import CONNECTIONS_MAX, HELD_BYTES_MAX, UnauthenticatedConnections
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import BLOCK_BYTES, write_pieces
 from barnabas.protocol.wire.server_conn import MessageFrames, ReceivedRequest
@@ -34,22 +36,28 @@ log = get_logger("barnabas.protocol.transport")
 
 HANDSHAKE_S: Final = 10.0
 """The time for a TLS handshake."""
-HANDSHAKES_MAX: Final = 1_000
-"""The limit for TLS handshakes under way on one listener; further connections are closed at once."""
+AUTHENTICATION_S: Final = 30.0
+"""The time for a SASL conversation. Kafka has no limit but connections.max.idle.ms, which a client that sends one byte
+now and then never reaches."""
+HANDSHAKES_OF_TURN: Final = 16
+"""After so many steps of TLS handshakes, the listener lets the loop run other callbacks. A step takes about 1 ms with
+an RSA key of 2,048 bits, and 5 ms with one of 4,096 bits."""
 _WARNING_EVERY_S: Final = 10.0
 
 
 class SecureListening:
-    """What the connections of one listener share: the security settings, and counters."""
+    """What the connections of one listener share: the security settings, limits, and counters."""
 
     def __init__(self, owner: Listener, security: ListenerSecurity) -> None:
         self.owner = owner
         self.security = security
-        self.handshakes = 0
-        """TLS handshakes under way."""
+        self.unauthenticated = UnauthenticatedConnections(min(CONNECTIONS_MAX, owner.quotas.unauthenticated_max))
         self.block = memoryview(bytearray(BLOCK_BYTES if security.tls is not None else 0))
         """Encrypted bytes arrive here. A connection decrypts them before another one receives."""
         self.failures = OccasionalWarning(_WARNING_EVERY_S)
+        self._steps_left = HANDSHAKES_OF_TURN
+        """The steps of handshakes until the next run of `_continue_handshakes`."""
+        self._deferred: dict[SecureConnection, None] = {}
         metrics, name = owner.metrics, owner.endpoint.name
         self.failed = metrics.counter(
             "barnabas_net_failed_authentications_total", "Connections that failed to authenticate.", listener=name
@@ -59,6 +67,12 @@ class SecureListening:
         )
         self.expired = metrics.counter(
             "barnabas_net_expired_sessions_total", "Connections closed because their sessions expired.", listener=name
+        )
+        metrics.gauge(
+            "barnabas_net_unauthenticated_connections",
+            "Open connections whose clients have not authenticated yet.",
+            lambda: len(self.unauthenticated),
+            listener=name,
         )
 
     def connection(self) -> AcceptedConnection:
@@ -72,6 +86,24 @@ class SecureListening:
             name = self.owner.endpoint.name
             log.warning("failed authentications", listener=name, last=str(peer), reason=reason, count=count)
 
+    def may_shake_hands(self, connection: SecureConnection) -> bool:
+        """Whether the connection may continue its handshake in this turn of the loop. If not, its `continue_handshake`
+        is called in a later turn."""
+        if self._steps_left:
+            self._steps_left -= 1
+            return True
+        if not self._deferred:
+            asyncio.get_running_loop().call_soon(self._continue_handshakes)
+        self._deferred[connection] = None
+        return False
+
+    def _continue_handshakes(self) -> None:
+        """A connection for which no step is left in this turn defers itself again, in the same order."""
+        deferred, self._deferred = self._deferred, {}
+        self._steps_left = HANDSHAKES_OF_TURN
+        for connection in deferred:
+            connection.continue_handshake()
+
 
 class SecureConnection(AcceptedConnection):
     """An `AcceptedConnection` that passes no request to the handler before the client has authenticated."""
@@ -81,16 +113,20 @@ class SecureConnection(AcceptedConnection):
         super().__init__(owner)
         self._shared = shared
         self._tls: TlsTransport | None = None
+        self._shaking_hands = False
+        """Whether the TLS handshake is under way."""
         self._deadline: asyncio.TimerHandle | None = None
-        """The deadline of the TLS handshake; None once the handshake has ended."""
+        """The deadline of the TLS handshake or of the SASL conversation; None once the client has authenticated."""
         self._spoke = False
+        self._authenticated = False
+        """Whether the client has authenticated; true also while it authenticates anew."""
         self._failing: asyncio.TimerHandle | None = None
         self._conversation: SaslConversation | None = None
         sasl = shared.security.sasl
         if sasl is not None:
             self._conversation = SaslConversation(sasl, shared.security.rng)
-            size = min(sasl.sasl_server_max_receive_size, owner.limits.socket_request_max_bytes)
-            self._messages = MessageFrames(size, owner.memory)
+            self._message_bytes_max = min(sasl.sasl_server_max_receive_size, owner.limits.socket_request_max_bytes)
+            self._messages = MessageFrames(self._message_bytes_max, owner.memory)
             self._wire = self._messages
             self._frames = self._wire.frames
 
@@ -102,19 +138,19 @@ class SecureConnection(AcceptedConnection):
         super().hold()
 
     def enter(self, peer: Peer) -> None:
-        super().enter(peer)
+        self._peer = peer
         shared = self._shared
-        if shared.security.tls is None:
+        refusal = shared.unauthenticated.try_add(self, self._owner.now())
+        if refusal is not None:
+            shared.count_failure(peer, refusal)
+            self.close(refusal, expected=True)
             return
-        if shared.handshakes >= HANDSHAKES_MAX:
-            shared.count_failure(peer, f"{HANDSHAKES_MAX} TLS handshakes are under way")
-            self.close("too many TLS handshakes are under way", expected=True)
-            return
-        shared.handshakes += 1
         was_held = self._tls is not None
-        if not was_held:
+        if shared.security.tls is not None and not was_held:
             self._start_tls(shared.security.tls.context)
-        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._on_deadline)
+        self._shaking_hands = self._tls is not None
+        self._set_deadline(HANDSHAKE_S if self._shaking_hands else AUTHENTICATION_S)
+        super().enter(peer)
         if was_held:
             self.buffer_updated(0)  # some bytes may have arrived before the connection was held
 
@@ -127,54 +163,111 @@ class SecureConnection(AcceptedConnection):
 
     def buffer_updated(self, nbytes: int) -> None:
         tls = self._tls
+        if self._deadline is not None:
+            self._spoke = True
         if tls is None:
             super().buffer_updated(nbytes)
+            self._count_held()
             return
         if self._closing:
             return
         tls.receive(self._shared.block[:nbytes])
         if self._peer is None:
             return
-        try:
-            if self._deadline is None or self._shake_hands(tls):
-                self._read(tls)
-        except ssl.SSLError as error:
-            self._on_tls_error(error)
+        if self._shaking_hands and not self._shared.may_shake_hands(self):
+            tls.pause_reading()
+            return
+        self._continue(tls)
 
     def data_received(self, data: bytes) -> None:
         for count in write_pieces(data, lambda: self.get_buffer(-1)):
             self.buffer_updated(count)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._deadline is not None:
-            self._end_handshake()
-            if self._spoke and not self._closing:  # a probe of the port sends nothing, and is no failure
-                self._shared.count_failure(self._peer, "the client closed the connection during the TLS handshake")
+        if self._spoke and self._deadline is not None and not self._closing:  # a probe of the port sends nothing
+            stage = "TLS handshake" if self._shaking_hands else "SASL conversation"
+            self._shared.count_failure(self._peer, f"the client closed the connection during the {stage}")
+        self._end_deadline()
+        self._shared.unauthenticated.remove(self)
         if self._failing is not None:
             self._failing.cancel()
         super().connection_lost(exc)
 
+    # ---- clients that have not authenticated
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection, because its client does not authenticate."""
+        if self._spoke:
+            self._shared.count_failure(self._peer, reason)
+        self.close(reason, expected=True)
+
+    def close(self, reason: str, *, expected: bool = False) -> None:
+        self._end_deadline()
+        super().close(reason, expected=expected)
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._end_deadline()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._on_deadline, seconds)
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _on_deadline(self, seconds: float) -> None:
+        stage = "complete the TLS handshake" if self._shaking_hands else "authenticate"
+        self.give_up(f"the client did not {stage} within {seconds:g} s")
+
+    def _on_authenticated(self) -> None:
+        self._authenticated = True
+        self._end_deadline()
+        self._shared.unauthenticated.remove(self)
+        self._shared.succeeded.add()
+
+    def _count_waiting(self) -> None:
+        """As in Kafka, clients that have not authenticated do not use the memory of queued.max.request.bytes."""
+        if self._authenticated:
+            super()._count_waiting()
+
+    def _count_held(self) -> None:
+        """Close the connection if it holds an unfinished message, and the listener has no memory for more of them."""
+        if self._deadline is None or self._shared.unauthenticated.hold(self, self._frames.held_bytes):
+            return
+        self.give_up(f"clients that have not authenticated hold more than {HELD_BYTES_MAX} bytes of messages")
+
     # ---- TLS
+
+    def continue_handshake(self) -> None:
+        """Continue the handshake with the bytes that have waited for another turn of the loop."""
+        tls = self._tls
+        if tls is None or self._closing or tls.is_closing() or not self._shared.may_shake_hands(self):
+            return
+        tls.resume_reading()
+        self._continue(tls)
+
+    def _continue(self, tls: TlsTransport) -> None:
+        """Process the bytes that were received."""
+        try:
+            if not self._shaking_hands or self._shake_hands(tls):
+                self._read(tls)
+        except ssl.SSLError as error:
+            self._on_tls_error(error)
 
     def _shake_hands(self, tls: TlsTransport) -> bool:
         """Continue the handshake. Returns whether requests may be read."""
-        self._spoke = True
         self.last_active = self._owner.now()
         if not tls.shake_hands():
             return False
-        self._end_handshake()
-        return self._accept_certificate(tls)
-
-    def _end_handshake(self) -> None:
-        assert self._deadline is not None
-        self._deadline.cancel()
-        self._deadline = None
-        self._shared.handshakes -= 1
+        self._shaking_hands = False
+        if self._conversation is None:
+            return self._accept_certificate(tls)
+        self._set_deadline(AUTHENTICATION_S)
+        return True
 
     def _read(self, tls: TlsTransport) -> None:
         """Decrypt all that was received, and start the requests that are complete."""
         frames = self._frames
-        while not self._closing:
+        while not self._closing and self._failing is None:
             count = tls.read_into(frames.target())
             if count is None:
                 break
@@ -183,27 +276,18 @@ class SecureConnection(AcceptedConnection):
                 break
             super().buffer_updated(count)
         tls.flush()
+        self._count_held()
 
     def _on_tls_error(self, error: ssl.SSLError) -> None:
-        if self._deadline is None:
+        if not self._shaking_hands:
             self.close(f"the TLS connection is broken: {error}", expected=True)
             return
-        self._end_handshake()
         reason = describe_failure(error)
         self._shared.count_failure(self._peer, reason)
         self.close(reason, expected=True)
 
-    def _on_deadline(self) -> None:
-        reason = f"the client did not complete the TLS handshake within {HANDSHAKE_S:g} s"
-        self._end_handshake()
-        if self._spoke:
-            self._shared.count_failure(self._peer, reason)
-        self.close(reason, expected=True)
-
     def _accept_certificate(self, transport: TlsTransport) -> bool:
         """Set the principal of a connection without SASL from the client's certificate. Returns whether it has one."""
-        if self._conversation is not None:
-            return True
         assert self._peer is not None
         settings = self._shared.security.tls
         assert settings is not None
@@ -213,7 +297,7 @@ class SecureConnection(AcceptedConnection):
             self._shared.count_failure(self._peer, str(error))
             self.close(str(error), expected=True)
             return False
-        self._shared.succeeded.add()
+        self._on_authenticated()
         return True
 
     # ---- SASL
@@ -242,7 +326,10 @@ class SecureConnection(AcceptedConnection):
             self._peer.principal = principal_of(step.identity)
             self._peer.token_authenticated = step.identity.token_authenticated
             self._messages.max_request_bytes = self._owner.limits.socket_request_max_bytes
-            self._shared.succeeded.add()
+            self._on_authenticated()
+        elif self._deadline is None:  # a client that has authenticated begins to authenticate anew
+            self._messages.max_request_bytes = self._message_bytes_max
+            self._set_deadline(AUTHENTICATION_S)
         self._answer(request, step.frame)
 
     def _fail(self, request: ReceivedRequest, step: Refuse) -> None:
@@ -251,11 +338,20 @@ class SecureConnection(AcceptedConnection):
         sasl = self._shared.security.sasl
         assert sasl is not None
         self._shared.count_failure(self._peer, step.reason)
+        self._end_deadline()
         self._blocked = True
         self._transport.pause_reading()
         self._reading = False
+        self._drop_received(request)
         delay_s = sasl.connection_failed_authentication_delay_ms / 1000
         self._failing = asyncio.get_running_loop().call_later(delay_s, self._end_failed, request, step)
+
+    def _drop_received(self, request: ReceivedRequest) -> None:
+        """Drop what the client has sent: clients that fail to authenticate hold no memory during the delay."""
+        request.frame = b""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._frames.drop()
 
     def _end_failed(self, request: ReceivedRequest, step: Refuse) -> None:
         self._failing = None

@@ -71,6 +71,7 @@ class TlsAcceptor:
 def build_server_context(config: TlsServerConfig) -> ssl.SSLContext:
     """Raises ConfigError if a setting cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION  # a handshake is work for the server, and the client could repeat it
     restrict(context, config.tls)
     if not load_own_certificate(context, config.tls):
         raise ConfigError(

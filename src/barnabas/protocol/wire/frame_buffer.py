@@ -112,6 +112,11 @@ class FrameBuffer:
         """The length of the incomplete large frame, although not all its memory may be allocated yet; or 0."""
         return 0 if self._big is None else self._length
 
+    @property
+    def held_bytes(self) -> int:
+        """The size of the part of an incomplete frame that has arrived."""
+        return len(self._held) if self._big is None else self._filled
+
     def target(self) -> memoryview:
         """The memory for the next bytes; never empty."""
         if self._big is not None:
