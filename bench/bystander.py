@@ -34,10 +34,11 @@ from barnabas.protocol.wire.messages.create_topics import CreatableTopic, Create
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.testing.process import BrokerProcess
 from bench.attacks.before import BEFORE_CPU_MS, BEFORE_MS
+from bench.attacks.edges import consecutive_ports, edge_settings
 from bench.attacks.registry import ATTACKS, Attack
 from bench.report import Sheet, write
 
-MODULES = ("records", "lists", "largest", "shapes", "groups")
+MODULES = ("records", "lists", "largest", "shapes", "groups", "edges")
 """The modules of `bench/attacks`, in the order of the table."""
 TOPIC = "bystander"
 INTERVAL_S = 0.010
@@ -154,7 +155,8 @@ def measure(attack: Attack, folder: Path) -> tuple[str, ...]:
     """One row of the table."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    with _MeasuredBroker(folder / "data", settings=attack.settings, module=("bench.attacks.server",)) as broker:
+    settings = attack.settings + (edge_settings(consecutive_ports()) if attack.listeners else ())
+    with _MeasuredBroker(folder / "data", settings=settings, module=("bench.attacks.server",)) as broker:
         assert broker.process is not None
         process = context.Process(target=_attack, args=(attack.name, broker.bootstrap_servers, theirs), daemon=True)
         process.start()

@@ -24,6 +24,8 @@ class Attack:
     """Settings of the broker, as `name=value`."""
     api: ApiKey | None = None
     """The API whose longest step the table prints; None: the longest of all."""
+    listeners: bool = False
+    """Whether the broker has the listeners with TLS and SASL of `edges.py`."""
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -32,9 +34,14 @@ ATTACKS: dict[str, Attack] = {}
 def attack(name: str, what: str, *settings: str, api: ApiKey | None = None) -> Callable[[Run], Run]:
     """Register the decorated generator function as an attack."""
 
-    def register(run: Run) -> Run:
-        assert name not in ATTACKS, f"two attacks are called {name}"
-        ATTACKS[name] = Attack(name, what, run, settings, api)
+    def add(run: Run) -> Run:
+        register(Attack(name, what, run, settings, api))
         return run
 
-    return register
+    return add
+
+
+def register(attack: Attack) -> None:
+    """Add an attack to the table."""
+    assert attack.name not in ATTACKS, f"two attacks are called {attack.name}"
+    ATTACKS[attack.name] = attack
