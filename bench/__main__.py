@@ -2,25 +2,30 @@
 
 The two brokers are measured in turn (ours, peer, ours, peer, ...), one running at a time, each with fresh data and its
 default configuration; the figures are medians over the rounds, the ratios are medians of the rounds' ratios, so that a
-machine whose speed drifts does not decide. `--write FILE` puts the tables between the markers of that file.
+machine whose speed drifts does not decide. `--security ssl` and `--security sasl_ssl` measure a listener with TLS, and
+one with TLS and SCRAM. `--write FILE` puts the tables between the markers of that file.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import platform
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
-from bench.report import Figure, Measured, Sheet, compare, write
+from bench.report import SECTION, Figure, Measured, Sheet, compare, write
+from bench.security import PROTOCOLS, SecureListener, make_certificates
 from bench.servers import Server, cpu_seconds, find_server, resident_bytes
-from bench.workloads import run_workload
+from bench.workloads import CLIENT_VARIABLE, JAVA_VARIABLE, run_workload
 
 
 @dataclass(frozen=True)
@@ -110,18 +115,52 @@ def _measure_load(server: Server, load: Load, place: int, megabytes: int, out: M
         out[Figure(f"broker CPU for that {verb}", "ms/MB", -1, place)] = cpu * 1000 / megabytes
 
 
-def measure_brokers(peer: str | None, loads: list[Load], rounds: int, megabytes: int, console: Console) -> Sheet:
+@contextlib.contextmanager
+def secure_listener(protocol: str | None) -> Iterator[SecureListener | None]:
+    """The listener that the workloads use instead of a PLAINTEXT one; None without a protocol."""
+    if protocol is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
+        secure = SecureListener(protocol, Path(folder))
+        make_certificates(secure.folder)
+        os.environ[CLIENT_VARIABLE] = json.dumps(secure.client_settings())
+        java = secure.folder / "client.properties"
+        java.write_text("".join(f"{name}={value}\n" for name, value in secure.java_settings().items()))
+        os.environ[JAVA_VARIABLE] = str(java)
+        try:
+            yield secure
+        finally:
+            del os.environ[CLIENT_VARIABLE], os.environ[JAVA_VARIABLE]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured, and how often."""
+
+    loads: list[Load]
+    rounds: int
+    megabytes: int
+    security: str | None = None
+
+    @property
+    def title(self) -> str:
+        over = f" over {self.security.upper()}" if self.security else ""
+        return f"Median of {self.rounds} rounds{over}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def measure_brokers(peer: str | None, plan: Plan, console: Console) -> Sheet:
     """The table of both brokers; without a peer, of ours."""
     ours: list[Measured] = []
     peers: list[Measured] = []
-    with Progress(console=console, transient=True) as progress:
-        for _ in range(rounds):
+    with secure_listener(plan.security) as secure, Progress(console=console, transient=True) as progress:
+        for _ in range(plan.rounds):
             for name, results in (("barnabas", ours), (peer, peers)):
                 if name:
                     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
-                        results.append(measure(find_server(name, Path(folder)), loads, megabytes, progress))
-    title = f"Median of {rounds} rounds, {os.cpu_count()} cores, Python {platform.python_version()}"
-    return compare(title, ("Barnabas", "Apache Kafka"), ours, peers)
+                        server = find_server(name, Path(folder), secure)
+                        results.append(measure(server, plan.loads, plan.megabytes, progress))
+    return compare(plan.title, ("Barnabas", "Apache Kafka"), ours, peers)
 
 
 def main() -> None:
@@ -131,6 +170,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")
     parser.add_argument("--megabytes", type=int, default=300, help="per 1 KB load; a quarter of it per 100 B load")
     parser.add_argument("--quick", action="store_true", help="two loads, one round, 100 MB")
+    parser.add_argument("--security", choices=PROTOCOLS, help="clients use TLS, or TLS and SCRAM-SHA-512")
     parser.add_argument("--spark", action="store_true", help="also read topics into Spark, beside its own connector")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between the markers of this file")
     options = parser.parse_args()
@@ -142,7 +182,8 @@ def main() -> None:
         loads = [load for load in loads if load.client == "librdkafka"]
     rounds, megabytes = (1, 100) if options.quick else (options.rounds, options.megabytes)
     console = Console()
-    sheets = [measure_brokers(options.peer, loads, rounds, megabytes, console)]
+    plan = Plan(loads, rounds, megabytes, options.security)
+    sheets = [measure_brokers(options.peer, plan, console)]
     if options.spark:
         from bench.spark_read import measure_sources
 
@@ -150,7 +191,7 @@ def main() -> None:
     for sheet in sheets:
         console.print(sheet.render())
     if options.write:
-        write(options.write, sheets)
+        write(options.write, sheets, f"{SECTION} {options.security}" if options.security else SECTION)
         console.print(f"written to {options.write}")
 
 

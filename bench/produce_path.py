@@ -22,10 +22,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Final, cast
 
 import uvloop
@@ -197,16 +197,24 @@ class RequestPath:
 
 
 @asynccontextmanager
-async def open_path(records: int = 16, size: int = 1000) -> AsyncIterator[RequestPath]:
+async def open_path(
+    records: int = 16,
+    size: int = 1000,
+    *,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    prepare: Callable[[AsyncAdmin], Awaitable[object]] | None = None,
+) -> AsyncIterator[RequestPath]:
     """Start a broker with one topic, and send it a few requests of each kind."""
     with tempfile.TemporaryDirectory(prefix="produce-path-") as folder:
-        config = build_config({}, data_dir=folder, listener="PLAINTEXT://127.0.0.1:0")
+        config = build_config(settings, data_dir=folder, listener="PLAINTEXT://127.0.0.1:0")
         node, ready = Node(config), asyncio.Event()
         running = asyncio.ensure_future(node.run(lambda _: ready.set()))
         await ready.wait()
         try:
             async with AsyncAdmin(bootstrap_servers=node.bootstrap_servers) as admin:
                 await admin.create_topics([NewTopic("bench", 1)])
+                if prepare is not None:
+                    await prepare(admin)
             path = RequestPath(_listener_of(node.bootstrap_servers), "bench", records, size)
             for _ in range(_WARM_UP):
                 path.send(path.produce_frame())

@@ -16,6 +16,7 @@ from typing import Protocol
 from barnabas.core.child_processes import start_child
 from barnabas.core.ids import uuid_to_text
 from barnabas.testing.process import BrokerProcess
+from bench.security import ADD_SCRAM, SecureListener
 
 KAFKA_JVM_FLAGS = (
     "-Xmx1G -Xms1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
@@ -43,15 +44,27 @@ class Barnabas(BrokerProcess):
 
     name = "barnabas"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "barnabas")
+    def __init__(self, folder: Path, secure: SecureListener | None = None) -> None:
+        self._secure = secure
+        settings: list[str] = []
+        if secure is not None:
+            self._plain_port, self._secure_port = free_port(), free_port()
+            configs = secure.broker_settings(self._plain_port, self._secure_port)
+            settings = [f"{name}={value}" for name, value in configs.items()]
+        super().__init__(folder / "barnabas", settings=settings)
+
+    def command(self) -> list[str]:
+        users = ["--add-scram", ADD_SCRAM] if self._secure is not None and self._secure.has_sasl else []
+        return [*super().command(), *users]
 
     def start(self, seconds: float = 30.0) -> None:
         """Counted to the same moment as for every broker, not to the line that says it is ready."""
         began = time.monotonic()
         super().start(seconds)
-        wait_serving(self.port, began + seconds)
+        wait_serving(self.port if self._secure is None else self._plain_port, began + seconds)
         self.start_seconds = time.monotonic() - began
+        if self._secure is not None:
+            self.bootstrap_servers = f"127.0.0.1:{self._secure_port}"
 
     def pid(self) -> int:
         assert self.process is not None
@@ -64,11 +77,22 @@ class ApacheKafka:
 
     name = "kafka"
 
-    def __init__(self, folder: Path, classpath: str) -> None:
+    def __init__(self, folder: Path, classpath: str, secure: SecureListener | None = None) -> None:
         self.folder = folder / "kafka"
         self.classpath = classpath
         self.port, controller = free_port(), free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        listeners = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+        if secure is not None:
+            secure_port = free_port()
+            listeners = secure.broker_settings(self.port, secure_port)
+            self.bootstrap_servers = f"127.0.0.1:{secure_port}"
+        advertised = listeners["listeners"]
+        listeners["listeners"] += f",CONTROLLER://127.0.0.1:{controller}"
+        listener_lines = "\n".join(f"{name}={value}" for name, value in listeners.items())
         self.start_seconds = 0.0
         self.process: subprocess.Popen[bytes] | None = None
         self.folder.mkdir(parents=True)
@@ -77,10 +101,9 @@ class ApacheKafka:
             f"""process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}
+{listener_lines}
+advertised.listeners={advertised}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 num.network.threads=3
 num.io.threads=8
 socket.send.buffer.bytes=102400
@@ -94,7 +117,8 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 """
         )
-        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", uuid_to_text(uuid.uuid4()))
+        users = ["--add-scram", ADD_SCRAM] if secure is not None and secure.has_sasl else []
+        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", uuid_to_text(uuid.uuid4()), *users)
 
     def _java(self, main: str, *arguments: str) -> None:
         command = ["java", "-cp", self.classpath, main, *arguments, "-c", str(self.properties)]
@@ -124,15 +148,16 @@ transaction.state.log.min.isr=1
         return self.process.pid
 
 
-def find_server(name: str, folder: Path) -> Server:
-    """The broker of that name, not yet started, with its data under `folder`."""
+def find_server(name: str, folder: Path, secure: SecureListener | None = None) -> Server:
+    """The broker of that name, not yet started, with its data under `folder`. With `secure`, its clients use that
+    listener."""
     if name == "barnabas":
-        return Barnabas(folder)
+        return Barnabas(folder, secure)
     from tests.interop.jars import kafka_classpath
 
     if shutil.which("java") is None:
         raise SystemExit("PEER=kafka needs Java 17 and Maven: apt-get install openjdk-17-jre-headless maven")
-    return ApacheKafka(folder, kafka_classpath())
+    return ApacheKafka(folder, kafka_classpath(), secure)
 
 
 def resident_bytes(pid: int) -> int:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -17,6 +18,10 @@ from confluent_kafka import Producer
 from tests.progress import Standstill, flush
 
 Result = dict[str, float]
+CLIENT_VARIABLE = "BARNABAS_BENCH_CLIENT"
+"""The environment variable with further settings of librdkafka's clients, as a JSON object."""
+JAVA_VARIABLE = "BARNABAS_BENCH_JAVA_CLIENT"
+"""The same for Kafka's Java clients: the path of a properties file."""
 
 
 def run_workload(name: str, bootstrap: str, **arguments: Any) -> Result:
@@ -29,11 +34,15 @@ def run_workload(name: str, bootstrap: str, **arguments: Any) -> Result:
     return result
 
 
+def _client(bootstrap: str) -> dict[str, Any]:
+    return {"bootstrap.servers": bootstrap, **json.loads(os.environ.get(CLIENT_VARIABLE, "{}"))}
+
+
 def create_topic(bootstrap: str, *, topic: str, partitions: int, replicas: int = 1) -> Result:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(_client(bootstrap))
     for future in admin.create_topics([NewTopic(topic, partitions, replicas)]).values():
         future.result(30)
     return {}
@@ -63,7 +72,7 @@ def produce(
     failures: list[str] = []
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **_client(bootstrap),
             "delivery.report.only.error": True,
             "on_delivery": lambda error, _: failures.append(str(error)),
             "acks": acks,
@@ -113,7 +122,7 @@ def consume(bootstrap: str, *, topic: str, size: int, megabytes: int, partitions
     count = megabytes * 1_000_000 // size
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **_client(bootstrap),
             "group.id": "bench",
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 131_072,
@@ -135,7 +144,7 @@ def consume(bootstrap: str, *, topic: str, size: int, megabytes: int, partitions
 
 def latency(bootstrap: str, *, topic: str, count: int, size: int) -> Result:
     """One record at a time: the time from produce() to its acknowledgement (acks=all, linger 0)."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "socket.nagle.disable": True})
+    producer = Producer({**_client(bootstrap), "linger.ms": 0, "acks": "all", "socket.nagle.disable": True})
     payload = b"x" * size
     times: list[float] = []
     for _ in range(count + 200):
@@ -157,6 +166,8 @@ def java_produce(bootstrap: str, *, topic: str, size: int, batch: int, codec: st
     command += ["--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"]
     command += ["--producer-props", f"bootstrap.servers={bootstrap}", f"batch.size={batch}"]
     command += [f"compression.type={codec}", "linger.ms=5", "buffer.memory=67108864"]
+    if JAVA_VARIABLE in os.environ:
+        command += ["--producer.config", os.environ[JAVA_VARIABLE]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     last = done.stdout.strip().splitlines()[-1]  # N records sent, X records/sec (Y MB/sec), ...
     records = float(last.split(" records/sec")[0].rsplit(" ", 1)[1])
