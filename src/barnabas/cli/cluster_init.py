@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _AUTHORITY_DAYS: Final = 3_650
 _NODE_DAYS: Final = 365
+_BROKERS: Final = 3
 _PASSWORD_BYTES: Final = 24
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
@@ -44,7 +45,12 @@ def init(
             help="Make certificates, an administrator with a random password, and settings with TLS, SASL and ACLs.",
         ),
     ] = False,
-    brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=100, help="The number of brokers.")] = 3,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "--brokers", "-n", min=1, max=100, help="The number of brokers. Default: 3, or one for each host."
+        ),
+    ] = None,
     controllers: Annotated[
         int,
         typer.Option(
@@ -88,6 +94,7 @@ def init(
     from barnabas.cli.cluster_files import ClusterPlan
     from barnabas.core.config import ConfigError
 
+    brokers = brokers or max(len(hosts or ()) - controllers, 1 if hosts else _BROKERS)
     given = {**parse_settings(replication_settings(brokers)), **parse_settings(settings)}
     plan = ClusterPlan(
         folder=Path(os.path.abspath(folder)),  # noqa: PTH100 - resolve() would follow links

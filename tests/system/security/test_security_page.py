@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 from barnabas import Admin
 from barnabas.cli.app import build_app
+from barnabas.core.child_processes import start_child
 from barnabas.core.errors import KafkaError
 from barnabas.core.properties import parse_properties
 from barnabas.protocol.transport.tls_files import CHECK_EVERY_S
@@ -34,6 +36,7 @@ pytestmark = pytest.mark.system
 
 PAGE: Final = (DOCS / "SECURITY.md").read_text(encoding="utf-8")
 NODES: Final = (1, 2, 3)
+ADMIN: Final = ("--command-config", "cluster/client.properties")
 
 
 def commands(heading: str) -> list[list[str]]:
@@ -99,14 +102,11 @@ def test_everything_is_rotated_while_clients_write_and_read(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     Path("alice.txt").write_text("old-secret\n")
     Path("new.txt").write_text("new-secret\n")
-    init, up, *first, elsewhere = commands("## A secure cluster")
+    init, up, *first, elsewhere, _ = commands("## A secure cluster")
     assert up == ["barnabas", "cluster", "up", "--data-dir", "cluster"]
     run(init, "--port", "0")
     run([word.replace("/srv", str(tmp_path / "srv")) for word in elsewhere])
     with running() as cluster:
-        servers = ["--bootstrap-server", cluster.bootstrap_servers]
-        for words in commands("## Users"):
-            run(words, *(servers if words[0].startswith("kafka-") else []))
         for words in first:
             run(words)
         with Load("orders", client_settings("alice", "old-secret")) as load:
@@ -169,19 +169,43 @@ def _ours(name: str, password: str) -> dict[str, object]:
 
 def test_cluster_up_runs_the_folder_of_cluster_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("alice.txt").write_text("old-secret\n")
     init, up = commands("## A secure cluster")[:2]
     run(init, "--port", "0", "--brokers", "1", "--controllers", "1")
+    servers = [
+        "--bootstrap-server",
+        parse_properties(Path("cluster/client.properties").read_text())["bootstrap.servers"],
+    ]
     refused = CliRunner().invoke(build_app(("cluster",)), [*up[1:], "--brokers", "2"])
     assert (refused.exit_code, "--brokers" in refused.output) == (2, True)
     with subprocess.Popen([sys.executable, "-m", *up], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            said = [next(line for line in process.stdout if line.startswith("barnabas cluster ready: "))]
-            listed = run(["barnabas", "cluster", "describe", "--json"], "--command-config", "cluster/client.properties")
+            said = next(line for line in process.stdout if line.startswith("barnabas cluster ready: "))
+            listed = run(["barnabas", "cluster", "describe", "--json"], *ADMIN)
             assert '"answers": true' in listed
-            assert str(parse_properties(Path("cluster/client.properties").read_text())["bootstrap.servers"]) in said[0]
+            for words in commands("## Users"):
+                run(words, *(servers if words[0].startswith("kafka-") else []))
+            for words in commands("## Quotas"):
+                run(words, *ADMIN)
+            assert servers[1] in said
         finally:
             process.send_signal(signal.SIGTERM)
+            assert process.wait(STANDSTILL_S) == 0
+
+
+def test_a_node_of_the_folder_is_started_by_hand(tmp_path: Path) -> None:
+    (line,) = (line for line in PAGE.splitlines() if line.startswith("BARNABAS_ADD_SCRAM="))
+    run(["barnabas", "cluster", "init", "--secure", str(tmp_path / "cluster"), "--port", "0", "--brokers", "1"])
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["sh", "-c", "exec env " + line.replace("/srv", str(tmp_path))]
+    with start_child(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}) as process:
+        try:
+            assert process.stdout.readline().startswith("barnabas ready: CLIENTS://")
+            listed = run(["barnabas", "users", "list"], "--command-config", str(tmp_path / "cluster/client.properties"))
+            assert "admin" in listed
+        finally:
+            process.terminate()
             assert process.wait(STANDSTILL_S) == 0
 
 

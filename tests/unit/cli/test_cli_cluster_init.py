@@ -66,7 +66,7 @@ def test_all_files_belong_to_their_owner_and_are_never_overwritten(tmp_path: Pat
 
 def test_nodes_and_clients_accept_the_settings(tmp_path: Path) -> None:
     folder = make(tmp_path / "c", "--controllers", "1", "-c", "num.partitions=7")
-    sources = SecuritySources(SystemClock(), lambda: 0.0, Random(1), lambda _m, _u: None)
+    sources = SecuritySources(SystemClock(), lambda: 0.0, Random(1), lambda _m, _u: None, lambda _t: None)
     protocols = {1: {"CLIENTS": "SASL_SSL", "NODES": "SSL"}, 101: {"CONTROLLER": "SSL"}}
     for node_id, expected in protocols.items():
         config = node_config(folder, node_id)
@@ -108,7 +108,7 @@ def test_certificates_are_for_the_hosts_of_the_nodes(tmp_path: Path) -> None:
     servers = parse_properties((folder / "client.properties").read_text())["bootstrap.servers"]
     assert servers == "host1:9092,10.1.2.3:9092,[fd00::3]:9092"
     assert names_of(make(tmp_path / "d") / "nodes/node-1.pem") == {"localhost", "127.0.0.1", "::1"}
-    few = call("init", "--secure", str(tmp_path / "e"), "--host", "host1")
+    few = call("init", "--secure", str(tmp_path / "e"), "--host", "host1", "--brokers", "3")
     assert (few.exit_code, "3 nodes" in few.output) == (2, True)
     assert not (tmp_path / "e").exists()
 
