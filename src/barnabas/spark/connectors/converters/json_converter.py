@@ -3,8 +3,8 @@
     schemas.enable=true    {"schema":{..},"payload":..}, and {"schema":null,"payload":..} for values without a schema
     schemas.enable=false   the value alone; what is read has no schema: it is a JSON column, with the same bytes
 
-Records of one writer begin with the same bytes up to their payload, so a run of equal schemas is found by comparing
-bytes. Other layouts, such as spaces or the payload before the schema, are read row by row.
+Records of one writer have the same bytes up to their payload, so a run of equal schemas is found by comparing bytes,
+whatever spaces they have. Rows with the payload before the schema are read one by one.
 Source: org.apache.kafka.connect.json.JsonConverter.
 """
 
@@ -147,11 +147,12 @@ class JsonConverter:
             if found.head and len(todo):
                 rest = column if len(todo) == len(texts) else column.take(pa.array(todo))
                 alike = _pc.starts_with(rest, pattern=found.head).to_numpy(zero_copy_only=False)
-                alike = alike & (texts.data[texts.at[todo] + texts.length[todo] - 1] == ord("}"))
+                alike = alike & _pc.ends_with(rest, pattern=found.tail).to_numpy(zero_copy_only=False)
+                alike = alike & (texts.length[todo] > len(found.head) + len(found.tail))
                 rows = todo[alike]
                 schemas[rows] = found.schema
                 at[rows] += start
-                length[rows] -= start + 1
+                length[rows] -= start + len(found.tail)
                 todo = todo[~alike]
         return schemas, ByteColumn(texts.data, at, length)
 
@@ -176,20 +177,21 @@ class JsonConverter:
             return None
         number = list(self._known).index(head)
         start = _address(envelope.payload) - _address(text)  # a Raw is a view of the text
-        opening = b"".join((_SCHEMA, head, _PAYLOAD))
-        canonical = text.startswith(opening) and len(text) == len(opening) + len(payload) + 1
-        return _Opened(number, start, len(payload), opening if canonical else b"")
+        tail = text[start + len(payload) :]
+        is_last = tail.strip() == b"}"  # the payload is behind the schema
+        return _Opened(number, start, len(payload), text[:start] if is_last else b"", tail)
 
 
 class _Opened(msgspec.Struct):
-    """A row: the number of its schema, where its payload is, and, if the row is laid out as JsonConverter does, its
-    bytes up to the payload.
+    """A row: the number of its schema, and where its payload is; if that is last, also the bytes before and behind it.
+    Other rows with the same ones have the same schema, and what is between them is their payload.
     """
 
     schema: int
     start: int
     size: int
     head: bytes
+    tail: bytes
 
 
 def _address(view: Any) -> int:

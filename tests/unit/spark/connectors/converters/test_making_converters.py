@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from barnabas.spark.connectors.converters.json_converter import JsonConverter
 from barnabas.spark.connectors.converters.making import make_converter
 from barnabas.spark.connectors.converters.plain import ByteArrayConverter, StringConverter
 from barnabas.spark.connectors.converters.runs import BadRows
+from barnabas.spark.connectors.json_schemas import json_schema
 
 PREFIX = "value.converter"
 
@@ -104,3 +106,35 @@ def test_a_text_that_is_not_utf8_is_a_bad_row() -> None:
     bad = BadRows("value", raises=False)
     (run,) = make("StringConverter").decode_column(pa.array([b"a", b"\xff"], pa.binary()), bad)
     assert (run.rows.tolist(), run.values.to_pylist(), list(bad.found)) == ([0], ["a"], [1])
+
+
+LAYOUTS = [
+    '{"schema":%s,"payload":%s}',
+    '{"schema": %s, "payload": %s}',
+    ' {"schema" :%s ,\n"payload" : %s\n} ',
+    '{"payload": %s, "schema": %s}',
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_of_one_layout_are_read_whatever_spaces_they_have(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = 0
+    original = JsonConverter._open
+
+    def count(*arguments: Any) -> Any:
+        nonlocal opened
+        opened += 1
+        return original(*arguments)
+
+    monkeypatch.setattr(JsonConverter, "_open", count)
+    schemas = [json.dumps(json_schema(kind)) for kind in (ConnectSchema(ConnectType.INT64, True), SCHEMA)]
+    values: list[Any] = [1, None, 22, {"id": 1, "name": "}", "amount": None, "tags": ["{"]}]
+    texts = []
+    for value in values:
+        parts = [schemas[isinstance(value, dict)], json.dumps(value)]
+        texts.append((layout % tuple(parts if layout.index("schema") < 5 else parts[::-1])).encode())
+    column = pa.array([texts[0], texts[3], texts[2], texts[1], None], pa.binary())
+    runs = make(schemas_enable="true").decode_column(column, BadRows("value"))
+    found = {row: value for run in runs for row, value in zip(run.rows.tolist(), run.values.to_pylist(), strict=True)}
+    assert found == {0: 1, 1: values[3], 2: 22, 3: None, 4: None}
+    assert opened == (2 if layout.index("schema") < 5 else 4)  # one row of each schema
