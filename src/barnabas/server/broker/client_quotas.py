@@ -22,6 +22,7 @@ from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.quota_callback import CallbackLimits
 
 _BETWEEN_NODES: Final = frozenset(
     {
@@ -63,9 +64,12 @@ class ClientQuotas:
             )
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        callback = self._callback
         if delta.quotas:
-            self._callback.update(image.quotas.by_entity)
-            self.is_active = any(self._callback.is_active(kind) for kind in QuotaKind)
+            callback.change(delta.quotas.changed)
+        if isinstance(callback, CallbackLimits) and (delta.topics or delta.brokers):
+            callback.on_image(image)
+        self.is_active = any(callback.is_active(kind) for kind in QuotaKind)
 
     def limit_fetch_bytes(self, ctx: RequestContext, max_bytes: int) -> int:
         """The most bytes that a Fetch response of this client can have without exceeding its quota, at most

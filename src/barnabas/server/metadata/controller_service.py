@@ -22,6 +22,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.quotas.limits import ClientQuotaCallback
 from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
@@ -81,6 +82,7 @@ class ControllerService:
         bootstrap: Callable[[], Sequence[MetadataRecord]],
         quorum: KRaftVersionUpdater | None = None,
         prober: BrokerProber | None = None,
+        limits: ClientQuotaCallback | None = None,
     ) -> None:
         """Without a `prober`, or if barnabas.broker.probe.enable is false, a broker whose process has ended is fenced
         when its session expires."""
@@ -101,7 +103,9 @@ class ControllerService:
             kraft_version=lambda: None if quorum is None else quorum.kraft_version,
         )
         self._mutation_quotas = MutationQuotas(
-            QuotaWindows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds), clock
+            QuotaWindows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds),
+            clock,
+            limits,
         )
         self._changed = asyncio.Event()
         self.keeper = SessionKeeper(

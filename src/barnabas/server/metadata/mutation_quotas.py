@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from barnabas.core.clock import Clock
 from barnabas.protocol.security.principals import KafkaPrincipal
-from barnabas.protocol.security.quotas.limits import QuotaLimits
+from barnabas.protocol.security.quotas.limits import ClientQuotaCallback, QuotaLimits
 from barnabas.protocol.security.quotas.manager import MutationQuota, MutationQuotaManager
 from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -20,7 +20,8 @@ from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, C
 from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.image.cluster import ClusterImage
-from barnabas.server.metadata.image.small import QuotasImage
+from barnabas.server.metadata.image.map_delta import MapDelta
+from barnabas.server.metadata.quota_callback import CallbackLimits
 
 _STRICT_SINCE: Final[Mapping[type[Message], int]] = {
     CreateTopicsRequest: 6,
@@ -65,11 +66,11 @@ class OpenMutationQuota(Struct):
 class MutationQuotas:
     """The quotas of all clients of the active controller."""
 
-    def __init__(self, windows: QuotaWindows, clock: Clock) -> None:
+    def __init__(self, windows: QuotaWindows, clock: Clock, limits: ClientQuotaCallback | None = None) -> None:
         self._clock = clock
-        self._limits = QuotaLimits()
+        self._limits = limits or QuotaLimits()
         self._manager = MutationQuotaManager(self._limits, windows)
-        self._applied: QuotasImage | None = None
+        self._applied = ClusterImage()
 
     def open(
         self, request: Message, version: int, source: RequestSource, image: ClusterImage
@@ -78,8 +79,10 @@ class MutationQuotas:
         strict_since = _STRICT_SINCE.get(type(request))
         if strict_since is None:
             return None
-        if image.quotas is not self._applied:
-            self._applied = image.quotas
-            self._limits.update(image.quotas.by_entity)
+        before, self._applied = self._applied, image
+        if image.quotas is not before.quotas:
+            self._limits.change(MapDelta.between(before.quotas.by_entity, image.quotas.by_entity).changed)
+        if isinstance(self._limits, CallbackLimits) and image is not before:
+            self._limits.on_image(image)
         quota = self._manager.open(source.principal, source.client_id or "", strict=version >= strict_since)
         return OpenMutationQuota(quota, self._clock)

@@ -51,7 +51,7 @@ _TOPIC_NAMES: Final = Division("topic_names", "responses", lambda name: name, 50
 _DIVISIONS: Final[dict[type[Message], Division]] = {
     DeleteTopicsRequest: Division("topics", "responses", lambda topic: (topic.name, topic.topic_id), 50),
     CreatePartitionsRequest: Division("topics", "results", lambda topic: topic.name, 50),
-    AlterClientQuotasRequest: Division("entries", "entries", _quota_entity, 50),
+    AlterClientQuotasRequest: Division("entries", "entries", _quota_entity, 500),
     AlterConfigsRequest: Division("resources", "responses", _resource, 50),
     IncrementalAlterConfigsRequest: Division("resources", "responses", _resource, 50),
     AlterPartitionReassignmentsRequest: Division(

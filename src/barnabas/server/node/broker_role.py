@@ -15,7 +15,6 @@ from typing import Final
 from barnabas.core.telemetry import get_logger
 from barnabas.core.work import in_slices
 from barnabas.protocol.records.compression import CompressionType
-from barnabas.protocol.security.quotas.limits import QuotaLimits
 from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.transport.connection_quotas import DescriptorLimits
 from barnabas.protocol.transport.limits import RequestBudget
@@ -36,6 +35,7 @@ from barnabas.server.coordination.transaction.service import TransactionCoordina
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.publish import Publisher
+from barnabas.server.metadata.quota_callback import build_limits
 from barnabas.server.node.adapters import (
     GroupCoordinatorListener,
     ImageCatalog,
@@ -331,7 +331,9 @@ class BrokerRole:
     def _build_quotas(self) -> ClientQuotas:
         parts = self._parts
         windows = QuotaWindows(parts.config["quota.window.num"], parts.config["quota.window.size.seconds"])
-        quotas = ClientQuotas(QuotaLimits(), windows, parts.clock, lambda: asyncio.get_running_loop().time())
+        quotas = ClientQuotas(
+            build_limits(parts.config.given), windows, parts.clock, lambda: asyncio.get_running_loop().time()
+        )
         quotas.add_metrics(parts.metrics)
         return quotas
 

@@ -89,7 +89,7 @@ class ConnectionLimitsUpdater:
                 log.error("invalid limits of connections: the previous limits stay in effect", reason=str(error))
             else:
                 self._apply()
-        if any(entity[0][0] == IP for entity in delta.quotas):
+        if any(entity[0][0] == IP for entity in delta.quotas.changed):
             self._quotas.set_address_rates(_address_rates(image.quotas.by_entity))
 
     def _apply(self) -> None:

@@ -19,6 +19,7 @@ from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.metadata import features
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller_service import ControllerService
+from barnabas.server.metadata.quota_callback import build_limits
 from barnabas.server.metadata.records.codec import MetadataRecord
 from barnabas.server.node.channels.broker_probe import BrokerConnector
 from barnabas.server.node.config import NodeConfig
@@ -141,4 +142,5 @@ def _build_service(parts: Parts, log_dir: str) -> ControllerService:
         bootstrap=first_records,
         quorum=parts.metadata if isinstance(parts.metadata, RaftMetadataLog) else None,
         prober=BrokerConnector(),
+        limits=build_limits(parts.config.given),
     )

@@ -98,20 +98,34 @@ def test_the_first_of_eight_levels_decides() -> None:
     ]
     limits = QuotaLimits()
     quotas = {entity: {QuotaKind.FETCH.value: float(number)} for number, (entity, _) in enumerate(levels, 1)}
+    limits.change(quotas)
     for number, (removed, bucket) in enumerate(levels, 1):
-        limits.update(quotas)
         assert limits.bucket(QuotaKind.FETCH, user("a"), "c") == bucket
         assert limits.limit(QuotaKind.FETCH, bucket) == number
         assert limits.bucket(QuotaKind.PRODUCE, user("a"), "c") == QuotaBucket("a", "c"), "each quota stands by itself"
-        del quotas[removed]
-    limits.update(quotas)
+        limits.change({removed: None})
     assert limits.limit(QuotaKind.FETCH, QuotaBucket("a", "c")) is None
     assert not limits.is_active(QuotaKind.FETCH)
 
 
+def test_a_change_of_an_entity_replaces_all_its_quotas() -> None:
+    limits = QuotaLimits()
+    limits.change({entity("a"): {"producer_byte_rate": 5.0, "request_percentage": 1.0}})
+    limits.change({entity("a"): {"producer_byte_rate": 6.0}, entity("b"): {"consumer_byte_rate": 1.0}})
+    assert limits.limit(QuotaKind.PRODUCE, QuotaBucket("a", "")) == 6
+    assert [limits.is_active(kind) for kind in QuotaKind] == [True, True, False, False]
+
+
+def test_a_limit_of_zero_delays_for_all_windows() -> None:
+    rate, bucket = SampledRate(WINDOWS), TokenBucket(WINDOWS)
+    rate.record(1, T0)
+    bucket.take(1, 0, T0)
+    assert (rate.throttle_ms(0, T0), bucket.throttle_ms(0, T0)) == (WINDOWS.covered_ms, WINDOWS.covered_ms)
+
+
 def test_limits_by_client_id_do_not_hold_for_clients_without_one() -> None:
     limits = QuotaLimits()
-    limits.update({entity(client=None): {"producer_byte_rate": 5.0}, (("ip", None),): {"connection_creation_rate": 1}})
+    limits.change({entity(client=None): {"producer_byte_rate": 5.0}, (("ip", None),): {"connection_creation_rate": 1}})
     assert limits.limit(QuotaKind.PRODUCE, limits.bucket(QuotaKind.PRODUCE, user("a"), "")) is None
     assert limits.limit(QuotaKind.PRODUCE, limits.bucket(QuotaKind.PRODUCE, user("a"), "c")) == 5
 
@@ -121,7 +135,7 @@ def test_limits_by_client_id_do_not_hold_for_clients_without_one() -> None:
 
 def manager(quotas: dict[QuotaEntity, float], kind: QuotaKind = QuotaKind.PRODUCE) -> ClientQuotaManager:
     limits = QuotaLimits()
-    limits.update({entity: {kind.value: limit} for entity, limit in quotas.items()})
+    limits.change({entity: {kind.value: limit} for entity, limit in quotas.items()})
     return ClientQuotaManager(kind, limits, WINDOWS)
 
 
@@ -140,13 +154,10 @@ class Quotas:
     def __init__(self) -> None:
         self.limits = QuotaLimits()
         self.manager = ClientQuotaManager(QuotaKind.PRODUCE, self.limits, WINDOWS)
-        self._set: dict[QuotaEntity, dict[str, float]] = {}
 
     def set(self, limit: float | None, name: str | None = "", client: str | None = "") -> None:
-        self._set.pop(entity(name, client), None)
-        if limit is not None:
-            self._set[entity(name, client)] = {QuotaKind.PRODUCE.value: limit}
-        self.limits.update(self._set)
+        limits = None if limit is None else {QuotaKind.PRODUCE.value: limit}
+        self.limits.change({entity(name, client): limits})
 
     def check(self, name: str, client: str, limit: float, value: float, *, throttled: bool) -> None:
         kind = QuotaKind.PRODUCE
@@ -211,7 +222,7 @@ def test_a_use_that_is_taken_back_does_not_count() -> None:
 
 def test_the_delay_of_requests_is_bounded() -> None:
     limits = QuotaLimits()
-    limits.update({entity("a"): {QuotaKind.REQUEST.value: 1.0}})
+    limits.change({entity("a"): {QuotaKind.REQUEST.value: 1.0}})
     quotas = ClientQuotaManager(QuotaKind.REQUEST, limits, WINDOWS, throttle_ms_max=1000)
     assert quotas.record(user("a"), "", 10_000.0, T0) == 1000
 
@@ -235,7 +246,7 @@ def test_a_client_with_ever_new_ids_is_bounded_in_memory() -> None:
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_strict_mutation_quota_refuses_and_a_permissive_one_delays(strict: bool) -> None:
     limits = QuotaLimits()
-    limits.update({entity("a"): {"controller_mutation_rate": 1.0}})
+    limits.change({entity("a"): {"controller_mutation_rate": 1.0}})
     managed = MutationQuotaManager(limits, WINDOWS)
     first = managed.open(user("a"), "c", strict=strict)
     assert first.take(20, T0), "the bucket holds 11 tokens and may become negative"

@@ -23,6 +23,7 @@ from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.image.persistent import PersistentMap
 from barnabas.server.metadata.image.small import QuotasImage
 
 NOW_S = 50.0
@@ -39,7 +40,7 @@ class Clock:
 
 def quotas_of(limits: Mapping[QuotaEntity, Mapping[str, float]]) -> ClientQuotas:
     quotas = ClientQuotas(QuotaLimits(), QuotaWindows(), Clock(), lambda: NOW_S)
-    image = ClusterImage(quotas=QuotasImage(limits))
+    image = ClusterImage(quotas=QuotasImage(PersistentMap.of(limits)))
     quotas.on_image(ClusterDelta.between(ClusterImage(), image), image)
     return quotas
 
@@ -134,6 +135,9 @@ def test_the_delay_that_the_controller_asks_for_holds_on_the_connection_of_the_c
 
 def test_a_removed_quota_holds_no_longer() -> None:
     quotas = quotas_of({BY_USER: {"producer_byte_rate": 1.0}})
-    before, after = ClusterImage(quotas=QuotasImage({BY_USER: {"producer_byte_rate": 1.0}})), ClusterImage()
+    before, after = (
+        ClusterImage(quotas=QuotasImage(PersistentMap.of({BY_USER: {"producer_byte_rate": 1.0}}))),
+        ClusterImage(),
+    )
     quotas.on_image(ClusterDelta.between(before, after), after)
     assert not quotas.is_active

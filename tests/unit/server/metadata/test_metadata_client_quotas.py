@@ -35,6 +35,7 @@ from barnabas.server.metadata.controller.client_quotas import (
 from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
+from barnabas.server.metadata.image.persistent import PersistentMap
 from barnabas.server.metadata.image.small import QuotasImage
 from tests.configs import controller_config
 from tests.unit.server.metadata.controller_house import House, play
@@ -132,15 +133,17 @@ def test_an_entity_or_key_that_occurs_twice_is_refused() -> None:
 
 
 QUOTAS = QuotasImage(
-    {
-        (("user", "a"),): {"request_percentage": 1.0},
-        (("user", None),): {"request_percentage": 2.0},
-        (("client-id", "c"), ("user", "a")): {"request_percentage": 3.0},
-        (("client-id", None), ("user", "a")): {"request_percentage": 4.0},
-        (("client-id", "c"),): {"request_percentage": 5.0},
-        (("ip", "1.2.3.4"),): {"connection_creation_rate": 6.0},
-        (("ip", None),): {"connection_creation_rate": 7.0},
-    }
+    PersistentMap.of(
+        {
+            (("user", "a"),): {"request_percentage": 1.0},
+            (("user", None),): {"request_percentage": 2.0},
+            (("client-id", "c"), ("user", "a")): {"request_percentage": 3.0},
+            (("client-id", None), ("user", "a")): {"request_percentage": 4.0},
+            (("client-id", "c"),): {"request_percentage": 5.0},
+            (("ip", "1.2.3.4"),): {"connection_creation_rate": 6.0},
+            (("ip", None),): {"connection_creation_rate": 7.0},
+        }
+    )
 )
 A = ("user", MatchType.EXACT, "a")
 ANY_USER = ("user", MatchType.SPECIFIED, None)

@@ -12,9 +12,9 @@ share the limit: at levels 1, 2, 4 and 5 those with the same user and client id,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.protocol.security.principals import KafkaPrincipal
 
@@ -51,18 +51,20 @@ class QuotaBucket(NamedTuple):
 
 
 class ClientQuotaCallback(Protocol):
-    """Port: computes the limits of clients (`client.quota.callback.class`, KIP-257)."""
+    """Port: computes the limits of clients, by the quotas of the cluster (`QuotaLimits`) or by the class of a user
+    (`server/metadata/quota_callback`)."""
 
-    def bucket(self, kind: QuotaKind, principal: KafkaPrincipal, client_id: str) -> QuotaBucket:
+    def bucket(self, kind: QuotaKind, principal: KafkaPrincipal, client_id: str) -> Hashable:
         """The clients with which this client shares its limit."""
         ...
 
-    def limit(self, kind: QuotaKind, bucket: QuotaBucket) -> float | None:
+    def limit(self, kind: QuotaKind, bucket: Any) -> float | None:
         """The limit of these clients together; None for no limit."""
         ...
 
-    def update(self, entities: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """All quotas that are set in the cluster; called after each change."""
+    def change(self, changed: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        """All quotas of the entities whose quotas have changed in the cluster; None or no quotas if they were removed.
+        At first that are all entities with quotas."""
         ...
 
     def is_active(self, kind: QuotaKind) -> bool:
@@ -76,15 +78,20 @@ class QuotaLimits:
     def __init__(self) -> None:
         self._by_kind: dict[str, dict[tuple[str | None, str | None], float]] = {}
 
-    def update(self, entities: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        by_kind: dict[str, dict[tuple[str | None, str | None], float]] = {}
-        for entity, limits in entities.items():
+    def change(self, changed: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        by_kind = self._by_kind
+        for entity, set_now in changed.items():
             names = {kind: _DEFAULT if name is None else name for kind, name in entity}
             if IP in names:
                 continue
+            limits = set_now or {}
+            level = names.get(USER), names.get(CLIENT_ID)
+            for key in [key for key in by_kind if key not in limits]:
+                by_kind[key].pop(level, None)
+                if not by_kind[key]:
+                    del by_kind[key]
             for key, limit in limits.items():
-                by_kind.setdefault(key, {})[names.get(USER), names.get(CLIENT_ID)] = limit
-        self._by_kind = by_kind
+                by_kind.setdefault(key, {})[level] = limit
 
     def is_active(self, kind: QuotaKind) -> bool:
         return kind in self._by_kind

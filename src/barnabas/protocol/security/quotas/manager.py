@@ -5,10 +5,11 @@ The authorities are Kafka's `ClientQuotaManager`, `ClientRequestQuotaManager` an
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 from barnabas.protocol.security.principals import KafkaPrincipal
-from barnabas.protocol.security.quotas.limits import ClientQuotaCallback, QuotaBucket, QuotaKind
+from barnabas.protocol.security.quotas.limits import ClientQuotaCallback, QuotaKind
 from barnabas.protocol.security.quotas.rates import Meters, QuotaWindows, SampledRate, TokenBucket
 
 BUCKETS_MAX: Final = 20_000
@@ -32,7 +33,7 @@ class ClientQuotaManager:
         self._callback = callback
         self._windows = windows
         self._throttle_ms_max = throttle_ms_max
-        self._meters: Meters[QuotaBucket, SampledRate] = Meters(lambda: SampledRate(windows), BUCKETS_MAX)
+        self._meters: Meters[Hashable, SampledRate] = Meters(lambda: SampledRate(windows), BUCKETS_MAX)
 
     @property
     def is_active(self) -> bool:
@@ -73,7 +74,7 @@ class MutationQuotaManager:
 
     def __init__(self, callback: ClientQuotaCallback, windows: QuotaWindows) -> None:
         self._callback = callback
-        self._meters: Meters[QuotaBucket, TokenBucket] = Meters(lambda: TokenBucket(windows), BUCKETS_MAX)
+        self._meters: Meters[Hashable, TokenBucket] = Meters(lambda: TokenBucket(windows), BUCKETS_MAX)
 
     def open(self, principal: KafkaPrincipal, client_id: str, *, strict: bool) -> MutationQuota:
         """The quota for one request. A strict one refuses what a client without tokens wants."""

@@ -79,7 +79,9 @@ class SampledRate:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """The time without any use after which the rate is back at `limit` per second; 0 if it is not exceeded."""
         rate = self.rate(now_ms)
-        return 0 if rate <= limit else _rounded((rate - limit) / limit * self.elapsed_ms(now_ms))
+        if rate <= limit:
+            return 0
+        return self._windows.covered_ms if limit <= 0 else _rounded((rate - limit) / limit * self.elapsed_ms(now_ms))
 
     def _advance(self, now_ms: int) -> _Sample:
         # One sample more than windows: the oldest one may have begun before the time that is covered.
@@ -125,6 +127,8 @@ class TokenBucket:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """The time until the bucket is no longer negative."""
         tokens = self.tokens(limit, now_ms)
+        if limit <= 0:
+            return self._windows.covered_ms if tokens < 0 else 0
         return max(_rounded(-tokens / limit * 1000), 1) if tokens < 0 else 0
 
 

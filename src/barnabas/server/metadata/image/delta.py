@@ -91,7 +91,7 @@ class ClusterDelta:
         self.acls: MapDelta[Any, AclImage] = MapDelta(before.acls.by_id)
         self.scram: MapDelta[tuple[int, str], ScramCredential] = MapDelta(before.scram.credentials)
         self.tokens: MapDelta[str, DelegationTokenImage] = MapDelta(before.tokens.by_id)
-        self.quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self.quotas: MapDelta[QuotaEntity, Mapping[str, float]] = MapDelta(before.quotas.by_entity)
         self.next_producer_id: int | None = None
 
     @property
@@ -135,7 +135,7 @@ class ClusterDelta:
             ),
             acls=self._finish_acls(),
             scram=ScramImage(self.scram.finish()) if self.scram else before.scram,
-            quotas=self._finish_quotas(),
+            quotas=QuotasImage(self.quotas.finish()) if self.quotas else before.quotas,
             tokens=TokensImage(self.tokens.finish()) if self.tokens else before.tokens,
         )
 
@@ -152,10 +152,7 @@ class ClusterDelta:
         delta.acls = MapDelta.between(before.acls.by_id, after.acls.by_id)
         delta.scram = MapDelta.between(before.scram.credentials, after.scram.credentials)
         delta.tokens = MapDelta.between(before.tokens.by_id, after.tokens.by_id)
-        old, new = before.quotas.by_entity, after.quotas.by_entity
-        for entity in [*new, *(entity for entity in old if entity not in new)]:
-            if old.get(entity) != new.get(entity):
-                delta.quotas[entity] = new.get(entity, {})
+        delta.quotas = MapDelta.between(before.quotas.by_entity, after.quotas.by_entity)
         if before.producer_ids != after.producer_ids:
             delta.next_producer_id = after.producer_ids.next_producer_id
         return delta
@@ -178,12 +175,6 @@ class ClusterDelta:
             if acl is not None:
                 ids.put(acl.binding, acl_id)
         return AclsImage(self.acls.finish(), ids.finish())
-
-    def _finish_quotas(self) -> QuotasImage:
-        if not self.quotas:
-            return self.before.quotas
-        merged = {**self.before.quotas.by_entity, **self.quotas}
-        return QuotasImage(MappingProxyType({entity: limits for entity, limits in merged.items() if limits}))
 
     # -- one method per kind of record ---------------------------------------------------------------------------
 
@@ -324,11 +315,14 @@ class ClusterDelta:
 
     def _quota(self, record: ClientQuotaRecord) -> None:
         entity: QuotaEntity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
-        present = self.quotas.get(entity, self.before.quotas.by_entity.get(entity, {}))
+        present = self.quotas.get(entity) or {}
         limits = {key: value for key, value in present.items() if key != record.key}
         if not record.remove:
             limits[record.key] = record.value
-        self.quotas[entity] = MappingProxyType(limits)
+        if limits:
+            self.quotas.put(entity, MappingProxyType(limits))
+        else:
+            self.quotas.remove(entity)
 
     def _nothing(self, record: MetadataRecord) -> None:
         """Ignore NoOpRecord and ZkMigrationStateRecord, which carry no state, and transaction markers, which the Loader

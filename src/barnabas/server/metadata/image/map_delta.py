@@ -46,12 +46,13 @@ class MapDelta(Generic[K, V]):
         delta: MapDelta[K, V] = MapDelta(before)
         if before is after:
             return delta
-        for key, value in after.items():
-            if before.get(key) != value:
-                delta.changed[key] = value
-        for key in before:
-            if key not in after:
-                delta.changed[key] = None
+        removed: list[K] = []
+        for old, new in before.differing(after):
+            for key, value in new.items():
+                if old.get(key) != value:
+                    delta.changed[key] = value
+            removed += [key for key in old if key not in new]
+        delta.changed.update(dict.fromkeys(removed))
         return delta
 
     def __bool__(self) -> bool:

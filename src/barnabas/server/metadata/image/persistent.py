@@ -92,6 +92,16 @@ class PersistentMap(Mapping[K, V]):
     def __contains__(self, key: object) -> bool:
         return key in self._shards[_stable_hash(key) & self._mask]
 
+    def differing(self, other: PersistentMap[K, V]) -> Iterator[tuple[Mapping[K, V], Mapping[K, V]]]:
+        """The parts of this mapping and of `other` that may differ, in pairs with the same keys or none. Maps that were
+        derived from each other share most of their shards, which are left out."""
+        if self._mask != other._mask:
+            yield self, other
+            return
+        for old, new in zip(self._shards, other._shards, strict=True):
+            if old is not new:
+                yield old, new
+
     def __iter__(self) -> Iterator[K]:
         for shard in self._shards:
             yield from shard
@@ -125,6 +135,8 @@ def _stable_hash(key: object) -> int:
         return (number ^ number >> 64) & 0xFFFFFFFF
     if isinstance(key, int):
         return key & 0xFFFFFFFF
+    if key is None:
+        return 0
     if isinstance(key, tuple):
         result = 0
         for part in key:

@@ -151,7 +151,7 @@ class ScramImage(Struct, frozen=True):
 class QuotasImage(Struct, frozen=True):
     """Client quotas: entity -> quota key (`producer_byte_rate`, ...) -> limit."""
 
-    by_entity: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+    by_entity: PersistentMap[QuotaEntity, Mapping[str, float]] = field(default_factory=PersistentMap)
 
 
 class DelegationTokenImage(Struct, frozen=True):
