@@ -111,6 +111,29 @@ class AclBindingFilter(NamedTuple):
             return "Unknown entryFilter."
         return None
 
+    @property
+    def only_binding(self) -> AclBinding | None:
+        """The only ACL that the filter can select; None if it can select several."""
+        if (
+            self.resource_type == AclResourceType.ANY
+            or self.resource_name is None
+            or self.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED)
+            or self.principal is None
+            or self.host is None
+            or self.operation == AclOperation.ANY
+            or self.permission_type == AclPermissionType.ANY
+        ):
+            return None
+        return AclBinding(
+            self.resource_type,
+            self.resource_name,
+            self.pattern_type,
+            self.principal,
+            self.host,
+            self.operation,
+            self.permission_type,
+        )
+
     def matches(self, acl: AclBinding) -> bool:
         return (
             self.resource_type in (AclResourceType.ANY, acl.resource_type)

@@ -27,7 +27,9 @@ from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.wire.messages.create_acls import CreateAclsRequest
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_acls import DeleteAclsRequest
 from barnabas.protocol.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.messages.update_features import UpdateFeaturesRequest
@@ -39,7 +41,15 @@ from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.kraft_upgrade import update_features
-from barnabas.server.metadata.large_requests import TOPICS_PER_DECISION, alter_users, create_topics, handle_in_parts
+from barnabas.server.metadata.large_requests import (
+    ACLS_PER_DECISION,
+    TOPICS_PER_DECISION,
+    alter_users,
+    create_acls,
+    create_topics,
+    delete_acls,
+    handle_in_parts,
+)
 from barnabas.server.metadata.mutation_quotas import MutationQuotas, RequestSource
 from barnabas.server.metadata.periodic_elections import PeriodicElections
 from barnabas.server.metadata.ports import (
@@ -200,6 +210,10 @@ class ControllerService:
         """The response, when the records of the decision are committed. Raises KafkaError as `call` does."""
         if isinstance(request, CreateTopicsRequest) and len(request.topics) > TOPICS_PER_DECISION:
             return await create_topics(self._driver, self._settings, request, version, charge)
+        if isinstance(request, CreateAclsRequest) and len(request.creations) > ACLS_PER_DECISION:
+            return await create_acls(self._driver, request, version)
+        if isinstance(request, DeleteAclsRequest):
+            return await delete_acls(self._driver, request, version)
         if isinstance(request, AlterUserScramCredentialsRequest):
             return await alter_users(self._driver, request, version)
         division = division_of(request)

@@ -7,16 +7,21 @@ are done, and the client gets NOT_CONTROLLER, as it does when the response to a 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Final
 
 from barnabas.core.decision import Decision
+from barnabas.core.work import in_slices
 from barnabas.protocol.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
+from barnabas.protocol.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.metadata.controller.acls import CHANGES_MAX, check_number, decide_removal, selecting
 from barnabas.server.metadata.controller.create_topics import WholeRequest, decide_create_topics
 from barnabas.server.metadata.controller.settings import Charge, ControllerConfig, DecideContext
 from barnabas.server.metadata.driver import ControllerDriver
@@ -26,6 +31,8 @@ from barnabas.server.metadata.request_parts import Division, join, parts_of
 
 TOPICS_PER_DECISION: Final = 50
 """CreateTopics with more topics is decided in parts of this many."""
+ACLS_PER_DECISION: Final = 500
+"""ACLs are created and deleted in parts of this many."""
 USERS_PER_DECISION: Final = 500
 """AlterUserScramCredentials is decided in parts of this many users."""
 
@@ -81,6 +88,35 @@ async def alter_users(
         response.results += altered.results
         await asyncio.sleep(0)
     return response
+
+
+async def create_acls(driver: ControllerDriver, request: CreateAclsRequest, version: int) -> CreateAclsResponse:
+    """Create the ACLs, in parts. Raises KafkaError as `ControllerDriver.handle` does, and if there are too many."""
+    if len(request.creations) > CHANGES_MAX:
+        await in_slices(_as_generator(check_number(driver.image, request.creations)))
+    response = CreateAclsResponse(results=[])
+    for start in range(0, len(request.creations), ACLS_PER_DECISION):
+        part = CreateAclsRequest(creations=request.creations[start : start + ACLS_PER_DECISION])
+        created = await driver.handle(part, version)
+        assert isinstance(created, CreateAclsResponse)
+        response.results += created.results
+        await asyncio.sleep(0)
+    return response
+
+
+async def delete_acls(driver: ControllerDriver, request: DeleteAclsRequest, version: int) -> DeleteAclsResponse:
+    """Delete the ACLs that the filters select, in parts. Raises KafkaError as `create_acls` does. ACLs that are created
+    meanwhile stay."""
+    ids, results = await in_slices(selecting(driver.image, request.filters))
+    for start in range(0, max(len(ids), 1), ACLS_PER_DECISION):
+        decide = partial(decide_removal, ids=ids[start : start + ACLS_PER_DECISION])
+        await driver.submit(decide, version=version)
+        await asyncio.sleep(0)
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _as_generator(steps: Iterator[int]) -> Generator[int, None, None]:
+    yield from steps
 
 
 async def handle_in_parts(

@@ -108,7 +108,7 @@ class Node:
         self._codecs = ThreadPoolExecutor(1, thread_name_prefix="barnabas-codec")
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
-        self._authorizer = build_authorizer(config.given)
+        self._authorizer = build_authorizer(config.given, self.metrics)
         self._dirs: list[LogDir] = []
         self._missing_dirs: list[str] = []
         self._all_directories_offline = asyncio.Event()

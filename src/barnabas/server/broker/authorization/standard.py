@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.log import AUDIT_LOGGER
 from barnabas.protocol.security.acl_index import AclIndex, Ruling
 from barnabas.protocol.security.acls import AclResourceType
@@ -41,6 +43,19 @@ class StandardAuthorizer:
             allow_if_no_acl=_boolean("allow.everyone.if.no.acl.found", configs.get("allow.everyone.if.no.acl.found"))
         )
         self._ready = False
+        self.decisions = {True: 0, False: 0}
+        """The number of operations that were allowed and denied. For metrics."""
+
+    def add_metrics(self, metrics: Metrics) -> None:
+        """Register the metrics of KIP-801."""
+        for allowed, result in ((True, "allowed"), (False, "denied")):
+            metrics.gauge(
+                "barnabas_authorizer_decisions",
+                "Operations that the authorizer has allowed or denied since the node started.",
+                partial(self.decisions.__getitem__, allowed),
+                result=result,
+            )
+        metrics.gauge("barnabas_authorizer_acls", "ACLs that the authorizer has loaded.", lambda: len(self._acls))
 
     @property
     def keeps_acls(self) -> bool:
@@ -59,6 +74,7 @@ class StandardAuthorizer:
     def authorize(self, client: AuthorizedClient, action: Action) -> bool:
         ruling = self._ruling(client, action)
         allowed = ruling.allowed
+        self.decisions[allowed] += 1
         if allowed:
             level = logging.DEBUG if action.log_if_allowed else TRACE
         else:

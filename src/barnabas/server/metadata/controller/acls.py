@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -41,6 +42,28 @@ from barnabas.server.metadata.records.other import AccessControlEntryRecord, Rem
 CHANGES_MAX: Final = 10_000
 """The most ACLs that one request may create or delete (`MAX_RECORDS_PER_USER_OP`)."""
 
+_STEP: Final = 200
+_STEP_UNITS: Final = 20
+"""So many ACLs are compared with a filter in one step, and so many units of work that is."""
+
+
+def check_number(image: ClusterImage, creations: Iterable[AclCreation]) -> Iterator[int]:
+    """Count the ACLs that the creations add, in steps, each of which yields its units of work. Raises KafkaError if
+    there are too many."""
+    added: set[AclBinding] = set()
+    rest = iter(creations)
+    while some := list(islice(rest, _STEP)):
+        for creation in some:
+            try:
+                acl = _checked(creation)
+            except KafkaError:
+                continue
+            if acl not in image.acls:
+                added.add(acl)
+        if len(added) > CHANGES_MAX:
+            raise _too_many()
+        yield _STEP
+
 
 def decide_create_acls(
     image: ClusterImage, request: CreateAclsRequest, ctx: DecideContext
@@ -61,10 +84,7 @@ def decide_create_acls(
             continue
         added.add(acl)
         if len(added) > CHANGES_MAX:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION,
-                f"A request can create at most {CHANGES_MAX} ACLs. Divide the ACLs among several requests.",
-            )
+            raise _too_many()
         records.append(
             AccessControlEntryRecord(
                 id=random_uuid(ctx.rng),
@@ -85,28 +105,63 @@ def decide_delete_acls(
 ) -> Decision[MetadataRecord, DeleteAclsResponse]:
     """A record for each ACL that a filter selects; all are deleted, or none. An invalid filter has an error of its own.
     Raises KafkaError if the filters select too many ACLs."""
+    steps = selecting(image, request.filters)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            removed, results = done.value
+            records: Sequence[MetadataRecord] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in removed]
+            return Decision(DeleteAclsResponse(filter_results=results), records)
+
+
+def decide_removal(image: ClusterImage, ctx: DecideContext, *, ids: Iterable[UUID]) -> Decision[MetadataRecord, None]:
+    """A record for each of the ACLs that still exists."""
+    return Decision(None, [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in ids if acl_id in image.acls.by_id])
+
+
+def selecting(
+    image: ClusterImage, filters: Iterable[DeleteAclsFilter]
+) -> Generator[int, None, tuple[list[UUID], list[DeleteAclsFilterResult]]]:
+    """Find the ACLs that the filters select, in steps, each of which yields its units of work (`core/work`). Returns
+    the ids, and the result of each filter. Raises KafkaError if too many ACLs are selected."""
+    by_id = image.acls.by_id
     removed: dict[UUID, None] = {}
     results: list[DeleteAclsFilterResult] = []
-    for wanted in request.filters:
+    for wanted in filters:
         selected = filter_of(wanted)
         problem = selected.problem
         if problem is not None:
             results.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=problem))
             continue
         result = DeleteAclsFilterResult(matching_acls=[])
-        for acl_id, entry in image.acls.by_id.items():
-            acl = entry.binding
-            if selected.matches(acl):
-                removed[acl_id] = None
-                result.matching_acls.append(_deleted(acl))
+        results.append(result)
+        only = selected.only_binding
+        if only is not None:
+            found = image.acls.ids.get(only)
+            candidates = iter(()) if found is None else iter(((found, by_id[found]),))
+        else:
+            candidates = iter(by_id.items())
+        while entries := list(islice(candidates, _STEP)):
+            for acl_id, entry in entries:
+                acl = entry.binding
+                if selected.matches(acl):
+                    removed[acl_id] = None
+                    result.matching_acls.append(_deleted(acl))
+            yield _STEP_UNITS
         if len(removed) > CHANGES_MAX:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"Cannot remove more than {CHANGES_MAX} acls in a single delete operation. Use narrower filters.",
             )
-        results.append(result)
-    records: Sequence[MetadataRecord] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in removed]
-    return Decision(DeleteAclsResponse(filter_results=results), records)
+    return list(removed), results
+
+
+def _too_many() -> KafkaError:
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION,
+        f"A request can create at most {CHANGES_MAX} ACLs. Divide the ACLs among several requests.",
+    )
 
 
 def filter_of(wanted: DeleteAclsFilter) -> AclBindingFilter:

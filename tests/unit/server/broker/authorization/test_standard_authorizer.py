@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
+from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.log import AUDIT_LOGGER
 from barnabas.protocol.security.acls import AclPermissionType, AclResourceType, PatternType
 from barnabas.protocol.security.operations import AclOperation
@@ -212,3 +213,17 @@ def test_the_authorizer_of_the_security_page_works(tmp_path: Path, monkeypatch: 
 def test_wrong_configs_are_refused_with_the_reason(configs: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_authorizer(configs)
+
+
+def test_decisions_and_acls_are_counted() -> None:
+    metrics = Metrics()
+    authorizer = build_authorizer({"authorizer.class.name": STANDARD, "super.users": "User:alice"}, metrics)
+    assert authorizer is not None
+    authorizer.on_caught_up()
+    assert authorizer.authorize(ALICE, READ)
+    for _ in range(2):
+        assert not authorizer.authorize(ALICE._replace(principal=KafkaPrincipal("User", "eve")), READ)
+    gauge = metrics.gauge
+    assert gauge("barnabas_authorizer_decisions", result="allowed").value == 1
+    assert gauge("barnabas_authorizer_decisions", result="denied").value == 2
+    assert gauge("barnabas_authorizer_acls").value == 0
