@@ -12,7 +12,7 @@ from typing import Final
 JAVA: Final = (
     "ssl.protocol", "ssl.provider", "ssl.cipher.suites",
     "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
-    "ssl.engine.factory.class", "sasl.kerberos.service.name", "sasl.kerberos.kinit.cmd",
+    "ssl.engine.factory.class", "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin", "sasl.kerberos.ticket.renew.jitter",
     "sasl.kerberos.ticket.renew.window.factor", "sasl.client.callback.handler.class",
     "sasl.login.class", "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
@@ -36,7 +36,7 @@ LIBRDKAFKA: Final = (
     "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms", "open_cb", "plugin.library.paths",
     "queue.buffering.backpressure.threshold", "queue.buffering.max.messages", "queued.max.messages.kbytes",
     "queued.min.messages", "queuing.strategy", "receive.message.max.bytes", "retry.backoff.jitter.ms",
-    "sasl.kerberos.keytab", "sasl.kerberos.principal", "socket.blocking.max.ms", "socket.keepalive.enable",
+    "socket.blocking.max.ms", "socket.keepalive.enable",
     "socket.max.fails", "socket.nagle.disable", "ssl.certificate.verify_cb",
     "ssl.curves.list", "ssl.engine.id", "ssl.engine.location", "ssl.providers", "ssl.sigalgs.list",
     "statistics.interval.ms", "sticky.partitioning.linger.ms", "topic.blacklist", "topic.metadata.propagation.max.ms",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.client.config import CLUSTER_CONFIGS, resolve_config
 from barnabas.core.backoff import Backoff
 from barnabas.core.config import ConfigError
-from barnabas.protocol.security.config import OAUTHBEARER, PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
+from barnabas.protocol.security.config import GSSAPI, OAUTHBEARER, PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
 
 if TYPE_CHECKING:
+    from barnabas.protocol.security.kerberos.settings import KerberosLogin
     from barnabas.protocol.security.oauth.logins import OAuthLogin
 
 Settings = Mapping[str, Any]
@@ -102,6 +103,9 @@ def security_config(settings: Settings) -> SecurityConfig:
 def _sasl_config(settings: Settings) -> SaslConfig:
     if str(settings["sasl.mechanism"]).upper() == OAUTHBEARER:
         return SaslConfig(OAUTHBEARER, oauth=_oauth_login(settings))
+    if str(settings["sasl.mechanism"]).upper() == GSSAPI:
+        login = _kerberos_login(settings)
+        return SaslConfig(GSSAPI, login.principal, kerberos=login)
     username, password, tokenauth = settings["sasl.username"], settings["sasl.password"], False
     if settings["sasl.jaas.config"] and username is None:
         from barnabas.protocol.security.jaas import parse_jaas
@@ -119,6 +123,19 @@ def _oauth_login(settings: Settings) -> OAuthLogin:
     text = settings["sasl.jaas.config"]
     options = parse_jaas(text).options if text else {}
     return read_login(OAuthSettings(settings.get, options, str, AllowedSources.of(os.environ)))
+
+
+def _kerberos_login(settings: Settings) -> KerberosLogin:
+    from barnabas.protocol.security.jaas import parse_jaas
+    from barnabas.protocol.security.kerberos.settings import read_kerberos_login
+
+    text, keytab = settings["sasl.jaas.config"], settings["sasl.kerberos.keytab"]
+    options = dict(parse_jaas(text).options) if text else {}
+    if keytab:
+        options |= {"useKeyTab": "true", "keyTab": keytab}
+    if settings["sasl.kerberos.principal"]:
+        options["principal"] = settings["sasl.kerberos.principal"]
+    return read_kerberos_login(options, settings["sasl.kerberos.service.name"])
 
 
 def _tls_config(settings: Settings) -> TlsConfig:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from barnabas.protocol.security.kerberos.settings import KerberosLogin
     from barnabas.protocol.security.oauth.logins import OAuthLogin
 
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 
 
 class TlsConfig(Struct, frozen=True):
@@ -54,6 +56,8 @@ class SaslConfig(Struct, frozen=True):
     """Whether `username` is the id of a delegation token, and `password` its HMAC in base64 (SCRAM only)."""
     oauth: OAuthLogin | None = None
     """Where the tokens of OAUTHBEARER come from."""
+    kerberos: KerberosLogin | None = None
+    """Where the tickets of GSSAPI come from."""
 
     def __repr__(self) -> str:
         return f"SaslConfig(sasl_mechanism={self.sasl_mechanism!r}, username={self.username!r}, ...)"

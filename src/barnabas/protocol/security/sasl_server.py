@@ -6,7 +6,8 @@ other end.
 
 An unknown user gets the same answers as a user with a wrong password, in the same steps: PLAIN compares the password
 with a text that no user has, and SCRAM answers with a salt that is always the same for one name. A client that logs in
-with a delegation token (KIP-48) gives the token id as the user name, and becomes the owner of the token.
+with a delegation token (KIP-48) gives the token id as the user name, and becomes the owner of the token. The
+exchange of GSSAPI (RFC 4752) is in `kerberos/exchange.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from msgspec import Struct
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security import scram
 from barnabas.protocol.security.credentials import SCRAM_ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential
+from barnabas.protocol.security.kerberos.exchange import GssContext, GssError, GssServerExchange
+from barnabas.protocol.security.kerberos.names import KerberosNameError, KerberosShortNamer, parse_kerberos_name
 from barnabas.protocol.security.oauth.messages import (
     LAST_WORD,
     OAuthMessageError,
@@ -29,7 +32,7 @@ from barnabas.protocol.security.oauth.messages import (
 )
 from barnabas.protocol.security.oauth.tokens import BearerToken, TokenError
 
-SUPPORTED_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
+SUPPORTED_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER", "GSSAPI")
 NONCE_BYTES: Final = 18
 _WRONG_ID: Final = "Authentication failed: Client requested an authorization id that is different from username"
 
@@ -74,6 +77,14 @@ class TokenValidator(Protocol):
     def validate(self, text: str, wall_ms: int) -> BearerToken: ...
 
 
+class KerberosUsers(Struct, frozen=True):
+    """How the clients of GSSAPI prove who they are, and which users they become."""
+
+    context: Callable[[], GssContext]
+    """A new security context for one client."""
+    names: KerberosShortNamer
+
+
 class SaslCredentials(Struct, frozen=True):
     """What the mechanisms of one listener check credentials against."""
 
@@ -87,6 +98,8 @@ class SaslCredentials(Struct, frozen=True):
     """The login with a delegation token, by the number of the mechanism and the token id."""
     token_validator: TokenValidator | None = None
     """How the tokens of OAUTHBEARER are checked; None if the mechanism is not enabled."""
+    kerberos: KerberosUsers | None = None
+    """The keys and the names of GSSAPI; None if the mechanism is not enabled."""
 
     def __repr__(self) -> str:
         return "SaslCredentials(...)"
@@ -112,6 +125,9 @@ def sasl_server(mechanism: str, credentials: SaslCredentials, nonce: bytes) -> S
     if mechanism == "OAUTHBEARER":
         assert credentials.token_validator is not None, "checked when the settings are read"
         return _OAuthServer(credentials.token_validator)
+    if mechanism == "GSSAPI":
+        assert credentials.kerberos is not None, "checked when the settings are read"
+        return _KerberosServer(credentials.kerberos)
     assert mechanism in SCRAM_MECHANISMS, mechanism
     return _ScramServer(mechanism, credentials, nonce)
 
@@ -239,6 +255,30 @@ class _OAuthServer:
             )
         self.identity = SaslIdentity(token.principal, expires_at_ms=token.expires_at_ms)
         return b""
+
+
+class _KerberosServer:
+    """The exchange of `kerberos/exchange.py`, whose result is the principal of the client."""
+
+    def __init__(self, users: KerberosUsers) -> None:
+        self.identity: SaslIdentity | None = None
+        self._names = users.names
+        try:
+            self._exchange: GssServerExchange | None = GssServerExchange(users.context())
+        except GssError as error:
+            self._exchange, self._problem = None, str(error)
+
+    def evaluate(self, message: bytes, wall_ms: int) -> bytes:
+        if self._exchange is None:
+            raise AuthenticationFailedError(self._problem)
+        try:
+            answer = self._exchange.evaluate(message)
+            if self._exchange.initiator is not None:
+                user = self._names.short_name(parse_kerberos_name(self._exchange.initiator))
+                self.identity = SaslIdentity(user)
+        except (GssError, KerberosNameError) as error:
+            raise AuthenticationFailedError(str(error)) from error
+        return answer
 
 
 def _decoy(username: str, key: bytes) -> ScramCredential:

@@ -50,6 +50,8 @@ class AuthenticatingConnection(Protocol):
     """A connection, as `authenticate` needs it."""
 
     peer: str
+    host: str
+    """The host of the peer, as this end knows it."""
 
     def choose_version(self, key: ApiKey) -> int: ...
 
@@ -82,7 +84,13 @@ async def authenticate(
 
     mechanism = config.sasl_mechanism
     token = None if tokens is None else await tokens.token()
-    client = sasl_client(config, rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big"), token)
+    if config.kerberos is None:
+        client = sasl_client(config, rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big"), token)
+        message = client.first()
+    else:
+        from barnabas.protocol.transport.kerberos import begin_exchange
+
+        client, message = await asyncio.to_thread(begin_exchange, config.kerberos, connection.host)
     handshake: SaslHandshakeResponse = await connection.send(
         SaslHandshakeRequest(mechanism=mechanism), connection.choose_version(ApiKey.SASL_HANDSHAKE), deadline
     )
@@ -93,7 +101,6 @@ async def authenticate(
             f" {', '.join(handshake.mechanisms) or 'none'}.",
         )
     version = connection.choose_version(ApiKey.SASL_AUTHENTICATE)
-    message = client.first()
     while True:
         response: SaslAuthenticateResponse = await connection.send(
             SaslAuthenticateRequest(auth_bytes=message), version, deadline
@@ -109,10 +116,9 @@ async def authenticate(
             )
         challenge = bytes(response.auth_bytes)
         if not client.done:
-            if client.is_long(challenge):
-                message = await asyncio.get_running_loop().run_in_executor(None, client.next, challenge)
-            else:
-                message = client.next(challenge)
+            # A long step, or one that waits for tickets, must not hold the event loop.
+            in_thread = client.is_long(challenge)
+            message = await asyncio.to_thread(client.next, challenge) if in_thread else client.next(challenge)
             continue
         last_word = client.verify(challenge)
         if last_word is None:

@@ -37,6 +37,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
     def __init__(self, to: Destination, config: ConnectionConfig, errors: ConnectionErrors) -> None:
         self.to = to
         self.peer = str(to)
+        self.host = to.host
         self.versions = PeerVersions({})
         loop = asyncio.get_running_loop()
         self.last_used = loop.time()

@@ -35,6 +35,7 @@ class Reauthentication:
         tokens: TokenSource | None = None,
     ) -> None:
         self.peer = connection.peer
+        self.host = connection.host
         self._connection = connection
         self._config = config
         self._rng = rng

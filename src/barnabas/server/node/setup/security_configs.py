@@ -19,13 +19,14 @@ from barnabas.core.clock import Clock
 from barnabas.core.config import ConfigError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.security.config import OAUTHBEARER, PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
+from barnabas.protocol.security.config import GSSAPI, OAUTHBEARER, PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
 from barnabas.protocol.security.credentials import SCRAM_MECHANISMS, ScramCredential
 from barnabas.protocol.security.delegation_tokens import StoredToken, TokenLogins
 from barnabas.protocol.security.jaas import JaasEntry, parse_jaas
 from barnabas.protocol.security.sasl_server import SUPPORTED_MECHANISMS, SaslCredentials, TokenLogin, no_tokens
 from barnabas.protocol.transport.listener_security import ListenerSecurity
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
+from barnabas.server.node.setup.kerberos_configs import kerberos_login_of_node, kerberos_users
 from barnabas.server.node.setup.oauth_configs import OAuthOfNode, oauth_login_of_node
 from barnabas.server.node.setup.security import NodeSecurity
 
@@ -187,11 +188,12 @@ def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources, oaut
         raise ConfigError(
             f"connection.failed.authentication.delay.ms={delay_ms} must be less than connections.max.idle.ms={idle_ms}."
         )
+    kerberos = kerberos_users(configs, _jaas(configs, GSSAPI)) if GSSAPI in mechanisms else None
     decoy = sources.rng.getrandbits(_DECOY_BITS).to_bytes(_DECOY_BITS // 8, "big")
     return SaslServerConfig(
         mechanisms,
         SaslCredentials(
-            users, sources.scram_credential, decoy, _token_logins(configs, sources, decoy), token_validator
+            users, sources.scram_credential, decoy, _token_logins(configs, sources, decoy), token_validator, kerberos
         ),
         {mechanism: configs.of_mechanism(mechanism, _REAUTH) for mechanism in mechanisms},
         configs["sasl.server.max.receive.size"],
@@ -241,6 +243,8 @@ def _outgoing(config: NodeConfig, listener: str, protocol: str, mechanism: str, 
     entry = _jaas(configs, mechanism)
     if mechanism == OAUTHBEARER:
         return SecurityConfig(tls, oauth_login_of_node(configs, entry))
+    if mechanism == GSSAPI:
+        return SecurityConfig(tls, kerberos_login_of_node(configs, entry))
     if entry is None or entry.username is None or entry.password is None:
         module = "plain.PlainLoginModule" if mechanism not in SCRAM_MECHANISMS else "scram.ScramLoginModule"
         raise ConfigError(

@@ -1,0 +1,87 @@
+"""GSSAPI between Java and Python: Kafka's tools log in to our broker, and our client logs in to Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from barnabas import Admin
+from barnabas.testing import EmbeddedBroker
+from tests.interop.apache_kafka import ApacheKafka, free_ports
+from tests.system.security.kdc import PROGRAMS, REALM, Kdc, program
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(
+        find_spec("gssapi") is None, reason="the extra gssapi is compiled at its installation, and not part of dev"
+    ),
+    pytest.mark.skipif(
+        not all(map(program, PROGRAMS)), reason="MIT Kerberos is not installed (apt-get install krb5-kdc)"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    with pytest.MonkeyPatch.context() as patch, Kdc(tmp_path_factory.mktemp("kdc")) as running:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={running.config}")
+        yield running
+
+
+def jaas(keytab: Path, principal: str) -> str:
+    return (
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+        f' keyTab="{keytab}" principal="{principal}@{REALM}";'
+    )
+
+
+def client(keytab: Path, principal: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.jaas.config": jaas(keytab, principal),
+    }
+
+
+@pytest.fixture(scope="module")
+def listener(kdc: Kdc) -> dict[str, str]:
+    """The settings of a broker's listener, for both brokers."""
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "listener.name.secure.gssapi.sasl.jaas.config": jaas(kdc.keytab("kafka/localhost"), "kafka/localhost"),
+        "delegation.token.secret.key": "key",
+    }
+
+
+def test_tools_of_kafka_log_in_to_our_broker(kdc: Kdc, listener: dict[str, str], tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{k}={v}\n" for k, v in client(kdc.keytab("alice"), "alice").items()))
+    kafka = ApacheKafka(tmp_path)
+    with EmbeddedBroker(listener, listener="SECURE://localhost:0,PLAINTEXT://127.0.0.1:0") as broker:
+        assert broker.node is not None
+        port = next(point.port for point in broker.node.endpoints if point.name == "SECURE")
+        places = ("--bootstrap-server", f"localhost:{port}", "--command-config", str(config))
+        kafka.tool("org.apache.kafka.tools.TopicCommand", *places, "--create", "--topic", "by-java")
+        made = kafka.tool(
+            "org.apache.kafka.tools.DelegationTokenCommand", *places, "--create", "--max-life-time-period", "-1"
+        )
+        assert "User:alice" in made
+
+
+def test_our_client_logs_in_to_kafka(kdc: Kdc, listener: dict[str, str], tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    lines = [f"{name}={value}" for name, value in listener.items()]
+    with (
+        ApacheKafka(tmp_path, lines, more_listeners=[f"SECURE://localhost:{port}"]).running(),
+        Admin({"bootstrap.servers": f"localhost:{port}", **client(kdc.keytab("bob"), "bob")}) as admin,
+    ):
+        assert str(admin.create_delegation_token().owner) == "User:bob"
