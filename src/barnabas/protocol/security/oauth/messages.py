@@ -25,13 +25,16 @@ from barnabas.core.errors import BarnabasError
 SEPARATOR: Final = "\x01"
 LAST_WORD: Final = b"\x01"
 """The answer of a client to the error of the server."""
+EXTENSIONS_MAX: Final = 64
+"""A message with more extensions is refused before it is decoded, because anyone may send one."""
+_HEADER_CHARACTERS_MAX: Final = 1024
 INVALID_TOKEN: Final = "invalid_token"
 INSUFFICIENT_SCOPE: Final = "insufficient_scope"
 
-_GS2_HEADER: Final = re.compile(r"n,(?:a=(?P<authzid>(?:[\x02-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+))?,")
+_GS2_HEADER: Final = re.compile(r"n,(?:a=(?P<authzid>(?:[\x02-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++))?,")
 _KEY: Final = re.compile(r"[A-Za-z]+")
 _VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
-_AUTH: Final = re.compile(r"(?P<scheme>\w+) +(?P<token>[-~+/._a-zA-Z0-9]+=*)", re.ASCII)
+_AUTH: Final = re.compile(r"(?P<scheme>\w++) ++(?P<token>[-~+/._a-zA-Z0-9]+=*)", re.ASCII)
 _TOKEN: Final = re.compile(r"[-~+/._a-zA-Z0-9]+=*")
 _AUTH_KEY: Final = "auth"
 
@@ -74,11 +77,13 @@ def encode_first(first: OAuthClientFirst) -> bytes:
 
 def decode_first(message: bytes) -> OAuthClientFirst:
     """Raises OAuthMessageError."""
+    if message.count(LAST_WORD) > EXTENSIONS_MAX + 3:
+        raise OAuthMessageError(f"the client's first message has more than {EXTENSIONS_MAX} extensions")
     try:
         header, *pairs, before_last, last = message.decode("ascii").split(SEPARATOR)
     except (UnicodeDecodeError, ValueError):
         raise OAuthMessageError("the client's first message does not have the form of RFC 7628") from None
-    gs2 = _GS2_HEADER.fullmatch(header)
+    gs2 = _GS2_HEADER.fullmatch(header) if len(header) <= _HEADER_CHARACTERS_MAX else None
     if gs2 is None or before_last or last:
         raise OAuthMessageError("the client's first message does not have the form of RFC 7628")
     extensions: dict[str, str] = {}

@@ -18,8 +18,8 @@ from msgspec import Struct
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security.oauth.messages import INSUFFICIENT_SCOPE, INVALID_TOKEN
 
-TOKEN_CHARACTERS_MAX: Final = 262_144
-"""A longer token is refused before it is decoded."""
+TOKEN_CHARACTERS_MAX: Final = 65_536
+"""A longer token is refused before it is decoded, because anyone may send one."""
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
 _SECONDS_MAX: Final = 1e12
 """Times beyond this one, in the year 33658, are refused, so that they can be computed with."""

@@ -80,6 +80,10 @@ def test_first_messages_are_decoded(message: bytes, expected: OAuthClientFirst) 
         (b"n,,\x01auth=Bearer 1\x01k9=1\x01\x01", "is not allowed for an extension"),
         (b"n,,\x01auth=Bearer 1\x01k=\x01\x01", "the value of the extension 'k'"),
         (b"n,,\x01auth=Bearer 1\x01k=\x02\x01\x01", "the value of the extension 'k'"),
+        (
+            b"n,,\x01auth=Bearer 1\x01" + b"".join(b"k%s=v\x01" % (b"k" * n) for n in range(65)) + b"\x01",
+            "more than 64",
+        ),
         (b"n,,\x01auth=Bearer 1\x01k\x01\x01", "the value of the extension 'k'"),
     ],
 )
