@@ -28,6 +28,9 @@ _KEYWORDS: Final = {
 """The attribute types that RFC 2253 names. All other types are written as numbers, and their values in hexadecimal."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_EXTENSIONS, _OCTET_STRING = 0xA3, 0x04
+_ALTERNATIVE_NAMES: Final = "2.5.29.17"
+_GENERAL_NAMES: Final = {0x81: "email", 0x82: "DNS", 0x86: "URI", 0x87: "IP"}
 _CODECS: Final = {
     0x0C: "utf-8",
     0x13: "ascii",
@@ -54,6 +57,31 @@ def subject_name(certificate: bytes) -> str:
         return _name(fields[4])
     except (IndexError, StopIteration, UnicodeDecodeError) as error:
         raise CertificateError("The certificate is not valid DER: its subject cannot be read.") from error
+
+
+def alternative_names(certificate: bytes) -> frozenset[str]:
+    """The subject alternative names of a certificate in DER form, such as `DNS:localhost`, `IP:7f000001`. Raises
+    CertificateError."""
+    try:
+        fields = _elements(_content(next(_elements(_content(certificate, _SEQUENCE))), _SEQUENCE))
+        for field in fields:
+            if field[0] == _EXTENSIONS:
+                for extension in _elements(_content(_content(field, _EXTENSIONS), _SEQUENCE)):
+                    parts = list(_elements(_content(extension, _SEQUENCE)))
+                    if _oid(_content(parts[0], _OID)) == _ALTERNATIVE_NAMES:
+                        names = _content(_content(parts[-1], _OCTET_STRING), _SEQUENCE)
+                        return frozenset(map(_general_name, _elements(names)))
+    except (IndexError, StopIteration, UnicodeDecodeError) as error:
+        raise CertificateError("The certificate is not valid DER: its extensions cannot be read.") from error
+    return frozenset()
+
+
+def _general_name(name: bytes) -> str:
+    content = _content(name, name[0])
+    kind = _GENERAL_NAMES.get(name[0])
+    if kind is None:
+        return f"{name[0] & 0x1F}:{content.hex()}"
+    return f"{kind}:{content.hex() if kind == 'IP' else content.decode('latin-1')}"
 
 
 def _name(name: bytes) -> str:

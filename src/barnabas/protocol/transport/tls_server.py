@@ -16,12 +16,12 @@ from msgspec import Struct
 from barnabas.core.config import ConfigError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.config import TlsConfig
-from barnabas.protocol.security.distinguished_names import subject_name
+from barnabas.protocol.security.distinguished_names import CertificateError, alternative_names, subject_name
 from barnabas.protocol.security.principal_mapping import PrincipalMapper
 from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
 from barnabas.protocol.transport.tls import restrict
 from barnabas.protocol.transport.tls_files import StoreFiles
-from barnabas.protocol.transport.tls_stores import load_own_certificate, load_trusted_certificates
+from barnabas.protocol.transport.tls_stores import load_own_certificate, load_trusted_certificates, own_certificate
 
 log = get_logger("barnabas.protocol.transport")
 
@@ -34,6 +34,10 @@ class TlsServerConfig(Struct, frozen=True):
     tls: TlsConfig
     ssl_client_auth: str = "none"
     ssl_principal_mapping_rules: str = "DEFAULT"
+    ssl_allow_dn_changes: bool = False
+    """Whether a changed key store may have a certificate with another subject."""
+    ssl_allow_san_changes: bool = False
+    """Whether a changed key store may have a certificate that lacks some of the previous one's alternative names."""
 
 
 class TlsAcceptor:
@@ -44,6 +48,7 @@ class TlsAcceptor:
         self._mapper = PrincipalMapper(config.ssl_principal_mapping_rules)
         self._files = StoreFiles(config.tls, now)  # before they are read: a change while they are read is noticed
         self._context = build_server_context(config)
+        self._certificate = own_certificate(config.tls)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -61,11 +66,33 @@ class TlsAcceptor:
 
     def _reload(self) -> None:
         try:
-            self._context = build_server_context(self._config)
-        except ConfigError as error:
+            context = build_server_context(self._config)
+            certificate = own_certificate(self._config.tls)
+            check_replacement(self._certificate, certificate, self._config)
+        except (ConfigError, CertificateError) as error:
             log.error("the changed certificate files are refused; the previous ones stay in use", reason=str(error))
         else:
+            self._context, self._certificate = context, certificate
             log.info("certificate files reloaded", key_store=self._config.tls.ssl_certificate_location)
+
+
+def check_replacement(before: bytes, after: bytes, config: TlsServerConfig) -> None:
+    """Compare the certificates of a key store before and after a change, as Kafka's SslFactory does. Raises ConfigError
+    if clients could notice that the names have changed, and CertificateError."""
+    if before == after:
+        return
+    old, new = subject_name(before), subject_name(after)
+    if old != new and not config.ssl_allow_dn_changes:
+        raise ConfigError(
+            f"The subject of the certificate would change from {old} to {new}. If that is intended, set"
+            " ssl.allow.dn.changes=true, or restart the node."
+        )
+    missing = alternative_names(before) - alternative_names(after)
+    if missing and not config.ssl_allow_san_changes:
+        raise ConfigError(
+            f"The new certificate lacks alternative names of the previous one: {', '.join(sorted(missing))}. If that is"
+            " intended, set ssl.allow.san.changes=true, or restart the node."
+        )
 
 
 def build_server_context(config: TlsServerConfig) -> ssl.SSLContext:

@@ -17,6 +17,8 @@ from barnabas.protocol.security.config import TlsConfig
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 _PEM_BEGIN: Final = b"-----BEGIN"
 _JKS_MAGIC: Final = bytes.fromhex("feedfeed")
+_CERTIFICATE_BEGIN = "-----BEGIN CERTIFICATE-----"
+_CERTIFICATE_END = "-----END CERTIFICATE-----"
 _CHAIN = "This end's own certificate and key"
 _TRUST = "The certificate authorities to trust"
 
@@ -53,6 +55,22 @@ def load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> bool:
         names = "ssl.keystore.location or ssl.keystore.key, ssl.keystore.type, ssl.key.password"
         raise _unusable(_CHAIN, names, error) from error
     return True
+
+
+def own_certificate(config: TlsConfig) -> bytes:
+    """This end's certificate, the first of its chain, in DER form. Raises ConfigError if it cannot be read."""
+    try:
+        text = config.ssl_keystore_certificate_chain or ""
+        location = config.ssl_certificate_location
+        if location and config.ssl_keystore_key is None:
+            content = _java_store(
+                location, config.ssl_keystore_type, config.ssl_keystore_password, config.ssl_key_password
+            )
+            text = Path(location).read_text("latin-1") if content is None else content.chain
+        begin, end = text.find(_CERTIFICATE_BEGIN), text.find(_CERTIFICATE_END)
+        return ssl.PEM_cert_to_DER_cert(text[begin : end + len(_CERTIFICATE_END)])
+    except (OSError, ValueError) as error:
+        raise _unusable(_CHAIN, "ssl.keystore.location, ssl.keystore.type", error) from error
 
 
 def load_trusted_certificates(context: ssl.SSLContext, config: TlsConfig) -> bool:

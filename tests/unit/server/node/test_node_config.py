@@ -81,6 +81,36 @@ def test_invalid_config_raises_an_error_that_names_the_problem(given: dict[str, 
         build_config(given)
 
 
+@pytest.mark.parametrize(
+    ("listeners", "is_allowed"),
+    [
+        ("A://h:1,B://h:2", True),
+        ("A://h:0,B://h:0", True),
+        ("A://h:1,B://h:1", False),
+        ("A://10.0.0.1:1,B://10.0.0.2:1", False),
+        ("A://10.0.0.1:1,B://[::1]:1", True),
+        ("A://10.0.0.1:1,B://localhost:1", False),
+        ("A://10.0.0.1:1,B://[::1]:1,C://[::2]:1", False),
+        ("A://:1,B://[::1]:1", False),
+    ],
+)
+def test_listeners_have_ports_of_their_own(listeners: str, is_allowed: bool) -> None:
+    names = "A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    given = {"log.dirs": "/d", "listeners": listeners, "listener.security.protocol.map": names}
+    if is_allowed:
+        assert len(build_config(given).listeners) == listeners.count("://")
+    else:
+        with pytest.raises(ConfigError, match="have the same port 1"):
+            build_config(given)
+
+
+def test_listeners_that_start_early_exist() -> None:
+    given = {"log.dirs": "/d", "listeners": "PLAINTEXT://h:1"}
+    build_config({**given, "early.start.listeners": "plaintext, CONTROLLER"})
+    with pytest.raises(ConfigError, match=r"early\.start\.listeners names OTHER"):
+        build_config({**given, "early.start.listeners": "OTHER"})
+
+
 def test_assignments_and_files(tmp_path: Path) -> None:
     assert parse_assignments(["a=b", " c = d=e "]) == {"a": "b", "c": "d=e"}
     with pytest.raises(ConfigError, match="name=value"):

@@ -55,6 +55,8 @@ def read_listeners(texts: Mapping[str, str], topology: Topology) -> tuple[Listen
         advertised = parse_endpoints(texts.get("advertised.listeners") or "", protocols)
     except EndpointError as error:
         raise ConfigError(str(error)) from error
+    _check_ports(endpoints)
+    _check_early(texts, {endpoint.name for endpoint in endpoints} | names)
     clients = tuple(endpoint for endpoint in endpoints if endpoint.name not in names)
     controllers = tuple(endpoint for endpoint in endpoints if endpoint.name in names)
     _check(clients, controllers, topology)
@@ -156,6 +158,36 @@ def _check(
             "listeners has no listener for controllers, but other nodes must connect to this controller. Add, for "
             "example, CONTROLLER://:9093 to listeners, and set controller.listener.names=CONTROLLER."
         )
+
+
+def _check_ports(endpoints: tuple[ListenerEndpoint, ...]) -> None:
+    """Two listeners may have the same port only if one has an IPv4 address, and the other one an IPv6 address
+    (KIP-797). Raises ConfigError."""
+    by_port: dict[int, list[ListenerEndpoint]] = {}
+    for endpoint in endpoints:
+        if endpoint.port:
+            by_port.setdefault(endpoint.port, []).append(endpoint)
+    for port, same in by_port.items():
+        if len(same) > 1 and sorted(map(_family, same)) != ["IPv4", "IPv6"]:
+            raise ConfigError(
+                f"listeners: {' and '.join(map(str, same))} have the same port {port}. Give each listener a port of "
+                "its own; only a listener with an IPv4 address and one with an IPv6 address may share a port."
+            )
+
+
+def _family(endpoint: ListenerEndpoint) -> str:
+    if ":" in endpoint.host:
+        return "IPv6"
+    parts = endpoint.host.split(".")
+    return "IPv4" if len(parts) == 4 and all(part.isdigit() for part in parts) else "name"
+
+
+def _check_early(texts: Mapping[str, str], names: set[str]) -> None:
+    """Raises ConfigError if `early.start.listeners` names a listener that does not exist."""
+    early = [name.strip().upper() for name in texts.get("early.start.listeners", "").split(",") if name.strip()]
+    for name in early:
+        if name not in names:
+            raise ConfigError(f"early.start.listeners names {name}, which is no listener. There are {sorted(names)}.")
 
 
 def _with_advertised(bound: tuple[ListenerEndpoint, ...], by_name: Mapping[str, ListenerEndpoint]) -> Listeners:

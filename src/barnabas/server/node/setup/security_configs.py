@@ -130,7 +130,13 @@ def _listener_security(
                     "ssl.client.auth does not apply to a SASL_SSL listener; set it with the listener's prefix",
                     listener=configs.listener,
                 )
-        server = TlsServerConfig(_tls_config(configs), client_auth, configs["ssl.principal.mapping.rules"])
+        server = TlsServerConfig(
+            _tls_config(configs),
+            client_auth,
+            configs["ssl.principal.mapping.rules"],
+            configs["ssl.allow.dn.changes"],
+            configs["ssl.allow.san.changes"],
+        )
         tls = TlsAcceptor(server, sources.now)
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
         sasl = _sasl_server_config(configs, sources, oauth)
