@@ -3,6 +3,7 @@ SaslGssapiSslEndToEndAuthorizationTest and GssapiAuthenticationTest)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from barnabas import Admin, Consumer, ErrorCode, KafkaError, Producer, TopicPart
 from barnabas.core.config import ConfigError
 from barnabas.testing import EmbeddedBroker
 from barnabas.testing.process_cluster import ClusterProcess
+from tests.interop.apache_kafka import free_ports
 from tests.system.security.kdc import PROGRAMS, REALM, Kdc, program
 
 pytestmark = [
@@ -136,6 +138,22 @@ def test_a_client_without_a_valid_ticket_is_refused(kdc: Kdc, broker: EmbeddedBr
         error = refusal(lambda c=config: user_of(c))  # type: ignore[misc]
         assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
         assert text in str(error)
+
+
+def test_a_kdc_that_does_not_answer_is_asked_again(
+    kdc: Kdc, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keytab = kdc.keytab("judy")
+    [closed] = free_ports(1)
+    other = tmp_path / "krb5.conf"
+    other.write_text(re.sub(r"kdc = .*", f"kdc = 127.0.0.1:{closed}", kdc.config.read_text()))
+    config = client(broker.bootstrap_servers, **with_keys(keytab, "judy"))
+    with monkeypatch.context() as patch:
+        patch.setenv("KRB5_CONFIG", str(other))
+        error = refusal(lambda: user_of({**config, "default.api.timeout.ms": 2_000}))
+        assert error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert "No Kerberos server answers" in str(error)
+    assert user_of(config) == "User:judy"
 
 
 def test_a_principal_without_a_user_name_is_refused(kdc: Kdc, node_keys: Path) -> None:
