@@ -224,6 +224,14 @@ def test_a_client_with_a_token_has_the_rights_of_its_owner(
             assert refusal(call) is E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
+def test_a_new_token_logs_in_at_once(broker: EmbeddedBroker, clients: Clients) -> None:
+    """The broker that has forwarded the request knows the token when it answers."""
+    for _ in range(20):
+        token = clients("alice").create_delegation_token()
+        with Admin(with_token(broker, token)) as admin:
+            assert refusal(lambda a=admin: a.describe_cluster()) is E.NONE  # type: ignore[misc]
+
+
 def test_a_removed_token_does_not_log_in(broker: EmbeddedBroker, clients: Clients) -> None:
     token = clients("alice").create_delegation_token()
     wait_until(lambda: visible(clients("alice")) == {token.token_id}, "the broker knows the token")

@@ -22,6 +22,10 @@ from barnabas.protocol.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from barnabas.protocol.wire.messages.alter_partition import AlterPartitionRequest
+from barnabas.protocol.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from barnabas.protocol.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -158,13 +162,13 @@ class World:
         return response.producer_id_start
 
 
-def scenario(run: Callable[[World], Awaitable[None]]) -> None:
+def scenario(run: Callable[[World], Awaitable[None]], house: House | None = None) -> None:
     async def elected(house: House) -> None:
         house.log.elect(1)
         await house.brokers(5)
         await run(World(house))
 
-    play(elected)
+    play(elected, house)
 
 
 async def failure(answer: Awaitable[object]) -> KafkaError:
@@ -218,6 +222,24 @@ def test_client_request_is_forwarded_in_an_envelope_and_waits_for_the_image() ->
         assert await world.create() is ErrorCode.TOPIC_ALREADY_EXISTS
 
     scenario(run)
+
+
+def test_a_new_token_is_in_the_image_when_the_client_has_its_response() -> None:
+    """The client may log in with the token at once."""
+
+    async def run(world: World) -> None:
+        world.quorum.move(1, ("c1", 1))
+        request = CreateDelegationTokenRequest(max_lifetime_ms=-1)
+        creating = asyncio.ensure_future(world.channel.call(request, 3, context(ApiKey.CREATE_DELEGATION_TOKEN, 3)))
+        await asyncio.sleep(0.5)
+        assert len(world.house.image.tokens.by_id) == 1
+        assert not creating.done(), "this node's image has no token yet"
+        world.publisher.publish(ClusterDelta.between(world.publisher.image, world.house.image), world.house.image)
+        response = await creating
+        assert isinstance(response, CreateDelegationTokenResponse)
+        assert (response.principal_name, response.error_code) == ("alice", ErrorCode.NONE)
+
+    scenario(run, House(delegation_token_secret_key="key"))
 
 
 def test_wait_for_the_image_times_out() -> None:

@@ -23,6 +23,7 @@ from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey, request_header_v
 from barnabas.protocol.wire.codec import decode, decode_prefix, encode
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.headers import RequestHeader, ResponseHeader
+from barnabas.protocol.wire.messages.create_delegation_token import CreateDelegationTokenResponse
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.wire.schema import Message, Request, Response, schema_of
@@ -37,7 +38,8 @@ from barnabas.server.metadata.publish import Publisher
 _BACKOFF_MIN_S: Final = 0.02
 _BACKOFF_MAX_S: Final = 1.0
 _IMAGE_WAIT_S: Final = 2.0
-"""The longest wait for a new topic to appear in this node's image before the response is sent to the client."""
+"""The longest wait for a new topic or token to appear in this node's image before the response is sent to the
+client."""
 _TIMEOUT_MS_MIN: Final = 1_000
 _CHECK_INTERVAL_S: Final = 0.5
 """The interval at which a pending request checks whether the active controller has changed."""
@@ -137,6 +139,9 @@ class ActiveController:
         if isinstance(response, CreateTopicsResponse):
             await self._wait_for_topics(cast("CreateTopicsRequest", request), response)
             await self.images_applied()
+        elif isinstance(response, CreateDelegationTokenResponse) and not response.error_code:
+            token_id = response.token_id
+            await self._wait_for_image(lambda image: token_id in image.tokens.by_id)
         return response
 
     async def _try(self, request: Message, version: int, ctx: RequestContext | None, deadline: float) -> Message:
@@ -192,16 +197,20 @@ class ActiveController:
         def known(image: ClusterImage) -> bool:
             return all(name in image.topics for name in names)
 
-        if known(self._publisher.image):
+        await self._wait_for_image(known)
+
+    async def _wait_for_image(self, holds: Callable[[ClusterImage], bool]) -> None:
+        """Wait until `holds` of this node's image, but not for long: the change is committed."""
+        if holds(self._publisher.image):
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (known, waiter)
+        entry = (holds, waiter)
         self._image_waiters.append(entry)
         try:
             async with asyncio.timeout(_IMAGE_WAIT_S):
                 await waiter
         except TimeoutError:
-            pass  # the topics exist; this node's image will have them soon
+            pass  # the change is made; this node's image will have it soon
         finally:
             self._image_waiters.remove(entry)
 
