@@ -11,6 +11,9 @@ from msgspec.structs import replace
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.security import sasl_conversation
+from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.sasl_server import SaslCredentials, SaslServer
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.server.coordination.context import CoordinatorContext
@@ -59,6 +62,8 @@ class Planted:
     """The first seed to run."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Broker settings with which the bug is visible."""
+    sasl: bool = False
+    """Whether nodes and clients log in."""
 
 
 # -- replication -------------------------------------------------------------------------------------------------------
@@ -425,6 +430,26 @@ def _offline_log_replaced(patch: Patch) -> None:
     patch.setattr("barnabas.server.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
 
 
+# -- security ----------------------------------------------------------------------------------------------------------
+
+
+def _credentials_remembered(patch: Patch) -> None:
+    """A broker remembers the SCRAM credentials that it has looked up, and never forgets one."""
+    real = sasl_conversation.sasl_server
+    remembered: dict[tuple[int, str], ScramCredential] = {}
+
+    def sasl_server(mechanism: str, credentials: SaslCredentials, nonce: bytes) -> SaslServer:
+        def scram_credential(number: int, user: str) -> ScramCredential | None:
+            found = remembered.get((number, user)) or credentials.scram_credential(number, user)
+            if found is not None:
+                remembered[number, user] = found
+            return found
+
+        return real(mechanism, replace(credentials, scram_credential=scram_credential), nonce)
+
+    patch.setattr(sasl_conversation, "sasl_server", sasl_server)
+
+
 PLANTED = [
     Planted("acknowledged before the ISR has the record", _ack_before_isr, ClusterFaultMenu.KILL, 10),
     Planted("min.insync.replicas ignored", _min_insync_ignored, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
@@ -466,4 +491,5 @@ PLANTED = [
         first=1,
         settings=COMPACTING,
     ),
+    Planted("credentials of removed users remembered", _credentials_remembered, ClusterFaultMenu.KILL, 5, sasl=True),
 ]

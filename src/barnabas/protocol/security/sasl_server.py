@@ -176,7 +176,7 @@ class _ScramServer:
 
     def evaluate(self, message: bytes, wall_ms: int) -> bytes:
         try:
-            return self._begin(message, wall_ms) if self._first is None else self._end(self._first, message)
+            return self._begin(message, wall_ms) if self._first is None else self._end(self._first, message, wall_ms)
         except scram.ScramError as error:
             raise AuthenticationFailedError(str(error)) from error
 
@@ -210,13 +210,14 @@ class _ScramServer:
         self._identity = SaslIdentity(login.owner, token_authenticated=True, expires_at_ms=login.expires_at_ms)
         return login.credential
 
-    def _end(self, first: scram.ClientFirst, message: bytes) -> bytes:
+    def _end(self, first: scram.ClientFirst, message: bytes, wall_ms: int) -> bytes:
         final = scram.parse_client_final(message)
         if not hmac.compare_digest(final.nonce.encode(), self._nonce.encode()):  # CVE-2024-56128
             raise AuthenticationFailedError("the nonce of the client's last message is not that of this exchange")
         signed = scram.auth_message(first.bare, self._challenge, final.without_proof)
         proved = scram.proves_password(self._hash_name, self._credential.stored_key, signed, final.proof)
-        if not proved or not self._known:
+        # The user may have been removed, or may have got another password, since the first message.
+        if not proved or not self._known or self._find(first, wall_ms) != self._credential:
             kind = "delegation token" if first.token_authenticated else "user"
             raise AuthenticationFailedError(
                 f"the {kind} {first.username[:64]!r} is unknown or has expired, or the password is wrong"

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.core.rng import secure_rng
 from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
@@ -122,7 +121,7 @@ def _first_users(parts: Parts) -> Sequence[MetadataRecord]:
         return ()
     from barnabas.server.node.setup.first_users import first_user_records
 
-    return first_user_records(parts.config.first_users, secure_rng())
+    return first_user_records(parts.config.first_users, parts.nonces)
 
 
 def _build_service(parts: Parts, log_dir: str) -> ControllerService:

@@ -38,6 +38,8 @@ class Parts(Struct):
     fs: FileSystem
     clock: Clock
     rng: Rng
+    nonces: Rng
+    """The source of nonces and salts; unpredictable, but in a simulation."""
     metrics: Metrics
     watch: LoopWatch
     disk: Executor

@@ -100,7 +100,7 @@ class Node:
         self._clock = clock or SystemClock()
         self._rng = rng or system_rng()
         self._nonces = secure_rng() if isinstance(self._clock, SystemClock) else self._rng
-        """The source of the nonces of SASL; unpredictable, but in a simulation."""
+        """The source of nonces and salts; unpredictable, but in a simulation."""
         self._watch = LoopWatch(self.metrics, self._clock.monotonic, config["barnabas.event.loop.held.warn.ms"])
         self._listen_at = listen
         self._stopping = asyncio.Event()
@@ -346,6 +346,7 @@ class Node:
             fs=self._fs,
             clock=self._clock,
             rng=self._rng,
+            nonces=self._nonces,
             metrics=self.metrics,
             watch=self._watch,
             disk=self._disk,

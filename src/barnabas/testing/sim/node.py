@@ -49,6 +49,8 @@ class SimNode:
         """Whether the present process may end by itself, because a disk fault was injected."""
         self.open_segments_max: int | None = None
         """The number of log segments that may have an open file; None means as many as on a usual host."""
+        self.first_users: tuple[str, ...] = ()
+        """The users that a new cluster has from its start, as `--add-scram` takes them."""
         self.serves_clients = True
         """Whether the node is a broker."""
         self.process: Process | None = None
@@ -143,7 +145,8 @@ class SimNode:
                 **SETTINGS,
                 **self.config,
                 "node.id": str(self.node_id),
-            }
+            },
+            first_users=self.first_users,
         )
         network, name = self._world.network, self.name
 

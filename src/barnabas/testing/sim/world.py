@@ -64,6 +64,8 @@ class World:
         """The correct clock. Every node has a clock of its own, which may be wrong."""
         self.nodes: dict[str, SimNode] = {}
         self.processes: list[Process] = []
+        self.login: Mapping[str, str] = {}
+        """Settings with which clients log in, unless they have others."""
         self.crashes: list[str] = []
         """Unhandled exceptions, with their tracebacks."""
         self._client_rng = self.random_stream("clients")
@@ -147,6 +149,8 @@ class World:
     @asynccontextmanager
     async def _cluster(self, table: ConfigDef, settings: dict[str, Any]) -> AsyncIterator[Cluster]:
         settings.setdefault("bootstrap_servers", self.bootstrap_servers)
+        for name, value in self.login.items():
+            settings.setdefault(name, value)
         options = ClusterConfig.from_settings(resolve_config(table, None, settings))
         async with Cluster(options, rng=random.Random(self._client_rng.getrandbits(64))) as cluster:
             yield cluster

@@ -34,9 +34,12 @@ from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
 _SALT = b"0123456789abcdef"
 
 
+_ITERATIONS = {"alice": 4096, "weak": 1000, "a,b=c": 4096}
+
+
 def _stored(mechanism: int, user: str) -> ScramCredential | None:
     name = {1: "sha256", 2: "sha512"}[mechanism]
-    iterations = {"alice": 4096, "weak": 1000, "a,b=c": 4096}.get(user)
+    iterations = _ITERATIONS.get(user)
     return None if iterations is None else scram.credential(name, f"{user}-secret", _SALT, iterations)
 
 
@@ -183,6 +186,20 @@ def test_a_changed_last_message_of_scram_is_refused(change: Callable[[bytes], by
     exchange = sasl_client(SaslConfig("SCRAM-SHA-256", "alice", "alice-secret"), b"n" * NONCE_BYTES)
     challenge = client.answer(client.token(exchange.first())).auth_bytes
     assert isinstance(client.token(change(exchange.next(bytes(challenge)))), Refuse)
+
+
+@pytest.mark.parametrize("changed", [{}, {"alice": 8192}])
+def test_a_user_that_is_removed_or_changed_between_the_two_messages_is_refused(
+    changed: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = _Client()
+    client.handshake("SCRAM-SHA-256")
+    exchange = sasl_client(SaslConfig("SCRAM-SHA-256", "alice", "alice-secret"), b"n" * NONCE_BYTES)
+    final = exchange.next(bytes(client.answer(client.token(exchange.first())).auth_bytes))
+    monkeypatch.delitem(_ITERATIONS, "alice")
+    for name, iterations in changed.items():
+        monkeypatch.setitem(_ITERATIONS, name, iterations)
+    assert isinstance(client.token(final), Refuse)
 
 
 def test_names_with_a_comma_and_an_equals_sign_are_escaped() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.sim.cluster.layout import ClusterLayout
+from barnabas.testing.sim.cluster.logins import CLIENT, FIRST_USERS, login_of
 from barnabas.testing.sim.cluster.view import broker_epoch_of, image_of, partitions_of, raft_of
 from barnabas.testing.sim.disk import never
 from barnabas.testing.sim.errors import LivenessError
@@ -36,9 +37,12 @@ class SimCluster:
         self.brokers: list[SimNode] = []
         self.controllers: list[SimNode] = []
         self._repairs: dict[str, asyncio.Lock] = {}
+        if layout.sasl:
+            world.login = login_of(CLIENT)
         for host in layout.hosts():
             node = world.node(host.name, {**layout.config(host), **config}, node_id=host.node_id)
             node.serves_clients = host.is_broker
+            node.first_users = FIRST_USERS if layout.sasl else ()
             self.hosts[host.name] = node
             self._repairs[host.name] = asyncio.Lock()
             if host.is_broker:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.server.broker.fetching.reads import RACK_AWARE
+from barnabas.testing.sim.cluster.logins import NODE_LOGINS
 from barnabas.testing.sim.node import CONTROLLER_PORT, DATA_DIR, PORT
 
 FIRST_CONTROLLER_ID: Final = 101
@@ -54,7 +55,7 @@ class SimHost:
 class ClusterLayout:
     """The shape of a cluster. `combined`: the first brokers are the controllers. `dynamic`: the quorum may change
     (KIP-853). `racks`: the brokers are in two racks, and consumers fetch from the nearest replica (KIP-392).
-    `directories`: each broker has two log directories."""
+    `directories`: each broker has two log directories. `sasl`: clients and nodes log in (`logins.py`)."""
 
     brokers: int = 3
     controllers: int = 3
@@ -62,12 +63,18 @@ class ClusterLayout:
     dynamic: bool = False
     racks: bool = False
     directories: bool = False
+    sasl: bool = False
 
     def __str__(self) -> str:
         roles = f"{self.brokers} brokers, {self.controllers} " + (
             "of them controllers" if self.combined else "controllers"
         )
-        extras = {"dynamic quorum": self.dynamic, "racks": self.racks, "two directories": self.directories}
+        extras = {
+            "dynamic quorum": self.dynamic,
+            "racks": self.racks,
+            "two directories": self.directories,
+            "SASL": self.sasl,
+        }
         return ", ".join([roles, *(extra for extra, is_so in extras.items() if is_so)])
 
     def hosts(self) -> Iterator[SimHost]:
@@ -80,7 +87,8 @@ class ClusterLayout:
     def config(self, host: SimHost) -> dict[str, str]:
         """The configuration of a node, except its id."""
         controllers = [other for other in self.hosts() if other.is_controller]
-        listeners = [f"PLAINTEXT://{host.name}:{PORT}"] if host.is_broker else []
+        clients = "CLIENTS" if self.sasl else "PLAINTEXT"
+        listeners = [f"{clients}://{host.name}:{PORT}"] if host.is_broker else []
         roles = ["broker"] if host.is_broker else []
         if host.is_controller:
             listeners.append(f"CONTROLLER://{host.controller_address}")
@@ -103,6 +111,8 @@ class ClusterLayout:
             texts["replica.selector.class"] = RACK_AWARE
         if self.directories and host.is_broker:
             texts["log.dirs"] = ",".join(DIRECTORIES)
+        if self.sasl:
+            texts |= NODE_LOGINS
         if self.dynamic:
             texts["controller.quorum.bootstrap.servers"] = ",".join(c.controller_address for c in controllers)
             texts["controller.quorum.auto.join.enable"] = "true"

@@ -36,6 +36,8 @@ SECONDS = 10.0
 """Simulated seconds with faults."""
 RECOVERY_S = 60.0
 """Simulated seconds within which a healed cluster must be healthy, and must complete all requests."""
+SASL_SHARE: Final = 0.1
+"""The share of the seeds whose nodes and clients log in."""
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 COMPACTING: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -56,14 +58,16 @@ def storm(
     menu: ClusterFaultMenu | None = None,
     settings: Mapping[str, str] = NO_SETTINGS,
     world: World | None = None,
+    sasl: bool | None = None,
 ) -> ScenarioResult:
     """Runs the cluster scenario of `seed` and returns its parameters and counts. With `menu`, the faults are from that
-    menu; otherwise the seed chooses a menu. `settings` are broker settings in addition to those of the scenario.
+    menu; otherwise the seed chooses a menu. `settings` are broker settings in addition to those of the scenario. With
+    `sasl`, nodes and clients log in; None leaves it to the seed, if the seed also chooses the menu.
 
     Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
     """
     world = world or World(seed)
-    return play(world, Storm(world, seconds, menu, settings))
+    return play(world, Storm(world, seconds, menu, settings, sasl=sasl))
 
 
 class Storm:
@@ -75,6 +79,8 @@ class Storm:
         seconds: float,
         menu: ClusterFaultMenu | None,
         settings: Mapping[str, str] = NO_SETTINGS,
+        *,
+        sasl: bool | None = None,
     ) -> None:
         rng = world.random_stream("scenario")
         self.world = world
@@ -93,6 +99,7 @@ class Storm:
             random_layout(rng),
             racks=world.random_stream("racks").random() < 0.3,
             directories=world.random_stream("directories").random() < 0.3,
+            sasl=(menu is None and world.random_stream("sasl").random() < SASL_SHARE) if sasl is None else sasl,
         )
         config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
         if self.menu is ClusterFaultMenu.BLACKOUT:
@@ -106,7 +113,8 @@ class Storm:
             if slow:
                 node.usual_job_s = node.job_s = (0.005, 0.1)
         racks = RACKS if self.layout.racks else ()
-        self.workload = Workload(world, random_mix(rng), partitions=rng.randint(1, 2), racks=racks)
+        mix = replace(random_mix(rng), visitors=1 if self.layout.sasl else 0)
+        self.workload = Workload(world, mix, partitions=rng.randint(1, 2), racks=racks)
         self.fault_context = FaultContext(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.fault_context)
         self.watch: ClusterWatch | None = None

@@ -126,6 +126,11 @@ def services_of(host: SimNode) -> Any | None:
     return None if broker is None else broker._services
 
 
+def listener_of(protocol: Any) -> Any:
+    """The listener that has accepted a connection, by the protocol object of the connection."""
+    return protocol._owner
+
+
 def metadata_log_of(host: SimNode) -> Log | None:
     """The metadata log of the node's replica of the quorum."""
     parts = _parts(host)

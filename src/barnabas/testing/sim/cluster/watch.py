@@ -1,8 +1,8 @@
 """Shell: checks the rules while a cluster runs: the rules of the quorum after each step of the loop, the other rules
 many times a second.
 
-The rules are in `raft_rules`, `replica_rules`, `group_rules`, `coordinator_rules` and `fencing_rules`. Each rule is a
-class whose docstring states it.
+The rules are in `raft_rules`, `replica_rules`, `group_rules`, `coordinator_rules`, `fencing_rules`, and, for clusters
+with SASL, `session_rules`. Each rule is a class whose docstring states it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
 from barnabas.testing.sim.cluster.observation import ClusterObservation
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
 from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES, AcknowledgedIsCommitted
+from barnabas.testing.sim.cluster.rule import Rule
+from barnabas.testing.sim.cluster.session_rules import SESSION_RULES, witness
 from barnabas.testing.sim.cluster.view import quorum_of
 
 if TYPE_CHECKING:
+    from barnabas.protocol.transport.ports import Peer
+    from barnabas.protocol.wire.server_conn import ReceivedRequest
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.node import SimNode
@@ -36,12 +40,18 @@ class ClusterWatch:
     def __init__(self, cluster: SimCluster, workload: Workload) -> None:
         self._cluster = cluster
         self._raft = [rule(cluster) for rule in RAFT_RULES]
-        self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES, *COORDINATOR_RULES, *FENCING_RULES)]
+        self._rest: list[Rule] = [
+            rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES, *COORDINATOR_RULES, *FENCING_RULES)
+        ]
         for rule in self._rest:
             if isinstance(rule, AcknowledgedIsCommitted):
                 workload.on_acknowledged = rule.on_acknowledged
             if isinstance(rule, AcknowledgedOffsetIsCommitted):
                 workload.on_committed = rule.on_committed
+        self._sessions = [rule(cluster) for rule in SESSION_RULES] if cluster.layout.sasl else []
+        self._rest += self._sessions
+        if self._sessions:
+            cluster.world.network.on_accepted = lambda host, protocol: witness(host, protocol, self._on_request)
         self._loop = cluster.world.loop
         self._hosts = cluster.hosts
         self._states: dict[Process, tuple[object, ...]] = {}
@@ -56,6 +66,10 @@ class ClusterWatch:
                 self._on_quorum(process, node, *found)
         if self._loop.time() >= self._next_check:
             self.check()
+
+    def _on_request(self, host: str, request: ReceivedRequest, peer: Peer) -> None:
+        for rule in self._sessions:
+            rule.on_request(host, request, peer)
 
     def _on_quorum(self, process: Process, node: SimNode, machine: RaftMachine, state: tuple[object, ...]) -> None:
         self._states[process] = state

@@ -31,6 +31,8 @@ class SimNetwork:
 
     def __init__(self, loop: SimLoop, rng: random.Random, trace: Trace) -> None:
         self.default = NetworkLink()
+        self.on_accepted: Callable[[str, Any], None] = lambda host, protocol: None
+        """Called with the host and the protocol object of each connection that a server has accepted."""
         self._loop = loop
         self._rng = rng
         self._trace = trace

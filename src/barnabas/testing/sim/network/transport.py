@@ -87,7 +87,11 @@ class SimTransport(asyncio.Transport):
 
     def attach_later(self, factory: Callable[[], Any]) -> None:
         """Creates the protocol in the listening process, when that process runs next."""
-        self._call(lambda: None if self.done else self.attach(factory()))
+        self._call(lambda: None if self.done else self._accept(factory()))
+
+    def _accept(self, protocol: Any) -> None:
+        self._network.on_accepted(self.host, protocol)
+        self.attach(protocol)
 
     def _call(self, function: Callable[..., object], *args: Any) -> None:
         self._loop.call_soon(function, *args, context=None if self.process is None else self.process.context.copy())

@@ -2,8 +2,8 @@
 checks.
 
 Each program uses a production client on a host of its own: idempotent producers, transactional producers, group members
-that commit offsets, consumers with manual assignment, copiers (read, process, write in transactions) and share
-consumers. A program that fails is started again, as by a supervisor.
+that commit offsets, consumers with manual assignment, copiers (read, process, write in transactions), share
+consumers, and users that come and go. A program that fails is started again, as by a supervisor.
 """
 
 from __future__ import annotations

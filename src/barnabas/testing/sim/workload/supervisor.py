@@ -46,6 +46,8 @@ class Mix:
     watchers: int = 0
     copiers: int = 0
     sharers: int = 0
+    visitors: int = 0
+    """Users that come and go, in clusters with SASL."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class WorkloadFacts:
     """For each record whose acknowledgement was confirmed, the share consumer and the time."""
     done_again: list[str] = field(default_factory=list)
     """Descriptions of the records that were delivered and acknowledged again after a confirmed acknowledgement."""
+    removed_users: int = 0
     next_value: int = 0
 
 
@@ -75,6 +78,7 @@ class Workload:
         from barnabas.testing.sim.workload.producing import produce, transact
         from barnabas.testing.sim.workload.reading import read, watch
         from barnabas.testing.sim.workload.sharing import share
+        from barnabas.testing.sim.workload.visiting import visit
 
         self.facts = WorkloadFacts()
         self.world = world
@@ -94,6 +98,7 @@ class Workload:
         for letter, count, main in (
             ("p", mix.producers, produce), ("t", mix.transactions, transact), ("r", mix.readers, read),
             ("w", mix.watchers, watch), ("c", mix.copiers, copy), ("s", mix.sharers, share),
+            ("u", mix.visitors, visit),
         ):  # fmt: skip
             for i in range(count):
                 self._mains[f"{letter}{i + 1}"] = main
