@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from barnabas import Admin
+from barnabas.cli.app import build_app
 from barnabas.client.admin.users import UserScramCredentialDeletion, UserScramCredentialUpsertion
 from barnabas.core.child_processes import start_child
+from barnabas.testing.process_cluster import ConfiguredCluster
 from tests.interop.foreign_clients import HERE, run_go, run_node
 from tests.interop.jars import clients_classpath
 from tests.interop.secure_broker import MECHANISMS, SecureBroker, secure_broker
@@ -51,13 +54,24 @@ def java(*arguments: str) -> list[str]:
     return ["java", "-cp", clients_classpath(), str(HERE / "java" / "Secured.java"), *arguments]
 
 
-def test_java_writes_and_reads_in_a_group(broker: SecureBroker, tmp_path: Path) -> None:
+def test_java_writes_and_reads_in_a_group(
+    broker: SecureBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With each mechanism, and with the settings that `barnabas cluster init --secure` writes."""
+    folder = tmp_path / "cluster"
+    made = CliRunner().invoke(
+        build_app(("cluster",)), ["cluster", "init", "--secure", str(folder), "--brokers", "1", "--port", "0"]
+    )
+    assert made.exit_code == 0, made.output
+    monkeypatch.setenv("BARNABAS_ADD_SCRAM", (folder / "first-users").read_text())
     files = []
     for mechanism in (None, *MECHANISMS):
         files.append(tmp_path / f"{mechanism}.properties")
         files[-1].write_text(broker.properties(mechanism))
-    command = java("copy", "java", str(COUNT), *map(str, files))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=STANDSTILL_S, check=False)
+    files.append(folder / "client.properties")
+    with ConfiguredCluster(folder):
+        command = java("copy", "java", str(COUNT), *map(str, files))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=STANDSTILL_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     read = [json.loads(line)["read"] for line in done.stdout.splitlines() if line.startswith("{")]
     assert read == [list(range(COUNT))] * len(files)
