@@ -1,4 +1,4 @@
-"""OAUTHBEARER with Java: Kafka's clients at our listeners, and our clients, and raw messages, at Apache Kafka's."""
+"""OAUTHBEARER: Java, franz-go and kafkajs at our listeners; our clients, and raw messages, at Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRe
 from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.testing.embedded import EmbeddedBroker
 from tests.interop.apache_kafka import ApacheKafka, free_ports
-from tests.interop.foreign_clients import HERE
+from tests.interop.foreign_clients import HERE, run_go, run_node
 from tests.interop.jars import kafka_classpath
 from tests.progress import STANDSTILL_S
 from tests.system.security.provider import AUDIENCE, CLIENTS, ISSUER, Provider
@@ -95,6 +95,17 @@ def test_java_logs_in(provider: Provider, ours: dict[str, str], tmp_path: Path) 
     assert done.returncode == 0, done.stderr[-4000:]
     read = [json.loads(line)["read"] for line in done.stdout.splitlines() if line.startswith("{")]
     assert read == [list(range(COUNT))] * len(files)
+
+
+@pytest.mark.parametrize("program", [run_go, run_node], ids=["franz-go", "kafkajs"])
+def test_a_program_writes_and_reads_in_a_group(
+    provider: Provider, ours: dict[str, str], program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECURITY_TOKEN", provider.token())
+    topic = program.__name__
+    program(ours["SIGNED"], topic, COUNT, "none", "produce")
+    rows = program(ours["SIGNED"], topic, COUNT, f"g-{topic}", "consume")
+    assert sorted(row["key"] for row in rows) == sorted(f"key-{number}" for number in range(COUNT))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 //	franz produce BOOTSTRAP TOPIC COUNT CODEC
 //	franz consume BOOTSTRAP TOPIC COUNT GROUP     prints one JSON object a record, commits and leaves
 // The environment may have SECURITY_CA, SECURITY_CERTIFICATE and SECURITY_KEY (PEM files), and SECURITY_MECHANISM,
-// SECURITY_USER and SECURITY_PASSWORD.
+// SECURITY_USER and SECURITY_PASSWORD; or SECURITY_TOKEN, for OAUTHBEARER without TLS.
 //
 //	franz copy BOOTSTRAP INPUT OUTPUT GROUP COUNT  read, process, write: COUNT records a transaction, until it is killed
 package main
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -49,8 +50,11 @@ func main() {
 	}
 }
 
-// secured returns the options of a client with TLS and SASL, as the environment says; none without SECURITY_CA.
+// secured returns the options of a client with TLS and SASL, as the environment says; none without SECURITY_CA and SECURITY_TOKEN.
 func secured(options ...kgo.Opt) []kgo.Opt {
+	if token := os.Getenv("SECURITY_TOKEN"); token != "" {
+		return append(options, kgo.SASL(oauth.Auth{Token: token}.AsMechanism()))
+	}
 	ca := os.Getenv("SECURITY_CA")
 	if ca == "" {
 		return options

@@ -4,7 +4,7 @@
 //   node client.js consume BOOTSTRAP TOPIC COUNT GROUP     prints one JSON object a record, commits and leaves
 //
 // The environment may have SECURITY_CA, SECURITY_CERTIFICATE and SECURITY_KEY (PEM files), and SECURITY_MECHANISM,
-// SECURITY_USER and SECURITY_PASSWORD.
+// SECURITY_USER and SECURITY_PASSWORD; or SECURITY_TOKEN, for OAUTHBEARER without TLS.
 const fs = require('fs')
 const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
 
@@ -49,6 +49,10 @@ async function consume(kafka, topic, count, groupId) {
 }
 
 function secured(env) {
+  if (env.SECURITY_TOKEN) {
+    const oauthBearerProvider = async () => ({ value: env.SECURITY_TOKEN })
+    return { sasl: { mechanism: 'oauthbearer', oauthBearerProvider } }
+  }
   if (!env.SECURITY_CA) return {}
   const ssl = { ca: [fs.readFileSync(env.SECURITY_CA)] }
   if (env.SECURITY_CERTIFICATE) {
