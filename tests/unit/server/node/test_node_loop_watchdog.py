@@ -16,6 +16,7 @@ from barnabas.server.node.loop_watchdog import LoopWatchdog
 def hold_the_loop(watch: LoopWatch, dog: LoopWatchdog) -> None:
     """Holds the loop until the watchdog's thread has seen it, and the task is late enough for a log line."""
     ended = watch.clock() + 60
+    dog._where = ""  # on a busy machine the loop may have been late before
     while (not dog._where or watch.clock() < dog._due + watch.warn_ms / 1000) and watch.clock() < ended:
         time.sleep(0.01)  # this call is what holds the event loop
 
@@ -36,6 +37,6 @@ def test_the_function_that_held_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
     with caplog.at_level("WARNING", logger="barnabas.loop"):
         asyncio.run(run())
-    fields = caplog.records[0].fields  # type: ignore[attr-defined]
-    assert fields["by"] == "OTHER"
-    assert "hold_the_loop (test_node_loop_watchdog.py:" in fields["where"]
+    lines: list[dict[str, str]] = [record.fields for record in caplog.records]  # type: ignore[attr-defined]
+    by = [line["by"] for line in lines if "hold_the_loop (test_node_loop_watchdog.py:" in line["where"]]
+    assert by == ["OTHER"]  # brokers of other tests in this process may have written lines, too
