@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas import Admin
+from barnabas import Admin, TopicPartition
 from barnabas.cli.certificates import Certified, certify_again, certify_node, make_authority
 from barnabas.client.admin.users import UserScramCredentialUpsertion
+from barnabas.client.values import LATEST
 from barnabas.testing.embedded import EmbeddedBroker
 from tests.progress import wait_until
 
@@ -49,6 +50,13 @@ class SecureBroker:
     def _count(self, name: str, listener: str) -> int:
         assert self._broker.node is not None
         return int(self._broker.node.metrics.counter(name, listener=listener).value)
+
+    def count_records(self, topic: str) -> int:
+        """The records of the only partition of a topic."""
+        with Admin(self.ours()) as admin:
+            (found,) = admin.list_offsets({TopicPartition(topic, 0): LATEST}).values()
+        assert not isinstance(found, Exception), found
+        return int(found.offset)
 
     # ---- certificates
 

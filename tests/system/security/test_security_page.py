@@ -104,7 +104,7 @@ def test_everything_is_rotated_while_clients_write_and_read(tmp_path: Path, monk
     Path("new.txt").write_text("new-secret\n")
     init, up, *first, elsewhere, _ = commands("## A secure cluster")
     assert up == ["barnabas", "cluster", "up", "--data-dir", "cluster"]
-    run(init, "--port", "0")
+    run(init, "--port", "0", "-c", "group.initial.rebalance.delay.ms=0")
     run([word.replace("/srv", str(tmp_path / "srv")) for word in elsewhere])
     with running() as cluster:
         for words in first:
@@ -232,6 +232,7 @@ class _Moving:
                     "node.id": str(node),
                     "default.replication.factor": "3",
                     "min.insync.replicas": "2",
+                    "group.initial.rebalance.delay.ms": "0",
                 },
             )
             for node in NODES
