@@ -249,7 +249,7 @@ def tls_alpn(address: str) -> Steps:
 @edge_attack("tls-chains", f"{AT_ONCE} TLS handshakes with 90 KB of client certificates")
 def tls_chains(address: str) -> Steps:
     stranger = Authority("stranger")
-    identity = stranger.sign(*[f"{index:060d}.example" for index in range(1_000)])
+    identity = stranger.sign(*[f"{index:050d}.example" for index in range(1_300)])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:

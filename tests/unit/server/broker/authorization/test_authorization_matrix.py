@@ -107,6 +107,23 @@ def test_with_all_rights_nothing_is_refused(cluster: Cluster, case: Case) -> Non
     assert _refusals(cluster, case) == set()
 
 
+# ---- vulnerabilities that Apache Kafka had
+
+
+@pytest.mark.parametrize("name", ["FETCH-v12-replica", "FETCH-v18-replica-state"])
+def test_cve_2018_1288_a_consumer_cannot_fetch_as_a_replica(cluster: Cluster, name: str) -> None:
+    (case,) = [case for case in CASES if case.id == name]
+    cluster.allow("T:READ", "T:DESCRIBE", "T:WRITE", "G:READ")
+    assert _refusals(cluster, case) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+@pytest.mark.parametrize("name", ["PRODUCE-v11-txn", "PRODUCE-v11-second-batch-txn"])
+def test_cve_2018_17196_a_transactional_batch_needs_the_transactional_id(cluster: Cluster, name: str) -> None:
+    (case,) = [case for case in CASES if case.id == name]
+    cluster.allow("T:WRITE")
+    assert _refusals(cluster, case) == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+
+
 # ---- no API can be forgotten
 
 
