@@ -214,7 +214,7 @@ def _changes(
     if mode is InsertMode.INSERT:
         return [*planned, Step(change.insert(deletes=deletes > 0))]
     if mode is InsertMode.UPSERT and _is_safe_upsert(options.dialect, table, names, key):
-        return [*planned, Step(change.upsert())]
+        return [*planned, Step(change.upsert(deletes=deletes > 0))]
     update = change.update()
     if update is not None:
         planned.append(Step(update))

@@ -192,15 +192,19 @@ class KeyedChange(Struct, frozen=True):
             rows = f"SELECT {values} FROM ({marked}) AS s WHERE {_GONE} = 0 ORDER BY {_TASK}, {ORDER}"
         return Statement(f"INSERT INTO {self._table()} ({', '.join(self._names(self.names))}) {rows}")
 
-    def upsert(self) -> Statement:
-        """Insert the last row of each key, or change the row that has the key."""
+    def upsert(self, *, deletes: bool) -> Statement:
+        """Insert the last row of each key, or change the row that has the key. `deletes` says if rows delete keys."""
         changed = [name for name in self.names if name not in self.key]
         names = self._names(changed)
         values = ", ".join(f"s.{value}" for value in self._values(self.names))
         order = ", ".join(f"s.{value}" for value in self._values(self.key))
         insert = f"INSERT INTO {self._table()} ({', '.join(self._names(self.names))})"
-        rows = f"SELECT {values} FROM ({self._last()}) AS s WHERE s.{_RANK} = 1 ORDER BY {order}"
+        # SQLite takes ON CONFLICT for a part of the FROM if there is no WHERE.
+        where = "" if self.dialect is Dialect.POSTGRES else f" WHERE s.{_RANK} = 1"
+        rows = f"SELECT {values} FROM ({self._last()}) AS s{where} ORDER BY {order}"
         if self.dialect is Dialect.MYSQL:
+            if not deletes:  # the rows of a key change it one after the other, so that the last one stays
+                rows = f"SELECT {values} FROM ({self._source()}) AS s ORDER BY {order}, s.{_TASK}, s.{ORDER}"
             pairs = list(zip(names, self._values(changed), strict=True))
             if not pairs:
                 pairs = [(self._names(self.key)[0], self._values(self.key)[0])]
@@ -263,6 +267,10 @@ class KeyedChange(Struct, frozen=True):
     def _last(self) -> str:
         """The last row of each key, unless it deletes the key."""
         keys = ", ".join(self._values(self.key))
+        if self.dialect is Dialect.POSTGRES:  # half the work of a window
+            order = f"{keys}, {_TASK} DESC, {ORDER} DESC"
+            last = f"SELECT DISTINCT ON ({keys}) a.* FROM ({self._source()}) AS a ORDER BY {order}"
+            return f"SELECT b.* FROM ({last}) AS b WHERE b.{DELETED} = 0"
         rank = f"ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY {_TASK} DESC, {ORDER} DESC) AS {_RANK}"
         ranked = f"SELECT a.*, {rank} FROM ({self._source()}) AS a"
         return f"SELECT b.* FROM ({ranked}) AS b WHERE b.{_RANK} = 1 AND b.{DELETED} = 0"
