@@ -236,7 +236,7 @@ async def test_the_lifetime_is_the_smaller_of_the_token_s_and_the_setting(provid
 
 async def test_the_refusal_of_a_token_on_the_wire() -> None:
     settings = {**UNSECURED, "connection.failed.authentication.delay.ms": "0"}
-    async with broker(settings) as (address, _), connected(address) as raw:
+    async with broker(settings) as (address, running), connected(address) as raw:
         await raw.send(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
         message = b"n,,\x01auth=Bearer e30.e30.\x01\x01"
         response: Any = await raw.send(SaslAuthenticateRequest(auth_bytes=message), 2)
@@ -244,6 +244,17 @@ async def test_the_refusal_of_a_token_on_the_wire() -> None:
         response = await raw.send(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
         assert (response.error_code, response.error_message) == (58, '{"status":"invalid_token"}')
         assert await raw.is_closed()
+        assert running.node is not None
+        failed = running.node.metrics.counter("barnabas_net_failed_authentications_total", listener="SASL_PLAINTEXT")
+        assert failed.value == 1, "the refusal and the last word are one failure"
+        async with connected(address) as hasty:
+            await hasty.send(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+            await hasty.send(SaslAuthenticateRequest(auth_bytes=message), 2)
+        async with AsyncAdmin(
+            client(address, **{"sasl.jaas.config": f'{MODULE} unsecuredLoginStringClaim_sub="a";'})
+        ) as one:
+            await one.list_topics()
+        assert failed.value == 2, "a client that closes the connection after the refusal is one failure, too"
 
 
 async def test_a_file_with_a_token_and_a_file_with_keys(

@@ -63,6 +63,8 @@ class Respond(Struct, frozen=True):
 
     frame: Sequence[Buffer]
     identity: SaslIdentity | None = None
+    refusal: str | None = None
+    """Why the response refuses the client, for the log. The conversation ends with the next message."""
 
 
 class Refuse(Struct, frozen=True):
@@ -73,6 +75,8 @@ class Refuse(Struct, frozen=True):
     reason: str
     frame: Sequence[Buffer] | None = None
     is_failure: bool = True
+    is_known: bool = False
+    """True if an earlier response had the reason."""
 
 
 SaslStep = HandOver | Respond | Refuse
@@ -210,14 +214,15 @@ class SaslConversation:
                     f"Cannot change principals during re-authentication from User.{self._user}: User.{identity.user}"
                 )
         except AuthenticationFailedError as error:
-            return self._fail(str(error), self._failure(request, error))
-        lifetime_ms = 0
+            is_known = self._server is not None and self._server.refusal is not None
+            return self._fail(str(error), self._failure(request, error), is_known=is_known)
+        lifetime_ms, refusal = 0, self._server.refusal
         if identity is not None:
             lifetime_ms = self._complete(identity, now_ms, wall_ms)
         if request.header.api_key == ApiKey.SASL_AUTHENTICATE:
             response = SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
-            return Respond(request.answer(response), identity)
-        return Respond((len(answer).to_bytes(4, "big") + answer,), identity)
+            return Respond(request.answer(response), identity, refusal)
+        return Respond((len(answer).to_bytes(4, "big") + answer,), identity, refusal)
 
     def _complete(self, identity: SaslIdentity, now_ms: float, wall_ms: int) -> int:
         """Begin the session of the user. Returns its lifetime in milliseconds; 0 if it has no end."""
@@ -245,10 +250,10 @@ class SaslConversation:
         response = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
         return request.answer(response)
 
-    def _fail(self, reason: str, frame: Sequence[Buffer] | None = None) -> Refuse:
+    def _fail(self, reason: str, frame: Sequence[Buffer] | None = None, *, is_known: bool = False) -> Refuse:
         self._state = _State.FAILED
         self._server = None
-        return Refuse(reason, frame)
+        return Refuse(reason, frame, is_known=is_known)
 
 
 def principal_of(identity: SaslIdentity) -> KafkaPrincipal:

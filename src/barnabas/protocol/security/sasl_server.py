@@ -113,6 +113,12 @@ class SaslServer(Protocol):
         """The user; None until the exchange is complete."""
         ...
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the answer refuses the client, for the log; None if it does not. The client may still send its last word,
+        after which `evaluate` raises AuthenticationFailedError."""
+        ...
+
     def evaluate(self, message: bytes, wall_ms: int) -> bytes:
         """The answer to the client's next message. Raises AuthenticationFailedError."""
         ...
@@ -134,6 +140,8 @@ def sasl_server(mechanism: str, credentials: SaslCredentials, nonce: bytes) -> S
 
 class _PlainServer:
     """One message: authorization id, user name and password, with NUL between them. The texts are Kafka's."""
+
+    refusal = None
 
     def __init__(self, credentials: SaslCredentials) -> None:
         self.identity: SaslIdentity | None = None
@@ -160,6 +168,8 @@ class _PlainServer:
 
 class _ScramServer:
     """The two answers of the server (see the drawing in `scram.py`)."""
+
+    refusal = None
 
     def __init__(self, mechanism: str, credentials: SaslCredentials, nonce: bytes) -> None:
         self.identity: SaslIdentity | None = None
@@ -233,22 +243,22 @@ class _OAuthServer:
     def __init__(self, tokens: TokenValidator) -> None:
         self.identity: SaslIdentity | None = None
         self._tokens = tokens
-        self._refusal: bytes | None = None
-        self._reason = ""
+        self.refusal: str | None = None
+        self._answer = b""
 
     def evaluate(self, message: bytes, wall_ms: int) -> bytes:
-        if self._refusal is not None:
-            answer = self._refusal.decode() if message == LAST_WORD else None
-            raise AuthenticationFailedError(self._reason, answer=answer)
+        if self.refusal is not None:
+            answer = self._answer.decode() if message == LAST_WORD else None
+            raise AuthenticationFailedError(self.refusal, answer=answer)
         try:
             first = decode_first(message)
             token = self._tokens.validate(first.token, wall_ms)
         except OAuthMessageError as error:
             raise AuthenticationFailedError(str(error)) from error
         except TokenError as error:
-            self._reason = str(error)
-            self._refusal = encode_refusal(OAuthRefusal(error.status, error.scope))
-            return self._refusal
+            self.refusal = str(error)
+            self._answer = encode_refusal(OAuthRefusal(error.status, error.scope))
+            return self._answer
         if first.authorization_id and first.authorization_id != token.principal:
             raise _refused(
                 "Authentication failed: Client requested an authorization id that is different from the token's"
@@ -260,6 +270,8 @@ class _OAuthServer:
 
 class _KerberosServer:
     """The exchange of `kerberos/exchange.py`, whose result is the principal of the client."""
+
+    refusal = None
 
     def __init__(self, users: KerberosUsers) -> None:
         self.identity: SaslIdentity | None = None

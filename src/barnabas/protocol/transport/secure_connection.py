@@ -118,6 +118,8 @@ class SecureConnection(AcceptedConnection):
         self._deadline: asyncio.TimerHandle | None = None
         """The deadline of the TLS handshake or of the SASL conversation; None once the client has authenticated."""
         self._spoke = False
+        self._refused = False
+        """The client's token was refused, which was counted as a failure."""
         self._authenticated = False
         """Whether the client has authenticated; true also while it authenticates anew."""
         self._failing: asyncio.TimerHandle | None = None
@@ -184,7 +186,9 @@ class SecureConnection(AcceptedConnection):
             self.buffer_updated(count)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._spoke and self._deadline is not None and not self._closing:  # a probe of the port sends nothing
+        if (
+            self._spoke and self._deadline is not None and not self._closing and not self._refused
+        ):  # a probe of the port sends nothing
             stage = "TLS handshake" if self._shaking_hands else "SASL conversation"
             self._shared.count_failure(self._peer, f"the client closed the connection during the {stage}")
         self._end_deadline()
@@ -197,7 +201,7 @@ class SecureConnection(AcceptedConnection):
 
     def give_up(self, reason: str) -> None:
         """Close the connection, because its client does not authenticate."""
-        if self._spoke:
+        if self._spoke and not self._refused:
             self._shared.count_failure(self._peer, reason)
         self.close(reason, expected=True)
 
@@ -322,6 +326,9 @@ class SecureConnection(AcceptedConnection):
 
     def _respond(self, request: ReceivedRequest, step: Respond) -> None:
         assert self._peer is not None
+        if step.refusal is not None:  # a client may close the connection instead of sending its last word
+            self._refused = True
+            self._shared.count_failure(self._peer, step.refusal)
         if step.identity is not None:
             self._peer.principal = principal_of(step.identity)
             self._peer.token_authenticated = step.identity.token_authenticated
@@ -337,7 +344,8 @@ class SecureConnection(AcceptedConnection):
         assert self._transport is not None
         sasl = self._shared.security.sasl
         assert sasl is not None
-        self._shared.count_failure(self._peer, step.reason)
+        if not step.is_known:
+            self._shared.count_failure(self._peer, step.reason)
         self._end_deadline()
         self._blocked = True
         self._transport.pause_reading()

@@ -165,7 +165,7 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
     list_(
         "sasl.oauthbearer.expected.audience",
         (),
-        "The accepted audiences of a token; empty accepts any.",
+        "The accepted audiences of a token; if empty, a token that names an audience is refused.",
         ListOf(),
         importance=HIGH,
     ),
@@ -193,7 +193,11 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The first pause before a failed fetch of the provider's keys is retried.",
         importance=LOW,
     ),
-    string("sasl.oauthbearer.jwks.endpoint.url", None, "The location of the OAuth provider's keys: a URL or a file."),
+    string(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        None,
+        "The URL or file of the OAuth provider's keys; it must be in the list of allowed URLs.",
+    ),
     class_(
         "sasl.oauthbearer.jwt.retriever.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
