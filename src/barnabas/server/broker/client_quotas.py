@@ -113,6 +113,8 @@ class ClientQuotas:
         if isinstance(response, FetchResponse):
             assert isinstance(request, FetchRequest)
             self._fetch.take_back(ctx.principal, name, fetched, now_ms)
+            if ctx.on_replaced is not None:
+                ctx.on_replaced()
             response = _without_records(request, response)
         if response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = delay_ms

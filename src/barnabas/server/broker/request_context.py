@@ -34,6 +34,8 @@ class RequestContext(Struct):
     """Set by a handler: the request comes from another node, and no quota holds for it."""
     held_s: float = 0.0
     """For how long the handler has held the event loop in steps that are over; measured if there are quotas."""
+    on_replaced: Callable[[], None] | None = None
+    """Set by the handler of Fetch: called if the response is replaced by an empty one because of a quota."""
     is_forwarded: bool = False
     """Whether a broker has forwarded the request to this controller for its client."""
     has_many_entries: bool = False

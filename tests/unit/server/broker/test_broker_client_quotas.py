@@ -95,13 +95,16 @@ def fetched() -> FetchResponse:
 
 def test_a_fetch_above_the_quota_is_answered_without_records_and_not_counted() -> None:
     quotas = quotas_of({BY_USER: {"consumer_byte_rate": 1000.0}})
-    ctx = context(ApiKey.FETCH)
+    replaced: list[str] = []
+    ctx = context(ApiKey.FETCH, on_replaced=lambda: replaced.append("replaced"))
     assert quotas.limit_fetch_bytes(ctx, 50_000) == 10_000
     for session_epoch, session in ((5, SESSION), (0, 0), (-1, 0)):
         response = apply(quotas, ctx, FetchRequest(session_epoch=session_epoch), 11_000, fetched())
         assert isinstance(response, FetchResponse)
         assert (response.session_id, response.responses, response.throttle_time_ms) == (session, [], 1_000)
+    assert len(replaced) == 3
     complete = apply(quotas, ctx, FetchRequest(), 10_000, fetched())
+    assert len(replaced) == 3
     assert isinstance(complete, FetchResponse) and complete.responses and complete.throttle_time_ms == 0
 
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 
 from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.fetch import PartitionData
 from barnabas.server.broker.fetching.session import FetchSession, OnCaughtUp, RequestedPartition
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.purgatory import COMPLETE_NOW, Purgatory
@@ -61,6 +62,19 @@ def test_forgotten_partition_and_closed_session_leave_the_purgatories() -> None:
     of_a.mark_changed()
     of_b.mark_changed()
     assert (marked(session), len(of_a), len(of_b)) == ([], 0, 0)
+
+
+def test_a_response_that_a_quota_has_replaced_is_sent_again() -> None:
+    session = new_session(A, B)
+    data = PartitionData(partition_index=0, high_watermark=5, log_start_offset=2)
+    for key in (A, B):
+        read_to_end(session, key, Purgatory())
+        assert session.must_send(key, data)
+        assert not session.must_send(key, data), "the client knows the offsets"
+    session.on_replaced([A, C])
+    assert marked(session) == [A]
+    assert session.must_send(A, data)
+    assert not session.must_send(B, data)
 
 
 def test_new_replica_of_a_partition_is_watched_in_place_of_the_old_one() -> None:

@@ -251,6 +251,15 @@ class FetchSession:
             self._marked[key] = None
         return send
 
+    def on_replaced(self, keys: Iterable[PartitionKey]) -> None:
+        """The response with these partitions was replaced by an empty one, because of a quota: the next response must
+        contain them."""
+        for key in keys:
+            partition = self.partitions.get(key)
+            if partition is not None:
+                partition.high_watermark = partition.log_start_offset = UNKNOWN
+                self.mark(key)
+
     # ---- marks
 
     def is_marked(self, key: PartitionKey) -> bool:

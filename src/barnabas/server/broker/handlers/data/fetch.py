@@ -29,6 +29,8 @@ HighWatermark) are ignored here; `handlers/quorum/fetch.py` serves them on the c
 
 from __future__ import annotations
 
+from functools import partial
+
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -77,6 +79,8 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     answers = list(fetch.answers.items())
     session_id, included = context.finish(answers, services.clock.now_ms())
     sent = [answer for answer, is_included in zip(answers, included, strict=True) if is_included]
+    if context.session is not None and services.quotas.is_active:
+        ctx.on_replaced = partial(context.session.on_replaced, [key for key, _ in sent])
     return _respond(services, ctx, session_id, sent)
 
 
