@@ -16,6 +16,7 @@ from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.security.sasl_server import SaslCredentials, SaslServer
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
+from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.coordination.context import CoordinatorContext
 from barnabas.server.coordination.runtime import CoordinatorRuntime
 from barnabas.server.metadata import session_keeper, snapshot
@@ -64,6 +65,8 @@ class Planted:
     """Broker settings with which the bug is visible."""
     sasl: bool = False
     """Whether nodes and clients log in."""
+    quotas: bool = False
+    """Whether the clients have quotas."""
 
 
 # -- replication -------------------------------------------------------------------------------------------------------
@@ -450,7 +453,22 @@ def _credentials_remembered(patch: Patch) -> None:
     patch.setattr(sasl_conversation, "sasl_server", sasl_server)
 
 
+# -- quotas ------------------------------------------------------------------------------------------------------------
+
+
+def _followers_delayed(patch: Patch) -> None:
+    """The quotas of clients delay followers, too, and replace their Fetch responses by empty ones."""
+    real = ClientQuotas.apply
+
+    def apply(self: ClientQuotas, ctx: Any, *args: Any) -> Any:
+        ctx.is_exempt = False
+        return real(self, ctx, *args)
+
+    patch.setattr(ClientQuotas, "apply", apply)
+
+
 PLANTED = [
+    Planted("quotas delay followers", _followers_delayed, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK, quotas=True),
     Planted("acknowledged before the ISR has the record", _ack_before_isr, ClusterFaultMenu.KILL, 10),
     Planted("min.insync.replicas ignored", _min_insync_ignored, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
     Planted("truncated to the high watermark", _truncate_to_watermark, ClusterFaultMenu.KILL, 20, ANY),

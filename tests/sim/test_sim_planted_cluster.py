@@ -29,7 +29,7 @@ def test_planted_bug_is_found(bug: Planted, monkeypatch: pytest.MonkeyPatch) -> 
     bug.plant(monkeypatch)
     for seed in range(bug.first, bug.first + bug.seeds):
         try:
-            storm(seed, menu=bug.menu, settings=bug.settings, sasl=bug.sasl or None)
+            storm(seed, menu=bug.menu, settings=bug.settings, sasl=bug.sasl, quotas=bug.quotas)
         except SimulationError as failure:
             assert isinstance(failure, bug.caught_by), failure
             return

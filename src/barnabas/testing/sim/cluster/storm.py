@@ -18,12 +18,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from barnabas.client.admin.quotas import quota_entity
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.disk_faults import power_cut
 from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFaultMenu, FaultContext
 from barnabas.testing.sim.cluster.layout import RACKS, ClusterLayout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
+from barnabas.testing.sim.cluster.view import services_of
 from barnabas.testing.sim.cluster.watch import ClusterWatch
 from barnabas.testing.sim.evidence import LAST_READER, FinalReader
 from barnabas.testing.sim.invariants import Evidence
@@ -38,6 +40,10 @@ RECOVERY_S = 60.0
 """Simulated seconds within which a healed cluster must be healthy, and must complete all requests."""
 SASL_SHARE: Final = 0.1
 """The share of the seeds whose nodes and clients log in."""
+QUOTAS_DRAWN: Final = 0.3
+"""The share of storms with quotas."""
+ALL_CLIENTS: Final = quota_entity({"client-id": None})
+"""Every client of the workload, each with a quota of its own."""
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 COMPACTING: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -59,15 +65,17 @@ def storm(
     settings: Mapping[str, str] = NO_SETTINGS,
     world: World | None = None,
     sasl: bool | None = None,
+    quotas: bool | None = None,
 ) -> ScenarioResult:
     """Runs the cluster scenario of `seed` and returns its parameters and counts. With `menu`, the faults are from that
     menu; otherwise the seed chooses a menu. `settings` are broker settings in addition to those of the scenario. With
-    `sasl`, nodes and clients log in; None leaves it to the seed, if the seed also chooses the menu.
+    `sasl`, nodes and clients log in, and with `quotas`, clients are delayed by quotas; None leaves it to the seed, if
+    the seed also chooses the menu.
 
     Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
     """
     world = world or World(seed)
-    return play(world, Storm(world, seconds, menu, settings, sasl=sasl))
+    return play(world, Storm(world, seconds, menu, settings, sasl=sasl, quotas=quotas))
 
 
 class Storm:
@@ -81,7 +89,9 @@ class Storm:
         settings: Mapping[str, str] = NO_SETTINGS,
         *,
         sasl: bool | None = None,
+        quotas: bool | None = None,
     ) -> None:
+        """`quotas` are drawn from the seed if they are None, and then only without a `menu`."""
         rng = world.random_stream("scenario")
         self.world = world
         self.seconds = seconds
@@ -117,6 +127,11 @@ class Storm:
         self.workload = Workload(world, mix, partitions=rng.randint(1, 2), racks=racks)
         self.fault_context = FaultContext(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.fault_context)
+        limits = world.random_stream("quotas")
+        has_quotas = menu is None and limits.random() < QUOTAS_DRAWN if quotas is None else quotas
+        self.quotas = random_quotas(limits) if has_quotas else {}
+        self.throttled = 0
+        """The requests that the brokers have delayed, except those that were killed meanwhile."""
         self.watch: ClusterWatch | None = None
         self.episodes = rng.choice([1, 1, 2])
         self.topic_config: Mapping[str, str | None] = {
@@ -140,13 +155,17 @@ class Storm:
 
     async def _run(self) -> None:
         world, workload = self.world, self.workload
-        world.trace.event("scenario", f"{self.menu.value}, {self.layout}, {workload.mix}, {dict(self.topic_config)}")
+        world.trace.event(
+            "scenario", f"{self.menu.value}, {self.layout}, {workload.mix}, {dict(self.topic_config)}, {self.quotas}"
+        )
         self.watch = ClusterWatch(self.cluster, workload)
         await self.cluster.start()
         async with world.admin() as admin:
             for topic in TOPICS:
                 await admin.create_topic(topic, workload.partitions, configs=self.topic_config)
             await prepare_sharers(admin)
+            if self.quotas:
+                await admin.alter_client_quotas({ALL_CLIENTS: self.quotas})
         workload.start()
         for _ in range(self.episodes):
             await self.nemesis.strike(self.seconds / self.episodes)
@@ -157,11 +176,23 @@ class Storm:
                 await self.nemesis.rest(RECOVERY_S)
         await asyncio.sleep(1.0)
         await workload.stop(RECOVERY_S)
+        if self.quotas:
+            await self._end_quotas()
         world.check_crashes()
         evidence = await self._gather()
         world.check_crashes()
         for invariant in invariants.ALL:
             invariant.check(evidence)
+
+    async def _end_quotas(self) -> None:
+        """Count the delayed requests, and remove the quotas: the last readers read everything at once."""
+        for node in self.cluster.hosts.values():
+            services = services_of(node)
+            if services is not None:
+                self.throttled += sum(services.quotas.throttled.values())
+        self.world.trace.event("quotas", f"{self.throttled} requests were delayed")
+        async with self.world.admin() as admin:
+            await admin.alter_client_quotas({ALL_CLIENTS: dict.fromkeys(self.quotas)})
 
     async def _gather(self) -> Evidence:
         assert self.watch is not None
@@ -187,6 +218,12 @@ class Storm:
             after,
             tuple(self.workload.facts.done_again),
         )
+
+
+def random_quotas(rng: random.Random) -> Mapping[str, float]:
+    """Quotas in bytes per second that delay the clients of the workload often, for seconds."""
+    wanted = {name: float(rng.choice([100, 400])) for name in ("producer_byte_rate", "consumer_byte_rate")}
+    return dict(rng.choice([list(wanted.items())[:1], list(wanted.items())[1:], list(wanted.items())]))
 
 
 def random_layout(rng: random.Random) -> ClusterLayout:
