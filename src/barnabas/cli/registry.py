@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.options import Bootstrap, CommandConfig
-from barnabas.cli.output import EXIT_USAGE, fail
+from barnabas.cli.output import EXIT_USAGE, fail, note
+from barnabas.cli.serve_registry import open_registry_warning
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def registry(
 
     Example: `barnabas registry --bootstrap-server localhost:9092 --listener http://127.0.0.1:8081`
     """
+    if warning := open_registry_warning(listener):
+        note(warning)
     settings = {"bootstrap.servers": bootstrap_server, **read_properties(command_config)}
 
     async def main() -> None:

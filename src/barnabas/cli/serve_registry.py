@@ -8,7 +8,9 @@ import asyncio
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from barnabas.cli.output import note
 from barnabas.core.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -19,12 +21,25 @@ class EmbeddedRegistryError(BarnabasError):
     """The registry cannot run inside this broker; the message says why."""
 
 
+def open_registry_warning(listener: str) -> str | None:
+    """One line if other hosts can reach the registry, which has neither TLS nor authentication; None if none can."""
+    host = urlsplit(listener if "://" in listener else f"http://{listener}").hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return None
+    return (
+        f"WARNING: the registry at {listener} has no authentication: anyone who can connect can read, register and"
+        " delete schemas. Let it listen on 127.0.0.1, behind a proxy that authenticates."
+    )
+
+
 async def serve_with_registry(node: Node, listener: str, announce: Callable[[Node], None]) -> None:
     """Run both until a signal. The registry stops first, because it needs the broker until it has stopped."""
     try:
         from barnabas.registry.server import RegistryServer
     except ModuleNotFoundError as error:
         raise EmbeddedRegistryError(f"--registry needs {error.name}: pip install 'barnabas[registry]'") from None
+    if warning := open_registry_warning(listener):
+        note(warning)
     ready = asyncio.Event()
     servers: list[RegistryServer] = []
 
