@@ -27,6 +27,8 @@ BEFORE_MS: Final[dict[str, int]] = {
     "largest-DeleteRecords": 3_982,
     "largest-Produce": 909,
     "committers": 592,
+    "tls-half": 413,
+    "sasl-large": 264,
 }
 BEFORE_CPU_MS: Final[dict[str, int]] = {
     "largest-ShareFetch": 478,
