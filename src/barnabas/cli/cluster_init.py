@@ -114,9 +114,10 @@ def init(
     note(f"  barnabas cluster up --data-dir {folder}")
     note(f"  barnabas cluster describe --command-config {folder / 'client.properties'}")
     if plan.hosts:
-        note(f"On each host, with a copy of the folder at {plan.folder} that lacks the authority's key:")
-        note(f"  BARNABAS_ADD_SCRAM=\"$(cat {folder / 'first-users'})\" barnabas serve --config "
-             f"{folder / 'nodes' / 'node-ID.properties'}")  # fmt: skip
+        files_of = "ca.pem, first-users and the node's own two files" if secure else "the node's own file"
+        users = f'BARNABAS_ADD_SCRAM="$(cat {folder / "first-users"})" ' if secure else ""
+        note(f"On each host, with {files_of} at the same places in {plan.folder}:")
+        note(f"  {users}barnabas serve --config {folder / 'nodes' / 'node-ID.properties'}")
 
 
 def _files(plan: ClusterPlan, days: int) -> dict[str, str]:
