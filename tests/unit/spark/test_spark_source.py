@@ -118,8 +118,9 @@ def test_trigger_once_reads_immediately_and_without_limits(log: FakeLog) -> None
     assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == at(100)
 
 
-def test_explicit_starting_offsets_need_no_empty_batch(log: FakeLog) -> None:
-    stream = reader(startingOffsets='{"t": {"0": 40}}')
+@pytest.mark.parametrize("starting", ["earliest", '{"t": {"0": 40}}', '{"t": {"0": -2}}'])
+def test_earliest_and_explicit_starting_offsets_need_no_empty_batch(log: FakeLog, starting: str) -> None:
+    stream = reader(startingOffsets=starting)
     assert stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit()) == at(100)
 
 
@@ -130,7 +131,7 @@ def test_available_now_reads_to_the_target(log: FakeLog) -> None:
     limit = stream.getDefaultReadLimit()
     log.latest_offsets.update({T0: 500, T1: 5})
     log.earliest_offsets[T1] = 0
-    position = stream.latestOffset(stream.initialOffset(), limit)
+    position = stream.initialOffset()
     seen = []
     while (end := stream.latestOffset(position, limit)) != position:
         seen.append(end)

@@ -39,7 +39,7 @@ from barnabas.spark.source.planner import (
     missing_ends,
     plan_ranges,
 )
-from barnabas.spark.source.positions import AtOffsets, Position
+from barnabas.spark.source.positions import EARLIEST, AtEdge, AtOffsets, Position
 from barnabas.spark.source.segment_plan import SegmentDirectory
 from barnabas.spark.source.splits import split_ranges
 
@@ -155,10 +155,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     Spark does not store a stream's initial offset until the first micro-batch is committed: it asks for the initial
     offset twice, and again after a restart before that commit. With `startingOffsets=latest`, records that arrive
     between these calls would be lost. Therefore the first micro-batch is empty (except with Trigger.Once, or if
-    `startingOffsets` gives all offsets as numbers): `latestOffset` returns the initial offset unchanged, so that Spark
-    writes it to the query's offset log. If a restart replays that micro-batch from a
-    newer initial offset, its start is beyond its end; such a range is empty, and the position in the offset log remains
-    valid.
+    `startingOffsets` is `earliest` or gives all offsets as numbers): `latestOffset` returns the initial offset
+    unchanged, so that Spark writes it to the query's offset log. If a restart replays that micro-batch from a newer
+    initial offset, its start is beyond its end; such a range is empty, and the position in the offset log remains
+    valid. A replay from `earliest` begins later only where retention has deleted records meanwhile, before any
+    micro-batch was committed; such records are no loss of the query.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], typed: TypedRead | None = None) -> None:
@@ -260,7 +261,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._pinned or start != self._initial:
             return False
         starting = self._options.starting
-        return not (isinstance(starting, AtOffsets) and all(offset >= 0 for offset in starting.offsets.values()))
+        if isinstance(starting, AtOffsets):
+            return any(offset < 0 and offset != EARLIEST for offset in starting.offsets.values())
+        return starting != AtEdge(EARLIEST)
 
     def _follow(self, position: Position) -> None:
         """Commit the position for the group that makes the query's progress visible.
