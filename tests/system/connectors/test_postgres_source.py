@@ -437,6 +437,36 @@ def test_an_idle_source_lets_the_server_remove_its_log(postgres: PostgresServer,
         assert confirmed == from_position(end).lsn
 
 
+def test_positions_near_each_other_are_confirmed_together(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = create(postgres, "near", f"CREATE TABLE t ({COLUMNS})")
+    options = capture_options(postgres, tmp_path, "near", table_include_list=r"near\.t")
+
+    def confirmed() -> int:
+        row = admin.execute(
+            "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = 'near'"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    with opened(options) as source, admin:
+        source.check(None, begun=False)
+        start, _ = take_snapshot(source, options)
+        monkeypatch.setattr("barnabas.spark.connectors.postgres.source.CONFIRM_SECONDS", 1e9)
+        source.confirm(start)
+        positions = [start]
+        for number in range(3):
+            admin.execute(f"INSERT INTO t (id) VALUES ({number})")
+            positions.append(source.find_end(positions[-1], None, None))
+            source.confirm(positions[-1])
+            assert confirmed() == from_position(start).lsn
+            assert _read_rows(source, positions[-2]) == 1  # without the changes that are not confirmed
+        monkeypatch.setattr("barnabas.spark.connectors.postgres.source.CONFIRM_SECONDS", 0)
+        source.confirm(positions[-1])
+        assert confirmed() == from_position(positions[-1]).lsn
+
+
 def _read_rows(source: Any, position: Any) -> int:
     return sum(
         len(table.changes)

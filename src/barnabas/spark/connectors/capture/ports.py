@@ -148,6 +148,9 @@ class Connector(Struct, frozen=True):
     options: tuple[ConnectorOption, ...]
     refused: dict[str, str]
     open: Callable[[CaptureOptions], ChangeSource]
+    is_alive: Callable[[ChangeSource], bool] | None = None
+    """Whether the connections of an open source still work, so that the next task of a process can use it; None if each
+    task opens a source of its own."""
     parse: Callable[[Mapping[str, str]], CaptureOptions] | None = None
     """Parses the options, if they are not those of CAPTURE_OPTIONS and `options`."""
     columns: Callable[[CaptureOptions, TableSchema | None], str] | None = None

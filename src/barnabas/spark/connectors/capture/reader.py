@@ -31,6 +31,7 @@ from barnabas.spark.connectors.capture.planning import (
     ranges_between,
 )
 from barnabas.spark.connectors.capture.ports import ChangeSource, Connector, Position
+from barnabas.spark.connectors.capture.reuse import lent_source
 from barnabas.spark.connectors.capture.staging import Staging, open_staging
 from barnabas.spark.errors import OptionError
 from barnabas.spark.heap import freeze_heap
@@ -157,12 +158,9 @@ class _TaskReader:
             source.close()
 
     def _read_changes(self, start: Position, end: Position) -> Iterator[Any]:
-        source = self._connector.open(self._options)
-        try:
+        with lent_source(self._connector, self._options) as source:
             for captured in source.read(start, end):
                 yield from self._output.batches(captured)
-        finally:
-            source.close()
 
 
 class CaptureBatchReader(_TaskReader, DataSourceReader):  # type: ignore[misc]  # as above

@@ -126,6 +126,14 @@ class MysqlSession:
         with readable(f"running {sql}"), self._connection.cursor() as cursor:
             cursor.execute(sql)
 
+    def is_alive(self) -> bool:
+        """Whether the server answers."""
+        try:
+            self.run("SELECT 1")
+        except MysqlSourceError:
+            return False
+        return True
+
     def close(self) -> None:
         """Close the connection; repeated calls do nothing."""
         if self._connection.open:

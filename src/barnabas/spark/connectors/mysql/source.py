@@ -58,8 +58,14 @@ def open_mysql(options: CaptureOptions) -> MysqlSource:
     return MysqlSource(options)
 
 
-MYSQL: Final = Connector("barnabas.mysql", "mysql", __version__, MYSQL_OPTIONS, MYSQL_REFUSED, open_mysql)
-MARIADB: Final = Connector("barnabas.mariadb", "mariadb", __version__, MYSQL_OPTIONS, MYSQL_REFUSED, open_mysql)
+def _is_alive(source: Any) -> bool:
+    return bool(source.is_alive())
+
+
+MYSQL: Final = Connector("barnabas.mysql", "mysql", __version__, MYSQL_OPTIONS, MYSQL_REFUSED, open_mysql, _is_alive)
+MARIADB: Final = Connector(
+    "barnabas.mariadb", "mariadb", __version__, MYSQL_OPTIONS, MYSQL_REFUSED, open_mysql, _is_alive
+)
 
 
 class MysqlSource:
@@ -291,6 +297,10 @@ class MysqlSource:
         query = self._options.capture.heartbeat_query
         if query:
             self._session().run(query)
+
+    def is_alive(self) -> bool:
+        """Whether there is a session, and the server answers in it."""
+        return self._opened is not None and self._opened.is_alive()
 
     def close(self) -> None:
         if self._opened is not None:

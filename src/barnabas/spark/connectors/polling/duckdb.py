@@ -57,7 +57,15 @@ def open_duckdb(options: CaptureOptions) -> PollingSource:
 
 
 DUCKDB: Final = Connector(
-    "barnabas.duckdb", "duckdb", __version__, (), {}, open_duckdb, parse_duckdb, polled_columns, make_polled_output
+    "barnabas.duckdb",
+    "duckdb",
+    __version__,
+    (),
+    {},
+    open_duckdb,
+    parse=parse_duckdb,
+    columns=polled_columns,
+    output=make_polled_output,
 )
 
 

@@ -80,9 +80,9 @@ def _connector(name: str) -> Connector:
         (),
         {},
         open_mysql_polling,
-        parse_mysql_polling,
-        polled_columns,
-        make_polled_output,
+        parse=parse_mysql_polling,
+        columns=polled_columns,
+        output=make_polled_output,
     )
 
 

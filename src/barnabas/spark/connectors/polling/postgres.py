@@ -77,9 +77,9 @@ POSTGRES_POLLING: Final = Connector(
     POSTGRES_POLLING_OPTIONS,
     {},
     open_postgres_polling,
-    parse_postgres_polling,
-    polled_columns,
-    make_polled_output,
+    parse=parse_postgres_polling,
+    columns=polled_columns,
+    output=make_polled_output,
 )
 
 

@@ -74,9 +74,9 @@ SQLITE: Final = Connector(
     SQLITE_OPTIONS,
     {},
     open_sqlite,
-    parse_sqlite,
-    polled_columns,
-    make_polled_output,
+    parse=parse_sqlite,
+    columns=polled_columns,
+    output=make_polled_output,
 )
 
 

@@ -62,6 +62,11 @@ IDLE_SECONDS: Final = 10.0
 """When the log grows without changes of the captured tables, the position moves on after so many bytes or seconds, so
 that the server can remove the log; not sooner, because each move is a micro-batch."""
 
+CONFIRM_BYTES: Final = 4 << 20
+CONFIRM_SECONDS: Final = 2.0
+"""The slot is advanced after so many bytes of log or seconds, since the server decodes the log for that once more.
+Until then it gives changes that are not confirmed to each read again, which drops them."""
+
 SNAPSHOT_ATTEMPTS: Final = 10
 SNAPSHOT_RETRY_SECONDS: Final = 0.2
 """How often a snapshot is begun while tables are rewritten, and how much longer each time the source waits before."""
@@ -74,8 +79,12 @@ def open_postgres(options: CaptureOptions) -> PostgresSource:
     return PostgresSource(options)
 
 
+def _is_alive(source: Any) -> bool:
+    return bool(source.is_alive())
+
+
 CONNECTOR: Final = Connector(
-    "barnabas.postgres", "postgresql", __version__, POSTGRES_OPTIONS, POSTGRES_REFUSED, open_postgres
+    "barnabas.postgres", "postgresql", __version__, POSTGRES_OPTIONS, POSTGRES_REFUSED, open_postgres, _is_alive
 )
 
 
@@ -85,9 +94,12 @@ class PostgresSource:
     def __init__(self, options: CaptureOptions) -> None:
         self._options = parse_postgres_options(options)
         self._opened: Session | None = None
+        self._checking: Session | None = None
         self._tables: tuple[TableName, ...] = ()
         self._setup = Setup()
         self._moved_at = time.monotonic()
+        self._confirmed: tuple[int, float] | None = None
+        """The position that was confirmed last, and when."""
 
     @property
     def identity(self) -> str:
@@ -203,7 +215,8 @@ class PostgresSource:
             return start
         grown = end - begin.lsn
         is_idle = grown < IDLE_BYTES and time.monotonic() - self._moved_at < IDLE_SECONDS
-        if is_idle or until is not None:
+        assert slot is not None and slot.confirmed_flush_lsn is not None, "plan_batch has checked the slot"
+        if (is_idle or until is not None) and slot.confirmed_flush_lsn >= begin.lsn:  # else it finds old changes
             query = probe(self._options.slot, self._options.publication, end)
             if not self._retried(query, f"looking for changes in the slot {self._options.slot}") and (
                 is_idle or grown < IDLE_BYTES
@@ -213,7 +226,13 @@ class PostgresSource:
         return to_position(Checkpoint(end, begin.system_identifier))
 
     def confirm(self, position: Position) -> None:
+        lsn, now = from_position(position).lsn, time.monotonic()
+        if self._confirmed is not None:
+            before, at = self._confirmed
+            if lsn - before < CONFIRM_BYTES and now < at + CONFIRM_SECONDS:
+                return
         self._patiently(lambda: self._confirm(position))
+        self._confirmed = (lsn, now)
 
     def _confirm(self, position: Position) -> None:
         server, slot = self._read_state()
@@ -280,12 +299,14 @@ class PostgresSource:
         """Refuse changes that a slot gave which begins after `begin`. The state is read in a session of its own,
         because the one of the peek is in a transaction.
         """
-        session = Session(self._options)
-        try:
-            server = load_server(session)
-            check_position(self._options.slot, begin, server, load_slot(session, server.version, self._options.slot))
-        finally:
-            session.close()
+        if self._checking is not None and self._checking.is_broken:
+            self._checking.close()
+            self._checking = None
+        if self._checking is None:
+            self._checking = Session(self._options)
+        server = load_server(self._checking)
+        slot = load_slot(self._checking, server.version, self._options.slot)
+        check_position(self._options.slot, begin, server, slot)
 
     def _peek(self, end: int) -> Iterator[list[tuple[int, int, bytes]]]:
         statement = peek(self._options.slot, self._options.publication, end)
@@ -325,10 +346,15 @@ class PostgresSource:
         if query:
             self._session().run(query, "running heartbeat.action.query")
 
+    def is_alive(self) -> bool:
+        """Whether there is a session, and the server answers in it."""
+        return self._opened is not None and self._opened.is_alive()
+
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        for session in (self._opened, self._checking):
+            if session is not None:
+                session.close()
+        self._opened = self._checking = None
 
     # -- internal
 
