@@ -30,6 +30,16 @@ _PLAIN = {
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": _JAAS,
 }
 
+_BEARER = "listener.name.sasl_plaintext.oauthbearer."
+_OAUTH = {
+    "listeners": "SASL_PLAINTEXT://h:1",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+}
+_UNSECURED = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+
 
 def _build(given: dict[str, str]) -> NodeSecurity:
     config = build_config({"log.dirs": "/d", **given})
@@ -102,6 +112,13 @@ def test_a_node_uses_its_own_listener_s_settings_for_connections_to_brokers() ->
         ({**_PLAIN, "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, "must be one of the mechanisms"),
         ({**_PLAIN, "listener.name.sasl_plaintext.plain.sasl.jaas.config": "a.B required;"}, "no user name for other"),
         ({**_PLAIN, "connections.max.idle.ms": "50"}, "must be less than connections.max.idle.ms"),
+        (_OAUTH, "Set listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"),
+        ({**_OAUTH, f"{_BEARER}sasl.oauthbearer.jwks.endpoint.url": "https://idp/keys"},
+         f"{_BEARER}sasl.oauthbearer.jwks.endpoint.url=https://idp/keys is not allowed"),
+        ({**_OAUTH, f"{_BEARER}sasl.server.callback.handler.class": _UNSECURED},
+         f"Set {_BEARER}sasl.oauthbearer.token.endpoint.url"),
+        ({**_OAUTH, f"{_BEARER}sasl.jaas.config": 'a.B required unsecuredValidatorScope="x";'},
+         "the option unsecuredValidatorScope is unknown"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_named(given: dict[str, str], said: str) -> None:
