@@ -84,11 +84,19 @@ class TokenFile(Struct, frozen=True):
     path: str
 
 
-class TokenCallback(Struct, frozen=True):
-    """A function of the user."""
+class TokenCallback(Struct, frozen=True, eq=False):
+    """A function of the user. Equality is that of the object, which need not be hashable."""
 
     function: TokenFunction
     argument: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenCallback) and (
+            self.function is other.function and self.argument == other.argument
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.function), self.argument))
 
     def __repr__(self) -> str:
         return "TokenCallback(...)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,13 +31,13 @@ LONG = TokenRefresh()
 SOON = TokenRefresh(window_factor=0.0, window_jitter=0.0, min_period_ms=0, buffer_ms=0)
 
 
+@dataclass
 class Calls:
-    """A user's function that numbers its tokens."""
+    """A user's function that numbers its tokens. It is not hashable."""
 
-    def __init__(self, lifetime_s: float = 3600) -> None:
-        self.lifetime_s = lifetime_s
-        self.count = 0
-        self.failing = False
+    lifetime_s: float = 3600
+    count: int = 0
+    failing: bool = False
 
     def __call__(self, _config: str) -> tuple[str, float]:
         self.count += 1
