@@ -13,18 +13,23 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.core.telemetry import Metrics
+from barnabas.core.telemetry import Metrics, get_logger
+from barnabas.protocol.security.principal_builder import AuthenticationContext
+from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
 from barnabas.protocol.transport.accepted_connection import TURN_OF_ALL, AcceptedConnection
 from barnabas.protocol.transport.admission import Admission
 from barnabas.protocol.transport.connection_quotas import UNLIMITED, ConnectionLimits, ConnectionQuotas
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
-from barnabas.protocol.transport.limits import RequestBudget, TransportConfig
+from barnabas.protocol.transport.limits import OccasionalWarning, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
 from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 
 if TYPE_CHECKING:
+    from barnabas.protocol.security.principal_builder import PrincipalBuilder
     from barnabas.protocol.transport.listener_security import ListenerSecurity
 
+log = get_logger("barnabas.protocol.transport")
+_WARNING_EVERY_S: Final = 10.0
 BACKLOG: Final = 1024
 """The limit for connections that wait to be accepted."""
 _REUSED_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -46,6 +51,7 @@ class Listener:
         budget: RequestBudget | None = None,
         sock: socket.socket | None = None,
         security: ListenerSecurity | None = None,
+        principals: PrincipalBuilder | None = None,
     ) -> None:
         """`security` is None for a PLAINTEXT listener."""
         self.metrics = metrics
@@ -64,6 +70,8 @@ class Listener:
         metrics.gauge(
             "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
         )
+        self._principals = principals
+        self._refusals = OccasionalWarning(_WARNING_EVERY_S)
         self._admission = Admission(endpoint.name, self.quotas, metrics, lambda: self.now(), self._enter)
         self.quotas.add_listener(self)
         self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
@@ -137,7 +145,30 @@ class Listener:
     def _enter(self, connection: AcceptedConnection, host: str, port: int) -> None:
         self._connections[connection] = None
         endpoint = self.endpoint
-        connection.enter(Peer(next(_connection_ids), endpoint.name, endpoint.security_protocol, host, port))
+        peer = Peer(next(_connection_ids), endpoint.name, endpoint.security_protocol, host, port)
+        connection.enter(peer)
+        if endpoint.security_protocol == "PLAINTEXT" and self._principals is not None:
+            self.set_principal(connection, peer, ANONYMOUS)
+
+    def set_principal(
+        self, connection: AcceptedConnection, peer: Peer, principal: KafkaPrincipal, certificate: bytes | None = None
+    ) -> bool:
+        """Set the principal of a connection. Returns False if the class of `principal.builder.class` has refused the
+        connection, which is closed."""
+        if self._principals is None:
+            peer.principal = principal
+            return True
+        context = AuthenticationContext(peer.listener, peer.security_protocol, peer.host, principal, certificate)
+        try:
+            peer.principal = self._principals.build(context)
+        except Exception as error:  # noqa: BLE001 - an error of the class of a user ends this connection only
+            count = self._refusals.count(self.now())
+            if count:
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("principal.builder.class refuses connections", last=str(peer), reason=reason, count=count)
+            connection.close(f"principal.builder.class: {error}", expected=True)
+            return False
+        return True
 
     @property
     def name(self) -> str:

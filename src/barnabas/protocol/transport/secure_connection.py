@@ -295,14 +295,15 @@ class SecureConnection(AcceptedConnection):
         assert self._peer is not None
         settings = self._shared.security.tls
         assert settings is not None
+        certificate = transport.tls.getpeercert(binary_form=True)
         try:
-            self._peer.principal = settings.principal(transport.tls.getpeercert(binary_form=True))
+            principal = settings.principal(certificate)
         except (CertificateError, NoMatchingRuleError) as error:
             self._shared.count_failure(self._peer, str(error))
             self.close(str(error), expected=True)
             return False
         self._on_authenticated()
-        return True
+        return self._owner.set_principal(self, self._peer, principal, certificate)
 
     # ---- SASL
 
@@ -330,7 +331,8 @@ class SecureConnection(AcceptedConnection):
             self._refused = True
             self._shared.count_failure(self._peer, step.refusal)
         if step.identity is not None:
-            self._peer.principal = principal_of(step.identity)
+            if not self._owner.set_principal(self, self._peer, principal_of(step.identity)):
+                return
             self._peer.token_authenticated = step.identity.token_authenticated
             self._messages.max_request_bytes = self._owner.limits.socket_request_max_bytes
             self._on_authenticated()

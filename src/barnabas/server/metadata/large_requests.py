@@ -31,7 +31,7 @@ from barnabas.server.metadata.request_parts import Division, join, parts_of
 
 TOPICS_PER_DECISION: Final = 50
 """CreateTopics with more topics is decided in parts of this many."""
-ACLS_PER_DECISION: Final = 500
+ACLS_PER_DECISION: Final = 200
 """ACLs are created and deleted in parts of this many."""
 USERS_PER_DECISION: Final = 500
 """AlterUserScramCredentials is decided in parts of this many users."""

@@ -364,7 +364,7 @@ class BrokerRole:
         return [
             Listener(
                 port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, sock=port.sock,
-                security=parts.security.listeners.get(port.endpoint.name),
+                security=parts.security.listeners.get(port.endpoint.name), principals=parts.principals,
             )
             for port in self._ports
         ]  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.core.telemetry import Metrics
+from barnabas.protocol.security.principal_builder import PrincipalBuilder
 from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.server.broker.controller_services import ControllerServices
@@ -73,7 +74,12 @@ class ControllerListeners:
     """
 
     def __init__(
-        self, config: NodeConfig, ports: Sequence[TakenPort], metrics: Metrics, security: NodeSecurity
+        self,
+        config: NodeConfig,
+        ports: Sequence[TakenPort],
+        metrics: Metrics,
+        security: NodeSecurity,
+        principals: PrincipalBuilder | None,
     ) -> None:
         self._listeners: list[Listener] = []
         if not ports:
@@ -89,7 +95,7 @@ class ControllerListeners:
         self._listeners = [
             Listener(
                 port.endpoint, NewcomerHandler(), limits, metrics, quotas=self._quotas, budget=budget, sock=port.sock,
-                security=security.listeners.get(port.endpoint.name),
+                security=security.listeners.get(port.endpoint.name), principals=principals,
             )
             for port in ports
         ]  # fmt: skip

@@ -12,6 +12,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.loop_watch import LoopWatch
+from barnabas.protocol.security.principal_builder import PrincipalBuilder
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.metadata.config_view import ConfigView
@@ -60,6 +61,7 @@ class Parts(Struct):
     descriptors: DescriptorShares
     """How the file descriptors of the process are divided."""
     authorizer: Authorizer | None = None
+    principals: PrincipalBuilder | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to stop the node."""
 

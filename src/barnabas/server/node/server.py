@@ -21,6 +21,7 @@ from barnabas.core.rng import Rng, secure_rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.principal_builder import build_principal_builder
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
@@ -109,6 +110,7 @@ class Node:
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
         self._authorizer = build_authorizer(config.given, self.metrics)
+        self._principals = build_principal_builder(config.given)
         self._dirs: list[LogDir] = []
         self._missing_dirs: list[str] = []
         self._all_directories_offline = asyncio.Event()
@@ -191,7 +193,7 @@ class Node:
         if self.config.topology.is_broker and security.to_brokers != security.to_controllers:
             to_brokers = NodeClient(client_id, self._nonces, security.to_brokers)
         peers = () if to_brokers is outgoing else (to_brokers.run,)
-        controller_listeners = ControllerListeners(self.config, controllers, self.metrics, security)
+        controller_listeners = ControllerListeners(self.config, controllers, self.metrics, security, self._principals)
         pages = () if self.pages is None else (self.pages.run,)
         # In a simulated world the clock stands still while code runs.
         watchdog = (LoopWatchdog(self._watch).run,) if isinstance(self._clock, SystemClock) else ()
@@ -361,6 +363,7 @@ class Node:
             descriptors=self._shares,
             publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),
             authorizer=self._authorizer,
+            principals=self._principals,
             stopping=self._stopping,
         )
 
