@@ -13,7 +13,9 @@ from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security import sasl_conversation
 from barnabas.protocol.security.credentials import ScramCredential
+from barnabas.protocol.security.sasl_conversation import SaslConversation
 from barnabas.protocol.security.sasl_server import SaslCredentials, SaslServer
+from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.server.broker.client_quotas import ClientQuotas
@@ -467,6 +469,19 @@ def _followers_delayed(patch: Patch) -> None:
     patch.setattr(ClientQuotas, "apply", apply)
 
 
+def _requests_before_the_login_served(patch: Patch) -> None:
+    """A client that has sent ApiVersions may continue with any request, and not with SaslHandshake only."""
+    real = SaslConversation.on_request
+
+    def on_request(self: SaslConversation, request: Any, now_ms: float, wall_ms: int) -> Any:
+        key = request.header.api_key
+        if self._state is sasl_conversation._State.HANDSHAKE and key != ApiKey.SASL_HANDSHAKE:
+            return sasl_conversation.HAND_OVER
+        return real(self, request, now_ms, wall_ms)
+
+    patch.setattr(SaslConversation, "on_request", on_request)
+
+
 PLANTED = [
     Planted("quotas delay followers", _followers_delayed, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK, quotas=True),
     Planted("acknowledged before the ISR has the record", _ack_before_isr, ClusterFaultMenu.KILL, 10),
@@ -510,4 +525,5 @@ PLANTED = [
         settings=COMPACTING,
     ),
     Planted("credentials of removed users remembered", _credentials_remembered, ClusterFaultMenu.KILL, 5, sasl=True),
+    Planted("requests before the login served", _requests_before_the_login_served, ClusterFaultMenu.KILL, 5, sasl=True),
 ]

@@ -13,7 +13,7 @@ QUICK = (
     "a former coordinator answers",
     "vote not synced",
     "a lost connection fences a broker",
-    "credentials of removed users remembered",
+    "requests before the login served",
 )
 """The bugs that `make test` plants; `make system` plants the others."""
 

@@ -1,5 +1,5 @@
 """Shell: the workload of users that come and go: a user is created, logs in, and is removed or gets another password
-while it is connected."""
+while it is connected. Between two users, a stranger sends requests without having logged in."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from barnabas.client.admin.users import UserScramCredentialDeletion, UserScramCr
 from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.protocol.security.credentials import SCRAM_ITERATIONS_MIN
 from barnabas.testing.sim.cluster.logins import MECHANISM, SESSION_MS, login_of
+from barnabas.testing.sim.errors import CorrectnessError
 from barnabas.testing.sim.workload.supervisor import PATIENCE
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.workload.supervisor import Workload
 
 _WITHIN_MS: Final = 8_000
+_STRANGER_MS: Final = 500
 _AFTERWARDS_S: Final = 2 * SESSION_MS / 1000
 """A user that was removed continues to send requests for so long, unless they fail."""
 
@@ -29,6 +31,7 @@ async def visit(workload: Workload, who: str) -> None:
     rng, world = workload.world.random_stream(who), workload.world
     number = 0
     while not workload.stopping:
+        await _intrude(workload, who)
         number += 1
         user = f"{who}.{number}"
         async with world.admin(default_api_timeout_ms=_WITHIN_MS, **PATIENCE) as admin:
@@ -46,6 +49,18 @@ async def visit(workload: Workload, who: str) -> None:
                     await _ask(workload, visitor, _AFTERWARDS_S, rng)
                 except (BarnabasError, TimeoutError) as error:
                     workload.trace(user, f"is not served any more: {type(error).__name__}")
+
+
+async def _intrude(workload: Workload, who: str) -> None:
+    """Send requests without a login. No broker answers, so they fail after their time-out."""
+    settings = {**PATIENCE, "default_api_timeout_ms": _STRANGER_MS, "security_protocol": "PLAINTEXT"}
+    async with workload.world.admin(**settings) as stranger:
+        try:
+            await stranger.list_topics()
+        except (BarnabasError, TimeoutError) as error:
+            workload.trace(who, f"a stranger is not served: {type(error).__name__}")
+        else:
+            raise CorrectnessError("A client that has not logged in got an answer.")
 
 
 async def _ask(workload: Workload, visitor: AsyncAdmin, seconds: float, rng: random.Random) -> None:
