@@ -134,26 +134,31 @@ class Session:
         pgconn = self.connection.pgconn
         with readable(doing):
             self._expect(pgconn.exec_(sql.encode()), "COPY_OUT")
-        parts: list[Any] = []
-        size = 0
         is_complete = False
         try:
             while not is_complete:
                 with readable(doing):
-                    length, row = pgconn.get_copy_data(0)  # waits for the row
-                    if length < 0:
-                        while (result := pgconn.get_result()) is not None:
-                            self._expect(result, "COMMAND_OK")
-                        is_complete = True
-                if length > 0:
-                    parts.append(row)
-                    size += length
-                if parts and (size >= piece_bytes or is_complete):
+                    parts, is_complete = self._take_rows(pgconn, piece_bytes)
+                if parts:
                     yield b"".join(parts)
-                    parts, size = [], 0
         finally:
             if not is_complete:
                 self.close()
+
+    def _take_rows(self, pgconn: Any, piece_bytes: int) -> tuple[list[Any], bool]:
+        """The next rows of a COPY, and whether these are the last ones."""
+        take = pgconn.get_copy_data
+        parts: list[Any] = []
+        size = 0
+        while size < piece_bytes:
+            length, row = take(0)  # waits for the row
+            if length < 0:
+                while (result := pgconn.get_result()) is not None:
+                    self._expect(result, "COMMAND_OK")
+                return parts, True
+            parts.append(row)
+            size += length
+        return parts, False
 
     def _expect(self, result: Any, status: str) -> None:
         """Raise the driver's error if the server has answered with another status."""
