@@ -11,7 +11,7 @@ import typer
 
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, fail, note, size_text
-from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
 from barnabas.cli.words import counted, rate
 
 if TYPE_CHECKING:
@@ -93,12 +93,11 @@ def consume(
     except ValueError as error:
         fail(str(error), EXIT_USAGE)
     settings: dict[str, object] = {
-        "bootstrap.servers": bootstrap_server,
         "isolation.level": isolation_level,
         "auto.offset.reset": reset_policy(start),
         "allow.auto.create.topics": "false",
         **({"group.id": group} if group is not None else {}),
-        **read_properties(command_config),
+        **with_bootstrap(bootstrap_server, read_properties(command_config)),
         **parse_settings(setting),
     }
     plan = ConsumePlan(

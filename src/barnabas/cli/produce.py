@@ -12,7 +12,7 @@ import typer
 from barnabas.cli.line_format import LineReader, unescape
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
-from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
 from barnabas.cli.words import counted, rate
 from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
 
@@ -44,10 +44,9 @@ def produce(
         null_marker=null,
     )
     settings: dict[str, object] = {
-        "bootstrap.servers": bootstrap_server,
         "compression.type": compression,
         "acks": acks,
-        **read_properties(command_config),
+        **with_bootstrap(bootstrap_server, read_properties(command_config)),
         **parse_settings(setting),
     }
     if file is not None and not file.is_file():

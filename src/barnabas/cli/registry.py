@@ -12,7 +12,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note
 from barnabas.cli.serve_registry import open_registry_warning
-from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run, with_bootstrap
 
 if TYPE_CHECKING:
     from barnabas.registry.server import RegistryServer
@@ -38,7 +38,7 @@ def registry(
     """
     if warning := open_registry_warning(listener):
         note(warning)
-    settings = {"bootstrap.servers": bootstrap_server, **read_properties(command_config)}
+    settings = with_bootstrap(bootstrap_server, read_properties(command_config))
 
     async def main() -> None:
         server = _import_server()(settings, listener=listener, topic=topic)

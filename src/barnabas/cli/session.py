@@ -49,11 +49,19 @@ def run_admin(
     async def main() -> T:
         from barnabas.client.admin import AsyncAdmin
 
-        async with AsyncAdmin({"bootstrap.servers": bootstrap_servers, **(settings or {})}) as admin:
+        async with AsyncAdmin(with_bootstrap(bootstrap_servers, settings or {})) as admin:
             await admin.cluster.reach()
             return await command(admin)
 
     return run(main)
+
+
+def with_bootstrap(bootstrap_servers: str, settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings of a file with the addresses of the command line, which precede the file's unless they are the
+    default."""
+    if bootstrap_servers == DEFAULT_BOOTSTRAP and "bootstrap.servers" in settings:
+        return dict(settings)
+    return {**settings, "bootstrap.servers": bootstrap_servers}
 
 
 async def answer_of(request: Awaitable[T]) -> T | None:

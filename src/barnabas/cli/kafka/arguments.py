@@ -41,8 +41,10 @@ class _RejectFlag(argparse.Action):
 
 
 def client_settings(options: argparse.Namespace) -> dict[str, object]:
-    """The settings from `--command-config` and from the tool's `--*-property` flags."""
-    return read_properties(getattr(options, "command_config", None))
+    """The settings from `--command-config`, without its addresses: as in Kafka, `--bootstrap-server` precedes them."""
+    settings = read_properties(getattr(options, "command_config", None))
+    settings.pop("bootstrap.servers", None)
+    return settings
 
 
 def split_pairs(pairs: Sequence[str] | None, parser: argparse.ArgumentParser, *, strip: bool = True) -> dict[str, str]:

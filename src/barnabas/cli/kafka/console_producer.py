@@ -45,8 +45,8 @@ def main() -> None:
         reader = LineReader.from_properties(properties)
     except ValueError as error:
         parser.error(str(error))
-    settings: dict[str, object] = {"bootstrap.servers": options.bootstrap_server}
-    settings |= client_settings(options) | read_properties(options.producer_config)
+    settings = client_settings(options) | read_properties(options.producer_config)
     settings |= {name: getattr(options, flag) for flag, name in _FLAGS.items() if getattr(options, flag) is not None}
     settings |= split_pairs(options.producer_property, parser)
+    settings["bootstrap.servers"] = options.bootstrap_server
     run(lambda: produce_lines(settings, options.topic, stdin(), reader))
