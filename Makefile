@@ -89,6 +89,7 @@ format: $(VENV)/.ready-dev ## format the code and mend what the linter can mend
 
 interop-setup: $(VENV)/.ready-dev
 	tests/interop/install.sh
+	tests/system/connectors/install.sh
 	$(RUN) -m tests.interop.jars
 
 interop: interop-setup ## foreign clients and Kafka's own tools against our broker and files (installs them)
