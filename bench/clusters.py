@@ -12,7 +12,8 @@ from typing import Protocol
 
 from barnabas.core.child_processes import start_child
 from barnabas.core.ids import uuid_to_text
-from barnabas.testing.process_cluster import FIRST_CONTROLLER, ClusterProcess, free_ports
+from barnabas.testing.ports import free_ports
+from barnabas.testing.process_cluster import FIRST_CONTROLLER, ClusterProcess
 from bench.servers import KAFKA_JVM_FLAGS, wait_serving
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from barnabas.core.child_processes import start_child
 from barnabas.core.ids import uuid_to_text
+from barnabas.testing.ports import free_port
 from barnabas.testing.process import BrokerProcess
 from bench.security import ADD_SCRAM, SecureListener
 
@@ -178,12 +179,6 @@ def descendants(pid: int) -> list[int]:
             parents.setdefault(parent, []).append(int(folder.name))
     found = parents.get(pid, [])
     return [*found, *(below for child in found for below in descendants(child))]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 _API_VERSIONS_V0 = bytes.fromhex("0000000a001200000000000100 00".replace(" ", ""))

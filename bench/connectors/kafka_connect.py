@@ -18,7 +18,8 @@ from typing import Any, Final
 from tests.interop.jars import KAFKA_VERSION, resolve
 
 from barnabas.core.child_processes import start_child
-from bench.servers import KAFKA_JVM_FLAGS, free_port
+from barnabas.testing.ports import free_port
+from bench.servers import KAFKA_JVM_FLAGS
 
 DEBEZIUM: Final = {"postgres": "3.6.0.Final", "mariadb": "3.5.0.Final", "jdbc": "3.5.0.Final"}
 START_SECONDS: Final = 120.0

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from barnabas.core.child_processes import start_child
+from barnabas.testing.ports import free_ports
 from tests.interop.jars import kafka_classpath
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -110,11 +111,3 @@ class ApacheKafka:
             yield self
         finally:
             self.kill()
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports

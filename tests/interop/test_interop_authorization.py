@@ -16,7 +16,8 @@ from barnabas.protocol.security.acls import AclBinding, AclBindingFilter
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.protocol.wire.apis import PRIVATE_FROM, ApiKey
 from barnabas.protocol.wire.schema import Request, Response
-from tests.interop.apache_kafka import ApacheKafka, free_ports
+from barnabas.testing.ports import free_ports
+from tests.interop.apache_kafka import ApacheKafka
 from tests.unit.server.broker.authorization.cluster import REFUSED, acl, error_codes, wait_for_coordinators
 from tests.unit.server.broker.authorization.requests import BROKER_CASES, OTHER, TOPIC, Case, build
 from tests.unit.server.broker.authorization.test_authorization_matrix import CODE_OF

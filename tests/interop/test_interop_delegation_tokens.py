@@ -28,7 +28,8 @@ from barnabas.protocol.wire.messages.expire_delegation_token import ExpireDelega
 from barnabas.protocol.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.wire.schema import Request
 from barnabas.testing import AsyncEmbeddedBroker
-from tests.interop.apache_kafka import ApacheKafka, free_ports
+from barnabas.testing.ports import free_ports
+from tests.interop.apache_kafka import ApacheKafka
 
 USERS = ("admin", "alice", "bob", "carol")
 _JAAS = (

@@ -10,7 +10,8 @@ import pytest
 
 from barnabas import Admin
 from barnabas.testing import EmbeddedBroker
-from tests.interop.apache_kafka import ApacheKafka, free_ports
+from barnabas.testing.ports import free_ports
+from tests.interop.apache_kafka import ApacheKafka
 from tests.system.security.kdc import PROGRAMS, REALM, Kdc, program
 
 pytestmark = [

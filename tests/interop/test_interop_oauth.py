@@ -16,7 +16,8 @@ from barnabas.protocol.security.oauth.unsecured import UnsecuredLogin
 from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.testing.embedded import EmbeddedBroker
-from tests.interop.apache_kafka import ApacheKafka, free_ports
+from barnabas.testing.ports import free_ports
+from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.foreign_clients import HERE, run_go, run_node
 from tests.interop.jars import kafka_classpath
 from tests.progress import STANDSTILL_S

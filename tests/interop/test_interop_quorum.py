@@ -12,7 +12,8 @@ import pytest
 from barnabas.server.node.config import build_config
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.server import Node
-from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka, free_ports
+from barnabas.testing.ports import free_ports
+from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka
 
 KAFKA = 3
 

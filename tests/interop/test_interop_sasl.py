@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.apache_kafka import ApacheKafka, free_ports
+from barnabas.testing.ports import free_ports
+from tests.interop.apache_kafka import ApacheKafka
 from tests.system.security.conversations.playing import play_all
 from tests.system.security.conversations.table import LISTENERS, ROWS, SETTINGS, Row
 

@@ -28,6 +28,7 @@ from typing import Final, Self
 
 from barnabas.core.child_processes import start_child
 from barnabas.core.errors import BarnabasError
+from barnabas.testing.ports import free_port
 
 START_SECONDS: Final = 120.0
 """A start takes about a second on a quiet machine; this is the limit on a busy one."""
@@ -87,7 +88,7 @@ class DatabaseServer:
     def start(self, seconds: float = START_SECONDS) -> None:
         """Start the server, and return when it accepts connections."""
         deadline = time.monotonic() + seconds
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         while True:
             began = self.log_path.stat().st_size
             with self.log_path.open("ab") as log:
@@ -305,9 +306,3 @@ class MariaDbServer(DatabaseServer):
             *self.settings,
         )
         return [self.find("mariadbd"), "--no-defaults", *(f"--{setting}" for setting in settings)]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -10,7 +10,6 @@ with ClusterProcess(folder, brokers=3, controllers=3) as cluster:     # brokers 
 from __future__ import annotations
 
 import signal
-import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Final
 
 from barnabas.core.properties import parse_properties
+from barnabas.testing.ports import free_ports, free_range
 from barnabas.testing.process import START_SECONDS, BrokerProcess
 
 FIRST_CONTROLLER: Final = 101
@@ -183,33 +183,8 @@ def _ports(first: int, count: int, processes: int) -> list[tuple[int, int]]:
     """For each node the port of its client listener and the port of its controller listener. The client listener needs
     `processes` consecutive ports."""
     if processes > 1 and not first:
-        first = _free_range(count * processes)
+        first = free_range(count * processes)
     if first:
         return [(first + place * processes, first + 10_000 + place * processes) for place in range(count)]
     free = free_ports(2 * count)
     return list(zip(free[:count], free[count:], strict=True))
-
-
-def _free_range(count: int) -> int:
-    """The first of `count` consecutive ports of 127.0.0.1 on which no process listens at present."""
-    for first in range(20_000, 32_000, count):
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as sock:
-                    sock.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-    raise RuntimeError(f"no {count} consecutive ports between 20000 and 32000 are free; choose a port")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which no process listens at present."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()

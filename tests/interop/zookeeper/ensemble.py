@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from barnabas.core.child_processes import start_child
+from barnabas.testing.ports import free_ports
 
 _JAR = Path("/usr/share/java/zookeeper.jar")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -123,13 +124,3 @@ class Ensemble:
             if server is not None:
                 server.kill()
                 server.wait()
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    sockets = [socket.socket() for _ in range(count)]
-    for sock in sockets:
-        sock.bind(("127.0.0.1", 0))
-    ports = tuple(sock.getsockname()[1] for sock in sockets)
-    for sock in sockets:
-        sock.close()
-    return ports

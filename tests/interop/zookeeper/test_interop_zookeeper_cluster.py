@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.testing.ports import free_ports
 from barnabas.testing.process import BrokerProcess
-from tests.interop.zookeeper.ensemble import Ensemble, free_ports, why_not
+from tests.interop.zookeeper.ensemble import Ensemble, why_not
 from tests.system.chaos.workload import Acknowledged, Administrator, Committer, Writer, create_logs
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"needs ZooKeeper: {why_not()}")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin, ErrorCode
+from barnabas.testing.ports import free_ports
 from barnabas.testing.process import BrokerProcess
-from tests.interop.zookeeper.ensemble import Ensemble, free_ports, why_not
+from tests.interop.zookeeper.ensemble import Ensemble, why_not
 from tests.progress import wait_until
 from tests.system.security.test_authorization_of_a_cluster import refusal, settings_of
 from tests.system.security.test_delegation_tokens_of_a_cluster import with_token

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from barnabas.testing.embedded import AsyncEmbeddedBroker
+from barnabas.testing.ports import free_port
 
 PASSWORD = "barnabas"
 
@@ -106,7 +106,7 @@ async def tls_broker(context: ssl.SSLContext) -> AsyncIterator[str]:
     port = server.sockets[0].getsockname()[1]
     advertised = {"advertised.listeners": f"PLAINTEXT://localhost:{port}"}
     try:
-        inner = _free_port()
+        inner = free_port()
         async with AsyncEmbeddedBroker(advertised, listener=f"PLAINTEXT://127.0.0.1:{inner}"):
             plain.append(("127.0.0.1", inner))
             yield f"localhost:{port}"
@@ -115,12 +115,6 @@ async def tls_broker(context: ssl.SSLContext) -> AsyncIterator[str]:
         for task in list(connections):
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.core.properties import parse_properties
+from barnabas.testing.ports import free_ports
 from barnabas.testing.process import BrokerProcess
-from barnabas.testing.process_cluster import free_ports
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "three_hosts"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from barnabas.protocol.wire.messages.remove_raft_voter import RemoveRaftVoterReq
 from barnabas.server.node.config import build_config
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.server import Node
+from barnabas.testing.ports import free_ports
 
 ALL = (1, 2, 3)
 
@@ -70,12 +70,7 @@ class Nodes:
 
 @contextlib.asynccontextmanager
 async def nodes(path: Path, *, static: bool) -> AsyncIterator[Nodes]:
-    with contextlib.ExitStack() as stack:
-        found: list[int] = []
-        for _ in range(6):
-            sock = stack.enter_context(socket.socket())
-            sock.bind(("127.0.0.1", 0))
-            found.append(sock.getsockname()[1])
+    found = free_ports(6)
     clients, controllers = dict(zip(ALL, found[:3], strict=True)), dict(zip(ALL, found[3:], strict=True))
     settings = {
         "controller.listener.names": "CONTROLLER",

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final
 
 from barnabas.core.child_processes import start_child
-from tests.interop.apache_kafka import free_ports
+from barnabas.testing.ports import free_ports
 
 REALM: Final = "EXAMPLE.COM"
 PROGRAMS: Final = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")

@@ -14,8 +14,8 @@ import pytest
 from barnabas import Admin, Consumer, ErrorCode, KafkaError, Producer, TopicPartition
 from barnabas.core.config import ConfigError
 from barnabas.testing import EmbeddedBroker
+from barnabas.testing.ports import free_ports
 from barnabas.testing.process_cluster import ClusterProcess
-from tests.interop.apache_kafka import free_ports
 from tests.system.security.kdc import PROGRAMS, REALM, Kdc, program
 
 pytestmark = [

@@ -28,7 +28,7 @@ from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
 from barnabas.testing.embedded import AsyncEmbeddedBroker
-from barnabas.testing.process_cluster import free_ports
+from barnabas.testing.ports import free_ports
 from tests.system.pages import DOCS, run_page, section_of
 from tests.system.security.provider import AUDIENCE, CLIENTS, ISSUER, Provider
 from tests.system.security.test_sasl_conversations import connected

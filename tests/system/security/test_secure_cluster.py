@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from barnabas.client.admin.users import UserScramCredentialDeletion, UserScramCr
 from barnabas.core.errors import KafkaError
 from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
+from barnabas.testing.ports import free_ports
 from tests.system.security.test_secure_listeners import AUTHORITY, client, tls_settings
 
 ADMIN = ("admin", "admin-secret")
@@ -23,18 +23,10 @@ FIRST_USERS = ("SCRAM-SHA-512=[name=admin,password=admin-secret]",)
 NODES = (1, 2, 3)
 
 
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 @asynccontextmanager
 async def secure_cluster(folder: Path) -> AsyncIterator[str]:
     """The bootstrap servers of a cluster of three nodes, each a broker and a controller."""
-    ports = _free_ports(3 * len(NODES))
+    ports = free_ports(3 * len(NODES))
     controllers = dict(zip(NODES, ports, strict=False))
     voters = ",".join(f"{node}@localhost:{port}" for node, port in controllers.items())
     nodes: list[Node] = []

@@ -26,8 +26,9 @@ from barnabas.core.child_processes import start_child
 from barnabas.core.errors import KafkaError
 from barnabas.core.properties import parse_properties
 from barnabas.protocol.transport.tls_files import CHECK_EVERY_S
+from barnabas.testing.ports import free_ports
 from barnabas.testing.process import BrokerProcess
-from barnabas.testing.process_cluster import ConfiguredCluster, free_ports
+from barnabas.testing.process_cluster import ConfiguredCluster
 from tests.progress import STANDSTILL_S, wait_until
 from tests.system.pages import DOCS, section_of
 from tests.system.security.load import Load

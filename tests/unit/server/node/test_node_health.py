@@ -13,7 +13,7 @@ from barnabas.server.node.config import build_config
 from barnabas.server.node.health import Health, judge_health
 from barnabas.server.node.quorum_watch import FIRST_S, REPEAT_MAX_S, LeaderlessTime
 from barnabas.server.node.server import Node
-from barnabas.testing.process_cluster import free_ports
+from barnabas.testing.ports import free_ports
 from tests.progress import Standstill
 from tests.unit.server.node.test_node_metrics_pages import get
 
