@@ -54,7 +54,7 @@ kerberos: $(VENV)/.ready-dev ## GSSAPI against a KDC, and against Java (installs
 	$(RUN) -m tests.interop.jars
 	$(PYTEST) tests/system/security/test_kerberos.py tests/interop/test_interop_kerberos.py -m 'system or interop'
 
-system: $(VENV)/.ready-dev databases ## longer tests: clusters of processes under faults, more of Spark, more simulator seeds
+system: $(VENV)/.ready-dev databases ## longer tests: clusters of processes under faults, more of Spark, databases
 	$(PYTEST) $(PARALLEL) -m 'system and not slow'
 
 sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node
