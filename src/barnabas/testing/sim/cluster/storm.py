@@ -193,6 +193,12 @@ class Storm:
         self.world.trace.event("quotas", f"{self.throttled} requests were delayed")
         async with self.world.admin() as admin:
             await admin.alter_client_quotas({ALL_CLIENTS: dict.fromkeys(self.quotas)})
+        # A broker that does not know it yet could delay a reader for more than a minute.
+        await self.world.until(self._no_broker_has_quotas, RECOVERY_S, "every broker knows that the quotas are removed")
+
+    def _no_broker_has_quotas(self) -> bool:
+        found = map(services_of, self.cluster.hosts.values())
+        return not any(services is not None and services.quotas.is_active for services in found)
 
     async def _gather(self) -> Evidence:
         assert self.watch is not None
