@@ -39,4 +39,4 @@ def test_the_function_that_held_the_loop_is_logged(caplog: pytest.LogCaptureFixt
         asyncio.run(run())
     lines: list[dict[str, str]] = [record.fields for record in caplog.records]  # type: ignore[attr-defined]
     by = [line["by"] for line in lines if "hold_the_loop (test_node_loop_watchdog.py:" in line["where"]]
-    assert by == ["OTHER"]  # brokers of other tests in this process may have written lines, too
+    assert set(by) == {"OTHER"}  # brokers of other tests in this process may have written lines, too
