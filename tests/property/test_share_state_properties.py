@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +170,30 @@ def test_delayed_release_does_not_restore_completed_records() -> None:
     state = log.shard.states[key]
     assert state.batches == (PersisterStateBatch(0, 9, ACKNOWLEDGED, 1), PersisterStateBatch(10, 12, AVAILABLE, 1))
     assert log.replay(0).states[key] == state
+
+
+@pytest.mark.parametrize("late", [(1, -1), (1, 0), (2, -1)])
+def test_a_late_initialization_does_not_undo_acknowledgements(late: tuple[int, int]) -> None:
+    """A group coordinator that had been replaced sent its request again, and every record was delivered again."""
+    log = Log(share_coordinator_config(share_coordinator_snapshot_update_records_per_snapshot=10))
+    key = KEYS[0]
+    log.take(("initialize", key, 1, -1))
+    log.take(("write", key, 1, 5, 20, (PersisterStateBatch(22, 29, ACKNOWLEDGED, 1),)))
+    log.take(("initialize", key, *late))
+    state = log.shard.states[key]
+    assert (state.state_epoch, state.leader_epoch, state.start_offset) == (late[0], 5, 20)
+    assert state.batches == (PersisterStateBatch(22, 29, ACKNOWLEDGED, 1),)
+    assert log.replay(0).states[key] == state
+
+
+def test_an_administrators_start_offset_replaces_the_state() -> None:
+    log = Log(share_coordinator_config(share_coordinator_snapshot_update_records_per_snapshot=10))
+    key = KEYS[0]
+    log.take(("initialize", key, 1, 0))
+    log.take(("write", key, 1, 5, 20, (PersisterStateBatch(22, 29, ACKNOWLEDGED, 1),)))
+    log.take(("initialize", key, 2, 3))
+    state = log.shard.states[key]
+    assert (state.state_epoch, state.start_offset, state.batches) == (2, 3, ())
 
 
 def test_coordinator_key_equals_kafkas() -> None:

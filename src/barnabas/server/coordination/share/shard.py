@@ -52,12 +52,27 @@ class ShareShard:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def initialize(self, op: WriteOperation, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        """Start the share partition at `start_offset`, replacing any previous state. Raises KafkaError."""
+        """Start the share partition at `start_offset`, replacing the state of lower state epochs. Raises KafkaError.
+
+        Acknowledgements must survive a request that arrives twice or late, for example one of a group coordinator that
+        has been replaced meanwhile. So a request with the current state epoch changes nothing. Nor does a request
+        without a start offset replace a state that has one: it comes from a group coordinator that does not know
+        that the share partition is initialized. (To start anew, the state is deleted first.)
+        """
         self._check_key(key)
         before = self.states.get(key)
         if before is not None and state_epoch < before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
+        if before is not None and state_epoch == before.state_epoch:
+            op.wait_for_pending = True
+            return
+        if before is not None and start_offset == UNINITIALIZED_START_OFFSET != before.start_offset:
+            kept = replace(
+                before, snapshot_epoch=before.snapshot_epoch + 1, state_epoch=state_epoch, written_ms=op.now_ms
+            )
+            op.write(_snapshot_record(key, kept))
+            return
         state = ShareState(
             snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
             state_epoch=state_epoch,
