@@ -171,9 +171,9 @@ def _principal(gssapi: ModuleType, text: str) -> Any:
 
 
 def _default_realm(gssapi: ModuleType) -> str:
-    """The realm of names without a realm; empty if krb5.conf has none."""
+    """The realm that the library adds to names without a realm; empty if krb5.conf has none."""
     try:
-        name = _principal(gssapi, "nobody").canonicalize(gssapi.MechType.kerberos)
+        name = _principal(gssapi, "any-name").canonicalize(gssapi.MechType.kerberos)
     except gssapi.exceptions.GSSError:
         return ""
     return str(name).rpartition("@")[2]

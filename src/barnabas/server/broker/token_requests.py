@@ -1,4 +1,4 @@
-"""Machine: the requests about delegation tokens that are refused before the controller decides (KIP-48).
+"""Shell: what the requests about delegation tokens have in common; the controller decides on them (KIP-48).
 
 A client that has logged in with a token may not create or prolong tokens: a stolen token must not live longer than its
 owner wanted. A client that has not authenticated has no identity that could own tokens.
@@ -6,15 +6,18 @@ owner wanted. A client that has not authenticated has no identity that could own
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
 from barnabas.protocol.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
+from barnabas.protocol.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from barnabas.protocol.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
 from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
 from barnabas.server.metadata.controller.delegation_tokens import owner_of
 
 ERROR_TIMESTAMP: Final = -1
@@ -22,6 +25,8 @@ ERROR_TIMESTAMP: Final = -1
 NO_PRINCIPAL: Final = KafkaPrincipal("", "")
 """In place of the requester of a token, in versions that do not have it."""
 _REQUESTERS_SINCE: Final = 3
+
+ChangedT = TypeVar("ChangedT", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
 
 
 def has_requesters(ctx: RequestContext) -> bool:
@@ -40,6 +45,20 @@ def may_manage_tokens(ctx: RequestContext) -> bool:
     if client.security_protocol == "PLAINTEXT":
         return False
     return client.security_protocol != "SSL" or client.principal != ANONYMOUS
+
+
+async def change_expiry(services: Services, ctx: RequestContext, request: Any, response: type[ChangedT]) -> ChangedT:
+    """The response to a request that prolongs a token or lets it expire: the controller's, unless the connection does
+    not allow the request or the controller cannot be reached."""
+    if not may_manage_tokens(ctx):
+        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        return response(error_code=code, expiry_timestamp_ms=ERROR_TIMESTAMP)
+    try:
+        found = await services.controller.call(request, ctx.api_version, ctx)
+    except KafkaError as error:
+        return response(error_code=error.code, expiry_timestamp_ms=ERROR_TIMESTAMP)
+    assert isinstance(found, response)
+    return found
 
 
 def refused_token(

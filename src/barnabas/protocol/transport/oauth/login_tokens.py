@@ -244,7 +244,7 @@ async def _call(method: TokenCallback) -> BearerToken:
                 found = await found
     except BarnabasError:
         raise
-    except Exception as error:
+    except Exception as error:  # the function is the user's and may raise anything; the login fails with its error
         raise OAuthFetchError(
             f"the function oauth_cb failed: {type(error).__name__}: {error}", retriable=True
         ) from error

@@ -8,28 +8,16 @@ The controller decides. Only the owner and the renewers of the token may prolong
 
 from __future__ import annotations
 
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.broker.token_requests import ERROR_TIMESTAMP, may_manage_tokens
+from barnabas.server.broker.token_requests import change_expiry
 
 
 async def handle(
     services: Services, ctx: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    if not may_manage_tokens(ctx):
-        return _refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    try:
-        response = await services.controller.call(request, ctx.api_version, ctx)
-    except KafkaError as error:
-        return _refused(error.code)
-    assert isinstance(response, RenewDelegationTokenResponse)
-    return response
-
-
-def _refused(code: ErrorCode) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=ERROR_TIMESTAMP)
+    return await change_expiry(services, ctx, request, RenewDelegationTokenResponse)
