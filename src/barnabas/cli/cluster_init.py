@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.cli.cluster_up import PORT_MAX, replication_settings
+from barnabas.cli.cluster_up import PORT_MAX, Controllers, replication_settings
 from barnabas.cli.options import Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
 from barnabas.cli.session import parse_settings
@@ -51,15 +51,7 @@ def init(
             "--brokers", "-n", min=1, max=100, help="The number of brokers. Default: 3, or one for each host."
         ),
     ] = None,
-    controllers: Annotated[
-        int,
-        typer.Option(
-            "--controllers",
-            min=0,
-            max=9,
-            help="The number of dedicated controllers; 0: the first three brokers (of two, one) are controllers too.",
-        ),
-    ] = 0,
+    controllers: Controllers = 0,
     hosts: Annotated[
         list[str] | None,
         typer.Option(

@@ -28,21 +28,22 @@ _FACTORS: Final = (
     "transaction.state.log.replication.factor",
     "share.coordinator.state.topic.replication.factor",
 )
+Controllers = Annotated[
+    int,
+    typer.Option(
+        "--controllers",
+        min=0,
+        max=9,
+        help="The number of dedicated controllers; 0: the first three brokers (of two, one) are controllers too.",
+    ),
+]
 _IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
 
 
 def up(
     context: typer.Context,
     brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=100, help="The number of brokers.")] = 3,
-    controllers: Annotated[
-        int,
-        typer.Option(
-            "--controllers",
-            min=0,
-            max=9,
-            help="The number of dedicated controllers; 0: the first three brokers (of two, one) are controllers too.",
-        ),
-    ] = 0,
+    controllers: Controllers = 0,
     data_dir: Annotated[
         Path,
         typer.Option(
