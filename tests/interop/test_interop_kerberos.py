@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,11 @@ from barnabas import Admin
 from barnabas.testing import EmbeddedBroker
 from barnabas.testing.ports import free_ports
 from tests.interop.apache_kafka import ApacheKafka
-from tests.system.security.kdc import PROGRAMS, REALM, Kdc, program
+from tests.system.security.kdc import NEEDS_KERBEROS, REALM, Kdc
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(
-        find_spec("gssapi") is None, reason="the extra gssapi is compiled at its installation, and not part of dev"
-    ),
-    pytest.mark.skipif(
-        not all(map(program, PROGRAMS)), reason="MIT Kerberos is not installed (apt-get install krb5-kdc)"
-    ),
+    *NEEDS_KERBEROS,
 ]
 
 

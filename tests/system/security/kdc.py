@@ -6,9 +6,12 @@ import os
 import shutil
 import subprocess
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+import pytest
 
 from barnabas.core.child_processes import start_child
 from barnabas.testing.ports import free_ports
@@ -46,6 +49,17 @@ _KDC: Final = """
 def program(name: str) -> str | None:
     """The path of a program of MIT Kerberos; None if it is not installed."""
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+NEEDS_KERBEROS: Final = (
+    pytest.mark.skipif(
+        find_spec("gssapi") is None, reason="the extra gssapi is compiled at its installation, and not part of dev"
+    ),
+    pytest.mark.skipif(
+        not all(map(program, PROGRAMS)), reason="MIT Kerberos is not installed (apt-get install krb5-kdc)"
+    ),
+)
+"""For tests that need a Kerberos server: `make kerberos` installs what they need."""
 
 
 class Kdc:

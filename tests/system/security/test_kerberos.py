@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,11 @@ from barnabas.core.config import ConfigError
 from barnabas.testing import EmbeddedBroker
 from barnabas.testing.ports import free_ports
 from barnabas.testing.process_cluster import ClusterProcess
-from tests.system.security.kdc import PROGRAMS, REALM, Kdc, program
+from tests.system.security.kdc import NEEDS_KERBEROS, REALM, Kdc
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(
-        find_spec("gssapi") is None, reason="the extra gssapi is compiled at its installation, and not part of dev"
-    ),
-    pytest.mark.skipif(
-        not all(map(program, PROGRAMS)), reason="MIT Kerberos is not installed (apt-get install krb5-kdc)"
-    ),
+    *NEEDS_KERBEROS,
 ]
 _MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 
