@@ -2,6 +2,7 @@
 
     python -m bench.produce_path             one batch of 16 KB for one partition, acks=all, one in-sync replica
     python -m bench.produce_path --fetch     a Fetch of such a batch
+    python -m bench.produce_path --tls       the same through TLS 1.3, whose records the client has encrypted before
 
 The broker runs in this process, and a transport that only counts bytes stands for the socket. So the figures contain
 the whole path of the production code (frames, decoding, dispatch, checks, the write into the page cache, index, answer)
@@ -18,13 +19,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import ssl
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, Final, cast
 
@@ -36,7 +39,6 @@ from barnabas import AsyncAdmin
 from barnabas.client.values import NewTopic
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.validate import Origin, validate_and_assign
-from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.client_conn import ClientConnection
 from barnabas.protocol.wire.codec import decode, encode
@@ -45,6 +47,8 @@ from barnabas.protocol.wire.schema import Request
 from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
 from barnabas.server.node.typed_configs import LOG
+from barnabas.testing.ports import free_ports
+from bench.security import SecureListener, make_certificates
 
 ROUNDS: Final = 300
 REQUESTS: Final = 40
@@ -60,12 +64,20 @@ class CountingTransport:
 
     def __init__(self) -> None:
         self.written = 0
+        self.first = b""
+        """What was written until `start_counting`."""
+        self._counting = False
+
+    def start_counting(self) -> None:
+        self._counting = True
 
     def writelines(self, buffers: list[bytes]) -> None:
         self.written += sum(map(len, buffers))
+        if not self._counting:
+            self.first += b"".join(buffers)
 
     def write(self, data: bytes) -> None:
-        self.written += len(data)
+        self.writelines([data])
 
     def get_extra_info(self, name: str) -> object:
         return ("127.0.0.1", 1) if name == "peername" else None
@@ -142,35 +154,69 @@ def count(run: Callable[[], object]) -> Counted:
     return counted
 
 
+class TlsClient:
+    """The client's end of a connection with TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
+        context.check_hostname = False
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing)
+
+    def shake_hands(self, received: bytes) -> bytes:
+        """The bytes to send after these bytes of the server."""
+        self._incoming.write(received)
+        with suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+        return self._outgoing.read()
+
+    def encrypt(self, frame: bytes) -> bytes:
+        self._tls.write(frame)
+        return self._outgoing.read()
+
+
 class RequestPath:
     """A connection to a broker in this process, without a socket. `topic` is the topic that it produces to."""
 
-    def __init__(self, listener: Listener, topic: str, records: int, size: int) -> None:
+    def __init__(
+        self, listener: Listener, topic: str, records: int, size: int, client: TlsClient | None = None
+    ) -> None:
         self._topic, self._records, self._size = topic, records, size
         self._sequence = 0
         self.batch = self._next_batch()
         self._sequence = 0
         self.transport = CountingTransport()
         self._listener = listener
-        self._connection = AcceptedConnection(listener)
+        self._connection = listener.new_connection()
         self._connection.connection_made(cast("Any", self.transport))
+        self._client = client
+        if client is not None:
+            self._shake_hands(client)
+        self.transport.start_counting()
+
+    def _shake_hands(self, client: TlsClient) -> None:
+        self._receive(client.shake_hands(b""))
+        self._receive(client.shake_hands(self.transport.first))
 
     def send(self, frame: bytes) -> int:
         """Let the broker receive a request. Returns the number of bytes of the response."""
         before = self.transport.written
         self._listener.requests_left = 1  # as if each request came in a turn of the loop of its own
-        rest = memoryview(frame)
+        self._receive(frame)
+        return self.transport.written - before
+
+    def _receive(self, data: bytes) -> None:
+        rest = memoryview(data)
         while len(rest):
             target = self._connection.get_buffer(-1)
             size = min(len(target), len(rest))
             target[:size] = rest[:size]
             self._connection.buffer_updated(size)
             rest = rest[size:]
-        return self.transport.written - before
 
     def produce_frame(self) -> bytes:
         """The next Produce request of one idempotent producer."""
-        return _frame(self.produce_request(self._next_batch()), PRODUCE_VERSION)
+        return self._sent(_frame(self.produce_request(self._next_batch()), PRODUCE_VERSION))
 
     def produce_request(self, batch: bytes) -> produce.ProduceRequest:
         data = produce.PartitionProduceData(index=0, records=batch)
@@ -187,7 +233,11 @@ class RequestPath:
         )
 
     def fetch_frame(self) -> bytes:
-        return _frame(self.fetch_request(), FETCH_VERSION)
+        return self._sent(_frame(self.fetch_request(), FETCH_VERSION))
+
+    def _sent(self, frame: bytes) -> bytes:
+        """The bytes that the client sends for a frame."""
+        return frame if self._client is None else self._client.encrypt(frame)
 
     def _next_batch(self) -> bytes:
         values = [SimpleRecord(None, b"v" * self._size, _NOW_MS + i) for i in range(self._records)]
@@ -203,19 +253,26 @@ async def open_path(
     *,
     settings: Mapping[str, str] = MappingProxyType({}),
     prepare: Callable[[AsyncAdmin], Awaitable[object]] | None = None,
+    tls: bool = False,
 ) -> AsyncIterator[RequestPath]:
     """Start a broker with one topic, and send it a few requests of each kind."""
-    with tempfile.TemporaryDirectory(prefix="produce-path-") as folder:
-        config = build_config(settings, data_dir=folder, listener="PLAINTEXT://127.0.0.1:0")
+    with tempfile.TemporaryDirectory(prefix="produce-path-") as name:
+        folder = Path(name)
+        if tls:
+            make_certificates(folder)
+            settings = {**settings, **SecureListener("ssl", folder).broker_settings(*free_ports(2))}
+        listener = None if tls else "PLAINTEXT://127.0.0.1:0"
+        config = build_config(settings, data_dir=str(folder / "data"), listener=listener)
         node, ready = Node(config), asyncio.Event()
         running = asyncio.ensure_future(node.run(lambda _: ready.set()))
         await ready.wait()
         try:
-            async with AsyncAdmin(bootstrap_servers=node.bootstrap_servers) as admin:
+            async with AsyncAdmin(bootstrap_servers=node.bootstrap_servers.partition(",")[0]) as admin:
                 await admin.create_topics([NewTopic("bench", 1)])
                 if prepare is not None:
                     await prepare(admin)
-            path = RequestPath(_listener_of(node.bootstrap_servers), "bench", records, size)
+            client = TlsClient(folder) if tls else None
+            path = RequestPath(_listener_of(node, "SECURE" if tls else "PLAINTEXT"), "bench", records, size, client)
             for _ in range(_WARM_UP):
                 path.send(path.produce_frame())
                 path.send(path.fetch_frame())
@@ -225,10 +282,11 @@ async def open_path(
             await running
 
 
-def _listener_of(bootstrap_servers: str) -> Listener:
-    """The listener at this address, of a node in this process."""
-    port = int(bootstrap_servers.rpartition(":")[2])
-    return next(o for o in gc.get_objects() if isinstance(o, Listener) and o.endpoint.port == port)
+def _listener_of(node: Node, name: str) -> Listener:
+    """The listener of this name, of a node in this process."""
+    ports = {int(address.rpartition(":")[2]) for address in node.bootstrap_servers.split(",")}
+    listeners = [o for o in gc.get_objects() if isinstance(o, Listener) and o.endpoint.name == name]
+    return next(listener for listener in listeners if listener.endpoint.port in ports)
 
 
 def _frame(request: Request, version: int) -> bytes:
@@ -281,8 +339,8 @@ def fetch_rows(path: RequestPath) -> Rows:
     ]
 
 
-async def measure(records: int, size: int, *, fetching: bool) -> tuple[Rows, Counted]:
-    async with open_path(records, size) as path:
+async def measure(records: int, size: int, *, fetching: bool, tls: bool) -> tuple[Rows, Counted]:
+    async with open_path(records, size, tls=tls) as path:
         frame = path.fetch_frame() if fetching else path.produce_frame()
         counted = count(lambda: path.send(frame))
         return (fetch_rows(path) if fetching else produce_rows(path)), counted
@@ -293,9 +351,12 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=16)
     parser.add_argument("--size", type=int, default=1000, help="bytes of a record's value")
     parser.add_argument("--fetch", action="store_true")
+    parser.add_argument("--tls", action="store_true")
     arguments = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        rows, counted = runner.run(measure(arguments.records, arguments.size, fetching=arguments.fetch))
+        rows, counted = runner.run(
+            measure(arguments.records, arguments.size, fetching=arguments.fetch, tls=arguments.tls)
+        )
     table = Table("stage", "us of CPU")
     for stage, us in rows:
         table.add_row(stage, f"{us:.1f}")

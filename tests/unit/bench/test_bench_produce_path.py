@@ -8,7 +8,8 @@ from bench.produce_path import Counted, count, open_path
 
 PRODUCE_CALLS_MAX = 122
 FETCH_CALLS_MAX = 96
-"""Python calls of one request. Raise a limit only for something that is worth its price for every request: 100 calls
+TLS_CALLS_MAX = 17
+"""Python calls of one request, and those that TLS adds. Raise a limit only for something that is worth its price for every request: 100 calls
 take about 40 us. `python -m bench.produce_path` lists the calls by part."""
 
 
@@ -25,3 +26,15 @@ def test_a_request_makes_few_calls() -> None:
     assert 0 < fetch_response < 200, "the fetch returns one batch"
     assert produced.calls.total() <= PRODUCE_CALLS_MAX, produced.calls
     assert fetched.calls.total() <= FETCH_CALLS_MAX, fetched.calls
+
+
+async def _counted_with_tls() -> tuple[Counted, int]:
+    async with open_path(tls=True) as path:
+        frame = path.produce_frame()
+        return count(lambda: path.send(frame)), path.send(path.produce_frame())
+
+
+def test_tls_adds_few_calls_to_a_request() -> None:
+    produced, response = asyncio.run(_counted_with_tls())
+    assert 0 < response < 200, "the batch is appended"
+    assert produced.calls.total() <= PRODUCE_CALLS_MAX + TLS_CALLS_MAX, produced.calls

@@ -86,11 +86,12 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.now: Callable[[], float] = time.monotonic
         """The time of the event loop's clock; `bind` sets it."""
-        self._new_connection: Callable[[], AcceptedConnection] = lambda: AcceptedConnection(self)
+        self.new_connection: Callable[[], AcceptedConnection] = lambda: AcceptedConnection(self)
+        """Creates the protocol of an accepted connection."""
         if security is not None:
             from barnabas.protocol.transport.secure_connection import SecureListening
 
-            self._new_connection = SecureListening(self, security).connection
+            self.new_connection = SecureListening(self, security).connection
 
     async def bind(self) -> ListenerEndpoint:
         """Bind the port, and return the endpoint with that port. Raises OSError if the port is in use.
@@ -101,7 +102,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._server = await self._loop.create_server(
-            self._new_connection, sock=sock, backlog=BACKLOG, start_serving=False
+            self.new_connection, sock=sock, backlog=BACKLOG, start_serving=False
         )
         self.endpoint = self.endpoint.with_port(sock.getsockname()[1])
         return self.endpoint

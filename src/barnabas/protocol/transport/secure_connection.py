@@ -273,12 +273,11 @@ class SecureConnection(AcceptedConnection):
         frames = self._frames
         while not self._closing and self._failing is None:
             count = tls.read_into(frames.target())
-            if count is None:
-                break
-            if count == 0:
-                self.close("the client has ended the TLS connection", expected=True)
+            if not count:
                 break
             super().buffer_updated(count)
+        if tls.ended:
+            self.close("the client has ended the TLS connection", expected=True)
         tls.flush()
         self._count_held()
 

@@ -21,7 +21,7 @@ _RECORD_BYTES: Final = 16 * 1024
 
 class TlsTransport(asyncio.Transport):
     """Encrypts what is written. The owner passes received bytes to `receive`, and then calls `shake_hands` until it
-    returns True, or `read_into` until it returns None."""
+    returns True, or `read_into` until it returns 0."""
 
     def __init__(self, raw: asyncio.Transport, context: ssl.SSLContext) -> None:
         super().__init__()
@@ -30,6 +30,8 @@ class TlsTransport(asyncio.Transport):
         self._outgoing = ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._secured = False
+        self.ended = False
+        """Whether the client has ended the TLS connection."""
 
     # ---- for the owner
 
@@ -49,16 +51,29 @@ class TlsTransport(asyncio.Transport):
         finally:
             self.flush()
 
-    def read_into(self, target: memoryview) -> int | None:
-        """Decrypt into `target`. Returns the number of bytes, 0 if the client has ended the TLS connection, and None if
-        more bytes must be received first. Raises ssl.SSLError."""
+    def read_into(self, target: memoryview) -> int:
+        """Decrypt the received TLS records into `target`, as many as fit, and return the number of bytes.
+
+        0 means that more bytes must be received first, or that the client has ended the TLS connection (`ended`).
+        Raises ssl.SSLError.
+        """
+        # The stubs of `ssl` know `read` with a buffer only for bytearray.
+        read = cast("Any", self.tls).read
+        incoming, free = self._incoming, len(target)
+        filled = 0
         try:
-            # The stubs of `ssl` know `read` with a buffer only for bytearray.
-            return cast("Any", self.tls).read(len(target), target)  # type: ignore[no-any-return]
+            # A read beyond the last whole record raises an exception. It is avoided where nothing is left to decrypt.
+            while filled < free and (incoming.pending or self.tls.pending()):
+                count = read(free - filled, target[filled:])
+                if not count:
+                    self.ended = True
+                    break
+                filled += count
         except ssl.SSLWantReadError:
-            return None
+            pass
         except ssl.SSLZeroReturnError:
-            return 0
+            self.ended = True
+        return filled
 
     def flush(self) -> None:
         """Send what the TLS layer has to send."""

@@ -123,7 +123,7 @@ class Client:
 
     def __init__(self, listener: Listener) -> None:
         self.transport = RecordedTransport()
-        self.connection = cast("SecureConnection", listener._new_connection())
+        self.connection = cast("SecureConnection", listener.new_connection())
         self.connection.connection_made(cast("Any", self.transport))
         self._wire = ClientConnection("test")
 
