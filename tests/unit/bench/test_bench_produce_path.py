@@ -9,8 +9,8 @@ from bench.produce_path import Counted, count, open_path
 PRODUCE_CALLS_MAX = 122
 FETCH_CALLS_MAX = 96
 TLS_CALLS_MAX = 17
-"""Python calls of one request, and those that TLS adds. Raise a limit only for something that is worth its price for every request: 100 calls
-take about 40 us. `python -m bench.produce_path` lists the calls by part."""
+"""Python calls of one request, and those that TLS adds. Raise a limit only for something that is worth its price for
+every request: 100 calls take about 40 us. `python -m bench.produce_path` lists the calls by part."""
 
 
 async def _counted() -> tuple[Counted, Counted, int, int]:
