@@ -1,0 +1,1 @@
+"""MirrorMaker 2 on Spark: the topics, records and configurations of Kafka's MirrorMaker, between any two clusters."""
