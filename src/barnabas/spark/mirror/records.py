@@ -83,10 +83,10 @@ def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
 
 def decode_heartbeat(key: bytes, value: bytes) -> Heartbeat:
     keys, values = _Reader("heartbeat", key), _Reader("heartbeat", value)
-    source, target = keys.text(), keys.text()
-    keys.end()
-    values.version()
-    return Heartbeat(source, target, values.long())
+    source, target = keys.read_text(), keys.read_text()
+    keys.check_end()
+    values.check_version()
+    return Heartbeat(source, target, values.read_long())
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
@@ -101,10 +101,12 @@ def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
 
 def decode_checkpoint(key: bytes, value: bytes) -> Checkpoint:
     keys, values = _Reader("checkpoint", key), _Reader("checkpoint", value)
-    group, topic, partition = keys.text(), keys.text(), keys.int()
-    keys.end()
-    values.version()
-    return Checkpoint(group, TopicPartition(topic, partition), values.long(), values.long(), values.text())
+    group, topic, partition = keys.read_text(), keys.read_text(), keys.read_int()
+    keys.check_end()
+    values.check_version()
+    return Checkpoint(
+        group, TopicPartition(topic, partition), values.read_long(), values.read_long(), values.read_text()
+    )
 
 
 def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
@@ -115,9 +117,9 @@ def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
 
 def decode_offset_sync(key: bytes, value: bytes) -> OffsetSync:
     keys, values = _Reader("offset sync", key), _Reader("offset sync", value)
-    partition = TopicPartition(keys.text(), keys.int())
-    keys.end()
-    return OffsetSync(partition, values.long(), values.long())
+    partition = TopicPartition(keys.read_text(), keys.read_int())
+    keys.check_end()
+    return OffsetSync(partition, values.read_long(), values.read_long())
 
 
 def encode_source_offset(position: SourceOffset) -> tuple[bytes, bytes | None]:
@@ -173,25 +175,25 @@ class _Reader:
         self._at += length
         return found
 
-    def int(self) -> int:
+    def read_int(self) -> int:
         (number,) = _INT.unpack(self._take(4))
         return int(number)
 
-    def long(self) -> int:
+    def read_long(self) -> int:
         return int.from_bytes(self._take(8), "big", signed=True)
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         (length,) = _SHORT.unpack(self._take(2))
         try:
             return self._take(length).decode()
         except UnicodeDecodeError as error:
             raise MirrorRecordError(f"a {self._kind} record has a text that is not UTF-8: {self._data!r}") from error
 
-    def version(self) -> None:
+    def check_version(self) -> None:
         (version,) = _SHORT.unpack(self._take(2))
         if version != _VERSION:
             raise MirrorRecordError(f"a {self._kind} record has version {version}; only version {_VERSION} is known")
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         if self._at != len(self._data):
             raise MirrorRecordError(f"the key of a {self._kind} record has {len(self._data) - self._at} extra bytes")
