@@ -1,0 +1,1 @@
+"""Which offset of a copy is which offset of its original, in both directions."""
