@@ -26,6 +26,7 @@ NOUNS = (
     "registry",
     "pipelines",
     "connect",
+    "mirror",
 )
 """The nouns, in the order in which `barnabas --help` lists them.
 

@@ -16,9 +16,9 @@ from barnabas.spark.mirror.ports import RecordCopier
 from barnabas.spark.mirror.records import Heartbeat, encode_heartbeat
 from barnabas.spark.mirror.running.administration import Administration
 from barnabas.spark.mirror.running.clusters import PairClients
-from barnabas.spark.mirror.running.copy_job import CopyJob
 from barnabas.spark.mirror.running.group_jobs import GroupJobs
 from barnabas.spark.mirror.running.internal_topics import create_internal_topics
+from barnabas.spark.mirror.running.pair_copying import PairCopying
 from barnabas.spark.mirror.running.repeating import Repeater
 
 CHECK_INTERVAL_S: Final = 0.5
@@ -53,7 +53,7 @@ class PairRunner:
         self._copier = copier
         self._clock = clock or SystemClock()
         self._repeater = Repeater(config.name)
-        self._copy: CopyJob | None = None
+        self._copy: PairCopying | None = None
         self._opposite: PairRunner | None = None
         self._opposite_config: PairConfig | None = None
         self._state = "starting"
@@ -105,7 +105,7 @@ class PairRunner:
                 return
             assert self._copier is not None
             administration = Administration(config, clients)
-            copy = self._copy = CopyJob(config, clients, administration, self._copier, self.runs, self._clock)
+            copy = self._copy = PairCopying(config, clients, administration, self._copier, self.runs, self._clock)
             tasks.create_task(self._copying(copy))
             tasks.create_task(repeat("lag", MEASURE_INTERVAL_S, copy.measure))
             if config.sync_configs.enabled:
@@ -114,7 +114,7 @@ class PairRunner:
                 tasks.create_task(repeat("ACLs", config.sync_acls.interval_s, administration.sync_acls))
             self._start_group_jobs(tasks, copy, clients)
 
-    def _start_group_jobs(self, tasks: asyncio.TaskGroup, copy: CopyJob, clients: PairClients) -> None:
+    def _start_group_jobs(self, tasks: asyncio.TaskGroup, copy: PairCopying, clients: PairClients) -> None:
         config = self.config
         if not config.offset_syncs_enabled or not (config.checkpoints.enabled or config.sync_groups.enabled):
             return
@@ -143,7 +143,7 @@ class PairRunner:
             if await self._repeater.pause(max(0.05, min(due.values()) - now())):
                 return
 
-    async def _copying(self, copy: CopyJob) -> None:
+    async def _copying(self, copy: PairCopying) -> None:
         """Refresh the topics at their interval, and start the copier again when it has failed."""
         now, refresh_at, retry_s = asyncio.get_running_loop().time, 0.0, 1.0
         try:

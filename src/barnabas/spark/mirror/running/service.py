@@ -77,7 +77,7 @@ class MirrorService:
     async def _run_pair(self, runner: PairRunner) -> None:
         try:
             await runner.run()
-        except Exception as error:  # whatever it is, the other pairs are stopped in order before it is raised
+        except Exception as error:  # noqa: BLE001 - the other pairs are stopped in order before it is raised
             log.error("a pair has failed", pair=runner.config.name, reason=str(first_error(error)))
             self._errors.append(first_error(error))
             self.stop()

@@ -35,7 +35,7 @@ PENDING_SYNCS_MAX: Final = 10_000
 Committed = Callable[[TopicPartition], list[int]]
 
 
-class CopyJob:
+class PairCopying:
     """The copying of one pair."""
 
     def __init__(

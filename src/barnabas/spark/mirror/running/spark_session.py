@@ -1,0 +1,65 @@
+"""Shell: the Spark session of a mirror, and the copiers that use it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from barnabas.spark.environment import prepare_environment
+from barnabas.spark.java import shim_home
+from barnabas.spark.mirror.config.values import MirrorConfig, PairConfig
+from barnabas.spark.mirror.ports import RecordCopier
+from barnabas.spark.mirror.running.service import CopierFactory
+
+_LOG_SETTINGS: Final = """rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} spark %p %c{1}: %m%n%ex
+"""
+
+
+@contextmanager
+def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | None) -> Iterator[CopierFactory]:
+    """A function that makes the copier of a pair. Spark is started only if a pair copies. Raises JavaNotFoundError."""
+    if not any(pair.enabled for pair in config.towards(targets)):
+        yield _no_copier
+        return
+    with tempfile.TemporaryDirectory(prefix="barnabas-mirror-") as scratch:
+        # The launcher removes a Java option that makes Java print a warning.
+        os.environ["JAVA_HOME"] = str(shim_home(prepare_environment(), Path(scratch) / "java"))
+        settings = Path(scratch) / "log4j2.properties"
+        settings.write_text(_LOG_SETTINGS)
+        from pyspark.sql import SparkSession
+
+        from barnabas.spark.mirror.copying.copier import SparkCopier
+
+        given: Mapping[str, str] = config.spark
+        java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, '')}".strip()
+        builder = SparkSession.builder.appName("barnabas mirror")
+        for key, value in {**_DEFAULTS, **given, _JAVA_OPTIONS: java_options}.items():
+            builder = builder.config(key, value)
+        chosen = master or given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+        spark = builder.master(chosen).getOrCreate()
+        try:
+            yield lambda pair: SparkCopier(spark)
+        finally:
+            spark.stop()
+
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",  # several pairs copy in one session
+}
+
+
+def _no_copier(pair: PairConfig) -> RecordCopier:
+    raise AssertionError(f"{pair.name} copies nothing")
