@@ -84,6 +84,11 @@ def clients_classpath(version: str = KAFKA_VERSION) -> str:
     return f"{resolve(f'org.apache.kafka:kafka-clients:{version}')}/*"
 
 
+def mirror_classpath(version: str = KAFKA_VERSION) -> str:
+    """The class path of Kafka's MirrorMaker 2, with Connect's runtime."""
+    return f"{resolve(f'org.apache.kafka:connect-mirror:{version}')}/*"
+
+
 def streams_eos_classpath() -> str:
     """The class path of Kafka Streams with its own exactly-once system test, which later test jars lack."""
     version = "4.1.0"
@@ -99,6 +104,7 @@ def main() -> None:
         clients_classpath,
         partial(clients_classpath, OLDER_CLIENTS),
         streams_eos_classpath,
+        mirror_classpath,
         partial(connect_classpath, "jdbc"),
     ]
     for fetch in fetches:

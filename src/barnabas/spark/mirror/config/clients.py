@@ -18,7 +18,7 @@ from typing import Final
 
 from barnabas.client.config import ADMIN_CONFIGS, check_names
 from barnabas.core.config import ConfigError
-from barnabas.spark.mirror.config.keys import UNUSED_WORKER_PREFIXES, WORKER_KEYS
+from barnabas.spark.mirror.config.keys import PAIR_KEYS, UNUSED_WORKER_PREFIXES, WORKER_KEYS
 from barnabas.spark.mirror.config.values import Clients
 from barnabas.spark.mirror.errors import MirrorConfigError
 
@@ -32,6 +32,8 @@ PAIR_CLIENT_PREFIXES: Final = (
     "offset-syncs.target.",
 )
 """How the keys of a pair begin that are settings of its clients."""
+_OVERRIDE: Final = "override."
+"""Connect's prefix for the settings of the producer that a connector's records are written with."""
 _OWN_CONSUMER: Final = ("group.id", "enable.auto.commit")
 """Settings that mirroring decides itself, as Kafka's connectors do."""
 
@@ -54,9 +56,13 @@ def _clients(texts: Mapping[str, str], alias: str, pair: str, side: str) -> Clie
     found = {}
     for role in _ROLES:
         layers = [_below(texts, prefix) for prefix in (pair + role, f"{alias}.{role}", f"{pair}{side}{role}")]
+        layers[0] = {
+            name: text
+            for name, text in layers[0].items()
+            if not name.startswith(_OVERRIDE) and role + name not in PAIR_KEYS
+        }
         if side == "target." and role == "producer.":
-            layers.append(_below(texts, f"{pair}producer.override."))
-            layers[0] = {name: text for name, text in layers[0].items() if not name.startswith("override.")}
+            layers.append(_below(texts, f"{pair}{role}{_OVERRIDE}"))
         for layer in layers:
             _check(layer, f"{alias}.{role}")
         settings = dict(shared) | own
