@@ -35,6 +35,10 @@ class PlainCopier:
     def failure(self) -> Exception | None:
         return self._failure
 
+    def fail(self, error: Exception) -> None:
+        """Let the running copier report this error."""
+        self._failure = error
+
     def stop(self, timeout_s: float) -> None:
         if self._thread is not None:
             self._stopping.set()

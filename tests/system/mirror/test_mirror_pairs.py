@@ -20,6 +20,7 @@ from barnabas.spark.mirror.running.lags import read_lags
 from barnabas.spark.mirror.running.translating import read_checkpoints
 from barnabas.testing.embedded import EmbeddedBroker
 from tests.system.mirror.mirrors import end_of, mirroring, produce, properties, read, until, values
+from tests.system.mirror.plain_copier import PlainCopier
 
 pytestmark = pytest.mark.system
 
@@ -216,8 +217,7 @@ def test_the_identity_policy_keeps_the_names(a: str, b: str, topic: str) -> None
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("recreated", [False, True], ids=["deleted records", "a new topic of the same name"])
-def test_losses_end_the_mirror_or_are_reported(a: str, b: str, topic: str, *, recreated: bool) -> None:
+def test_what_was_deleted_before_it_was_copied_is_shown(a: str, b: str, topic: str) -> None:
     async def scenario() -> None:
         given = {"A->B.enabled": "true", "topics": topic}
         async with AsyncAdmin(bootstrap_servers=a) as admin:
@@ -225,32 +225,42 @@ def test_losses_end_the_mirror_or_are_reported(a: str, b: str, topic: str, *, re
             await produce(a, topic, [f"v{n}" for n in range(10)])
             async with mirroring(a, b, given, ["B"]) as service:
 
-                async def first() -> bool:
+                async def arrived() -> bool:
                     return await end_of(b, f"A.{topic}") == 10
 
-                await until(first, "the records have arrived", service)
-            if recreated:
-                await admin.delete_topics([topic])
-                await admin.create_topic(topic, 1, 1)
-                await produce(a, topic, ["new"])
-            else:
-                await produce(a, topic, [f"v{n}" for n in range(10, 20)])
-                await admin.delete_records({TopicPartition(topic, 0): 15})
-        expected = "ends at 1" if recreated else "5 offsets"
-        with pytest.raises(MirrorDataLossError, match=expected):
-            async with mirroring(a, b, given, ["B"]) as service:
+                await until(arrived, "the records have arrived", service)
+            await produce(a, topic, [f"v{n}" for n in range(10, 20)])
+            await admin.delete_records({TopicPartition(topic, 0): 15})
+        pair = parse_mirror_config(properties(a, b, given)).pair("A", "B")
+        assert pair is not None
+        _, losses = await read_lags(pair, 0)
+        assert [str(loss).partition(" were")[0] for loss in losses] == [f"5 offsets of {topic}-0"]
 
-                async def failed() -> bool:
-                    return all(status.state == "stopped" for status in service.status())
+    asyncio.run(scenario())
 
-                await until(failed, "the mirror has ended", service)
-        async with mirroring(a, b, {**given, "on.data.loss": "report"}, ["B"]) as service:
 
-            async def second() -> bool:
-                return await end_of(b, f"A.{topic}") == (11 if recreated else 15)
+def test_a_failed_copier_is_started_again_and_a_loss_ends_the_mirror(a: str, b: str, topic: str) -> None:
+    async def scenario() -> None:
+        async with AsyncAdmin(bootstrap_servers=a) as admin:
+            await admin.create_topic(topic, 1, 1)
+        given = {"A->B.enabled": "true", "topics": topic}
+        copiers: list[PlainCopier] = []
+        with pytest.raises(MirrorDataLossError, match="gone"):
+            async with mirroring(a, b, given, ["B"], copiers) as service:
 
-            await until(second, "the mirror has gone on", service)
-            (status,) = service.status()
-            assert expected in status.losses[0]
+                async def plans(count: int) -> bool:
+                    return len(copiers[0].plans) == count
+
+                await until(lambda: plans(1), "the copier has started", service)
+                copiers[0].fail(RuntimeError("a task has failed"))
+                await until(lambda: plans(2), "the copier has started again", service)
+                (status,) = service.status()
+                assert status.restarts == 1
+                copiers[0].fail(MirrorDataLossError("records are gone"))
+
+                async def stopped() -> bool:
+                    return service.status()[0].state == "stopped"
+
+                await until(stopped, "the mirror has ended", service)
 
     asyncio.run(scenario())

@@ -28,7 +28,8 @@ class CopyPlan:
     topics: Mapping[str, str]
     """Source topic -> target topic. The records of a partition go to the partition of the same number."""
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The next upstream offset to copy, for each source partition that `mm2-offsets` names. A partition without a
+    """The next upstream offset to copy, for each source partition that has been copied before. A copier with an
+    `offsets_topic` reads it again, after it has completed what an earlier copier had decided. A partition without a
     position starts at `auto.offset.reset` of the source settings, whose default here is earliest."""
     offsets_topic: str = ""
     """The topic of the target cluster (`mm2-offsets.<source>.internal`) that has the positions. The copier writes
@@ -42,10 +43,8 @@ class CopyPlan:
     provenance_header: str | None = None
     """If set, each copied record gets this header with the source alias as its value, unless it has the header, and a
     record whose header names the target alias is left out, so that two clusters with equal topic names do not echo."""
-    checkpoint_dir: str | None = None
-    """A directory for the state of the Spark query; None for a temporary one. `positions` has precedence over it."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Options of the Spark source, such as maxBytesPerTrigger, and `trigger.interval.ms`."""
+    """Options of the copier: tasks.max, trigger.interval.ms, max.bytes.per.trigger."""
 
     @property
     def name(self) -> str:

@@ -120,10 +120,15 @@ def test_exactly_once_can_be_switched_off_for_a_target() -> None:
 
 def test_keys_without_an_effect_are_listed_with_the_reason() -> None:
     config = _parse(
-        {"tasks.max": "4", "B.config.storage.replication.factor": "1", "key.converter": "x", "A->B.offset.lag.max": "5"}
+        {
+            "metric.names.formats": "new",
+            "B.config.storage.replication.factor": "1",
+            "key.converter": "x",
+            "A->B.offset.lag.max": "5",
+        }
     )
     assert [name for name, _ in config.unused] == [
-        "tasks.max",
+        "metric.names.formats",
         "B.config.storage.replication.factor",
         "key.converter",
         "A->B.offset.lag.max",

@@ -69,13 +69,13 @@ PAIR_KEYS: Final = {
         PairKey("heartbeats.replication.enabled", "bool", "true"),
         PairKey("emit.offset-syncs.enabled", "bool", "true"),
         PairKey("admin.timeout.ms", "positive", "60000"),
+        PairKey("tasks.max", "int", "0"),
         # Our own keys.
         PairKey("on.data.loss", "text", "fail", ("fail", "report")),
         PairKey("provenance.header", "text", ""),
         PairKey("reverse.checkpoints.enabled", "bool", "true"),
-        PairKey("storage.location", "text", ""),
         PairKey("trigger.interval.ms", "int", "0"),
-        PairKey("max.bytes.per.trigger", "text", ""),
+        PairKey("max.bytes.per.trigger", "int", "0"),
     )
 }
 
@@ -83,7 +83,6 @@ UNUSED_PAIR_KEYS: Final = {
     "offset.lag.max": "each micro-batch ends with an offset sync, and each committed offset of a group gets one",
     "consumer.poll.timeout.ms": "Spark plans what a micro-batch reads",
     "metric.names.formats": "there are no JMX metrics; `barnabas mirror run` prints the lag",
-    "tasks.max": "Spark divides the partitions among its executors",
     "name": "a pair is named by its clusters",
     "connector.class": "a pair has one runner for all three connectors",
     "offset.flush.interval.ms": "each micro-batch writes its positions and offset syncs",

@@ -120,7 +120,6 @@ def build_pair(values: PairValues, source_clients: Clients, target_clients: Clie
         transactional=transactional,
         fail_on_data_loss=values.text("on.data.loss") == "fail",
         provenance_header=values.text("provenance.header") or None,
-        storage_location=values.text("storage.location"),
         copy_options=_copy_options(values),
     )
 
@@ -185,7 +184,6 @@ def _with_isolation(clients: Clients, values: PairValues, *, transactional: bool
 
 
 def _copy_options(values: PairValues) -> dict[str, str]:
-    options = {"trigger.interval.ms": str(values.number("trigger.interval.ms", least=0))}
-    if values.text("max.bytes.per.trigger"):
-        options["maxBytesPerTrigger"] = values.text("max.bytes.per.trigger")
-    return options
+    """The options of the copier that are given. 0 stands for what the copier does by itself."""
+    names = ("tasks.max", "trigger.interval.ms", "max.bytes.per.trigger")
+    return {name: str(number) for name in names if (number := values.number(name, least=0))}

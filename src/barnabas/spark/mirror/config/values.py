@@ -83,9 +83,8 @@ class PairConfig:
     transactional: bool
     fail_on_data_loss: bool
     provenance_header: str | None
-    storage_location: str
     copy_options: Mapping[str, str] = field(default_factory=dict)
-    """`trigger.interval.ms`, `max.bytes.per.trigger`."""
+    """`tasks.max`, `trigger.interval.ms`, `max.bytes.per.trigger`, as far as they are given."""
 
     @property
     def name(self) -> str:

@@ -8,13 +8,13 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.mirror.config.values import PairConfig
 from barnabas.spark.mirror.deciding.lag import MirrorLag
-from barnabas.spark.mirror.deciding.watching import Loss, lost_ranges
+from barnabas.spark.mirror.deciding.watching import MirrorLoss, find_losses
 from barnabas.spark.mirror.running.administration import see_topics
 from barnabas.spark.mirror.running.clusters import PairClients
 from barnabas.spark.mirror.running.internal_topics import read_positions
 
 
-async def read_lags(config: PairConfig, now_ms: int) -> tuple[list[MirrorLag], list[Loss]]:
+async def read_lags(config: PairConfig, now_ms: int) -> tuple[list[MirrorLag], list[MirrorLoss]]:
     """The lag of each source partition that is to be copied, and what is lost already. The bytes are unknown (0); the
     seconds are the age of the oldest record that is not copied. Raises KafkaError."""
     async with PairClients(config) as clients:
@@ -43,7 +43,7 @@ async def read_lags(config: PairConfig, now_ms: int) -> tuple[list[MirrorLag], l
         ]
         log_starts = {tp: found.offset for tp, found in starts.items()}
         log_ends = {tp: found.offset for tp, found in ends.items()}
-        return lags, lost_ranges({tp: known[tp] for tp in partitions if tp in known}, log_starts, log_ends)
+        return lags, find_losses({tp: known[tp] for tp in partitions if tp in known}, log_starts, log_ends)
 
 
 async def _offsets(clients: PairClients, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:

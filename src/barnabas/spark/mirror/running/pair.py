@@ -38,7 +38,6 @@ class PairStatus:
     lags: Sequence[MirrorLag]
     errors: dict[str, str]
     """The jobs whose last attempt has failed, and why."""
-    losses: Sequence[str]
     batches: int
     restarts: int
 
@@ -76,7 +75,6 @@ class PairRunner:
             self._state,
             [] if copy is None else copy.board.lags(self._clock.now_ms()),
             dict(self._repeater.errors),
-            [] if copy is None else list(copy.losses),
             0 if copy is None else copy.batches,
             0 if copy is None else copy.restarts,
         )

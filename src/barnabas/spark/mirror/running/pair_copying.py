@@ -1,5 +1,7 @@
 """Shell: runs the copier of a pair: starts it with what is to be copied, starts it again when that changes or the
 copier fails, and writes offset syncs of what it has copied.
+
+The copier itself notices lost records and topics that were created anew, because it knows the positions.
 """
 
 from __future__ import annotations
@@ -14,11 +16,9 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
-from barnabas.spark.errors import DataLossError
 from barnabas.spark.mirror.config.values import PairConfig
 from barnabas.spark.mirror.deciding.lag import LagBoard
 from barnabas.spark.mirror.deciding.topics import SeenTopic
-from barnabas.spark.mirror.deciding.watching import Loss, LossKind, SourceWatch, lost_ranges
 from barnabas.spark.mirror.errors import MirrorDataLossError, MirrorError
 from barnabas.spark.mirror.offsets.runs import CopiedRuns, syncs_of
 from barnabas.spark.mirror.ports import CopiedRanges, CopyPlan, RecordCopier
@@ -33,6 +33,7 @@ STOP_TIMEOUT_S: Final = 30.0
 PENDING_SYNCS_MAX: Final = 10_000
 """Offset syncs that are not yet written; the oldest are dropped beyond this number."""
 Committed = Callable[[TopicPartition], list[int]]
+"""The upstream offsets that groups have committed in a source partition."""
 
 
 class PairCopying:
@@ -52,71 +53,54 @@ class PairCopying:
         self._administration = administration
         self._copier = copier
         self._clock = clock
-        self._watch = SourceWatch()
+        self._runs = runs
         self._shape: tuple[tuple[str, str, int], ...] | None = None
         """What the running copier copies: source topic, target topic, partitions. None if none runs."""
         self._loop = asyncio.get_running_loop()
         self._pending: list[OffsetSync] = []
         self.committed: Committed = lambda _: []
         self.board = LagBoard()
-        self._runs = runs
-        self.losses: list[str] = []
         self.batches = 0
         self.restarts = 0
 
     # -- the copier ------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Create what the target cluster lacks, and let the copier copy what is there. Raises BarnabasError,
-        MirrorDataLossError if records are lost and the pair is to fail then."""
+        """Create what the target cluster lacks, and let the copier copy what is there. Raises BarnabasError."""
         changes, source = await self._administration.refresh_topics()
-        topics = {name: source[name] for name in changes.copies}
-        recreated = {loss.topic for loss in self._report(self._watch.topics_seen(topics.values()))}
-        shape = tuple((name, copy, topics[name].partitions) for name, copy in changes.copies.items())
-        if shape == self._shape and not recreated:
+        shape = tuple((name, copy, source[name].partitions) for name, copy in changes.copies.items())
+        if shape == self._shape:
             return
         await self.stop()
         if shape:
-            await self._start(changes.copies, topics, recreated)
+            await self._start(changes.copies, source)
         self._shape = shape
 
-    async def _start(self, copies: Mapping[str, str], topics: Mapping[str, SeenTopic], recreated: set[str]) -> None:
-        partitions = [TopicPartition(name, index) for name in copies for index in range(topics[name].partitions)]
-        known = await read_positions(self._config, self._clients.target.admin)
+    async def _start(self, copies: Mapping[str, str], source: Mapping[str, SeenTopic]) -> None:
+        config = self._config
+        partitions = [TopicPartition(name, index) for name in copies for index in range(source[name].partitions)]
+        known = await read_positions(config, self._clients.target.admin)
         positions = {tp: known[tp] for tp in partitions if tp in known}
-        positions = await self._checked(positions, recreated)
+        self.board.started(positions | await self._first_positions([tp for tp in partitions if tp not in positions]))
         plan = CopyPlan(
-            source_alias=self._config.source,
-            target_alias=self._config.target,
-            source_settings=self._config.source_clients.consumer,
-            target_settings=self._config.target_clients.producer,
+            source_alias=config.source,
+            target_alias=config.target,
+            source_settings=config.source_clients.consumer,
+            target_settings=config.target_clients.producer,
             topics=copies,
             positions=positions,
-            offsets_topic=self._config.offsets_topic,
-            transactional=self._config.transactional,
-            fail_on_data_loss=self._config.fail_on_data_loss,
-            provenance_header=self._config.provenance_header,
-            checkpoint_dir=_directory(self._config),
-            options=self._config.copy_options,
+            offsets_topic=config.offsets_topic,
+            transactional=config.transactional,
+            fail_on_data_loss=config.fail_on_data_loss,
+            provenance_header=config.provenance_header,
+            options=config.copy_options,
         )
-        self.board.started(positions | await self._begins([tp for tp in partitions if tp not in positions]))
-        log.info("copying", pair=self._config.name, topics=len(copies), partitions=len(partitions))
+        log.info("copying", pair=config.name, topics=len(copies), partitions=len(partitions))
         await asyncio.to_thread(self._copier.start, plan, self._on_copied_in_thread)
 
-    async def _checked(self, positions: Mapping[TopicPartition, int], recreated: set[str]) -> dict[TopicPartition, int]:
-        """The positions, without those that the source logs do not have any more."""
-        starts, ends = await self._source_offsets(positions)
-        losses = self._report(lost_ranges(positions, starts, ends))
-        gone = {TopicPartition(loss.topic, loss.partition) for loss in losses}
-        return {
-            tp: starts.get(tp, 0) if tp in gone or tp.topic in recreated else position
-            for tp, position in positions.items()
-        }
-
-    async def _begins(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        starts, ends = await self._source_offsets(dict.fromkeys(partitions, 0))
+    async def _first_positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         latest = self._config.source_clients.consumer["auto.offset.reset"].lower() == "latest"
-        return ends if latest else starts
+        return await self._source_offsets(partitions, LATEST if latest else EARLIEST)
 
     async def stop(self) -> None:
         """Stop the copier, and write the offset syncs of its last micro-batches."""
@@ -126,7 +110,7 @@ class PairCopying:
         await self.write_syncs()
 
     async def check(self) -> None:
-        """Raises the copier's failure, after which `refresh` starts it again; MirrorDataLossError for a data loss."""
+        """Raises the copier's failure, after which `refresh` starts it again; a MirrorDataLossError as it is."""
         if self._shape is None:
             return
         failure = self._copier.failure()
@@ -134,8 +118,8 @@ class PairCopying:
             return
         self.restarts += 1
         await self.stop()
-        if isinstance(failure, DataLossError) and self._config.fail_on_data_loss:
-            raise _fatal(self._config.name, str(failure)) from failure
+        if isinstance(failure, MirrorDataLossError):
+            raise failure
         raise MirrorError(f"the copier of {self._config.name} failed and is started again: {failure}") from failure
 
     # -- what was copied -------------------------------------------------------------------------------------------
@@ -162,45 +146,18 @@ class PairCopying:
         done = set(written)
         self._pending = [sync for sync in self._pending if sync not in done]
 
-    # -- lag and loss ----------------------------------------------------------------------------------------------
+    # -- lag -------------------------------------------------------------------------------------------------------
 
     async def measure(self) -> None:
-        """Compare the positions with the source logs. Raises KafkaError, and MirrorDataLossError as `refresh` does."""
-        positions = self.board.positions()
-        starts, ends = await self._source_offsets(positions)
+        """Ask for the ends of the source logs, for the lag. Raises KafkaError."""
+        ends = await self._source_offsets(list(self.board.positions()), LATEST)
         self.board.ends_seen(ends, self._clock.now_ms())
-        losses = [loss for loss in lost_ranges(positions, starts, ends) if loss.kind is not LossKind.TRUNCATED]
-        if self._config.fail_on_data_loss:
-            self._report(losses)
 
-    async def _source_offsets(
-        self, positions: Mapping[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        cluster = self._clients.source.cluster
+    async def _source_offsets(self, partitions: list[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        """The offsets of source partitions, without those of partitions that do not answer."""
+        if not partitions:
+            return {}
         level = IsolationLevel.parse(self._config.source_clients.consumer["isolation.level"])
-        found = []
-        for which in (EARLIEST, LATEST):
-            answers = await list_offsets(cluster, dict.fromkeys(positions, which), isolation=level) if positions else {}
-            found.append({tp: at.offset for tp, at in answers.items() if not isinstance(at, KafkaError)})
-        return found[0], found[1]
-
-    def _report(self, losses: list[Loss]) -> list[Loss]:
-        """Log the losses, or raise MirrorDataLossError (`on.data.loss=fail`)."""
-        for loss in losses:
-            if self._config.fail_on_data_loss:
-                raise _fatal(self._config.name, str(loss))
-            log.error("records are lost", pair=self._config.name, reason=str(loss))
-            self.losses.append(str(loss))
-        return losses
-
-
-def _fatal(pair: str, what: str) -> MirrorDataLossError:
-    return MirrorDataLossError(
-        f"{pair}: {what}. Set {pair}.on.data.loss=report to go on with what the source cluster has now, and decide what"
-        " to do with the copy"
-    )
-
-
-def _directory(config: PairConfig) -> str | None:
-    location = config.storage_location.rstrip("/")
-    return f"{location}/{config.source}-to-{config.target}" if location else None
+        cluster = self._clients.source.cluster
+        answers = await list_offsets(cluster, dict.fromkeys(partitions, which), isolation=level)
+        return {tp: at.offset for tp, at in answers.items() if not isinstance(at, KafkaError)}
