@@ -30,6 +30,23 @@ def _mirror(*arguments: str) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
 
 
+async def _run_until(file: Path, b: str, count: int) -> None:
+    """Run the tool until so many records and a checkpoint are in B."""
+    tool = subprocess.Popen([sys.executable, "-c", _TOOL, str(file), "--clusters", "B"], stdout=subprocess.PIPE)
+
+    async def arrived() -> bool:
+        assert tool.poll() is None, "the tool has ended"
+        if await end_of(b, "A.orders") < count or await end_of(b, "A.checkpoints.internal") < 1:
+            return False
+        return len(await read(b, "A.orders")) >= count
+
+    try:
+        await until(arrived, "the records and the checkpoint have arrived")
+    finally:
+        tool.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(tool.wait, 60) == 0
+
+
 def test_the_tool_copies_and_a_second_run_goes_on(tmp_path: Path) -> None:
     async def scenario(a: str, b: str) -> None:
         given = {"A->B.enabled": "true", "topics": "orders", "groups": "billing", "spark.master": "local[2]"}
@@ -42,19 +59,7 @@ def test_the_tool_copies_and_a_second_run_goes_on(tmp_path: Path) -> None:
             await produce(a, "orders", [f"v{n}" for n in range(50)])
             await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): OffsetAndMetadata(20)})
         for run in range(2):
-            tool = subprocess.Popen([sys.executable, "-c", _TOOL, str(file), "--clusters", "B"], stdout=subprocess.PIPE)
-            try:
-
-                async def arrived(count: int = 50 + 50 * run) -> bool:
-                    assert tool.poll() is None, "the tool has ended"
-                    if await end_of(b, "A.orders") < count or await end_of(b, pair.checkpoints_topic) < 1:
-                        return False
-                    return len(await read(b, "A.orders")) >= count
-
-                await until(arrived, "the records and the checkpoint have arrived")
-            finally:
-                tool.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(tool.wait, 60) == 0
+            await _run_until(file, b, 50 + 50 * run)
             await produce(a, "orders", [f"v{n}" for n in range(50 + 50 * run, 100 + 50 * run)])
         copied = await read(b, "A.orders")
         assert values(copied) == [f"v{n}" for n in range(100)]

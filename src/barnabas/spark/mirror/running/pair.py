@@ -19,13 +19,15 @@ from barnabas.spark.mirror.running.clusters import PairClients
 from barnabas.spark.mirror.running.group_jobs import GroupJobs
 from barnabas.spark.mirror.running.internal_topics import create_internal_topics
 from barnabas.spark.mirror.running.pair_copying import PairCopying
-from barnabas.spark.mirror.running.repeating import Repeater
+from barnabas.spark.mirror.running.repeating import RETRY_S_MAX, Repeater
 
 CHECK_INTERVAL_S: Final = 0.5
 """How often the copier is asked whether it has failed, and offset syncs are written."""
 MEASURE_INTERVAL_S: Final = 5.0
 """How often the ends of the source logs are asked for."""
-_RETRY_S: Final = 5.0
+_RETRY_S: Final = 1.0
+_STEADY_S: Final = 60.0
+"""A copier that has run for this time counts as well again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class PairRunner:
         """Raises MirrorDataLossError (`on.data.loss=fail`), and ConfigError for wrong settings of clients."""
         async with PairClients(self.config) as clients:
             while not await self._repeater.attempt("internal topics", lambda: self._create(clients)):
-                if await self._repeater.pause(_RETRY_S):
+                if await self._repeater.pause(5 * _RETRY_S):
                     return
             try:
                 await self._run_jobs(clients)
@@ -137,24 +139,29 @@ class PairRunner:
             for name, interval_s, work in jobs:
                 if now() >= due[name]:
                     succeeded = await self._repeater.attempt(name, work)
-                    due[name] = now() + (interval_s if succeeded else min(interval_s, _RETRY_S))
+                    due[name] = now() + (interval_s if succeeded else min(interval_s, 5 * _RETRY_S))
             if await self._repeater.pause(max(0.05, min(due.values()) - now())):
                 return
 
     async def _copying(self, copy: PairCopying) -> None:
-        """Refresh the topics at their interval, and start the copier again when it has failed."""
-        now, refresh_at, retry_s = asyncio.get_running_loop().time, 0.0, 1.0
+        """Refresh the topics at their interval, and start the copier again when it has failed: soon, and later and
+        later while it goes on failing."""
+        now = asyncio.get_running_loop().time
+        refresh_at, refreshed_at, retry_s = 0.0, 0.0, _RETRY_S
+        job = self.config.refresh_topics
         try:
             while True:
+                succeeded = True
                 if now() >= refresh_at:
-                    if await self._repeater.attempt("topics", copy.refresh):
-                        job = self.config.refresh_topics
-                        refresh_at, retry_s = now() + (job.interval_s if job.enabled else math.inf), 1.0
+                    succeeded = await self._repeater.attempt("topics", copy.refresh)
+                    refreshed_at = now()
+                    if succeeded:
+                        refresh_at = refreshed_at + (job.interval_s if job.enabled else math.inf)
                         self._state = "copying"
-                    else:
-                        refresh_at, retry_s = now() + retry_s, min(2 * retry_s, 30.0)
-                if not await self._repeater.attempt("copying", copy.check):
-                    refresh_at = now() + _RETRY_S
+                if not (succeeded and await self._repeater.attempt("copying", copy.check)):
+                    if now() - refreshed_at > _STEADY_S:
+                        retry_s = _RETRY_S
+                    refresh_at, retry_s = now() + retry_s, min(2 * retry_s, RETRY_S_MAX)
                 await self._repeater.attempt("offset syncs", copy.write_syncs)
                 if await self._repeater.pause(CHECK_INTERVAL_S):
                     return
