@@ -181,8 +181,14 @@ class GroupJobs:
 
 
 async def group_offsets(admin: AsyncAdmin, group: str) -> Offsets:
-    """The committed offsets of a group, without partitions that have an error. Raises KafkaError."""
-    found = await admin.list_group_offsets(group)
+    """The committed offsets of a group, without partitions that have an error; empty for an unknown group. Raises
+    KafkaError."""
+    try:
+        found = await admin.list_group_offsets(group)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
     return {tp: offset for tp, offset in found.items() if not isinstance(offset, KafkaError) and offset.offset >= 0}
 
 

@@ -27,7 +27,7 @@ MEASURE_INTERVAL_S: Final = 5.0
 """How often the ends of the source logs are asked for."""
 _RETRY_S: Final = 1.0
 _STEADY_S: Final = 60.0
-"""A copier that has run for this time counts as well again."""
+"""After this time without a failure, the next one is retried soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,21 +147,19 @@ class PairRunner:
         """Refresh the topics at their interval, and start the copier again when it has failed: soon, and later and
         later while it goes on failing."""
         now = asyncio.get_running_loop().time
-        refresh_at, refreshed_at, retry_s = 0.0, 0.0, _RETRY_S
+        refresh_at, failed_at, retry_s = 0.0, 0.0, _RETRY_S
         job = self.config.refresh_topics
         try:
             while True:
                 succeeded = True
                 if now() >= refresh_at:
                     succeeded = await self._repeater.attempt("topics", copy.refresh)
-                    refreshed_at = now()
                     if succeeded:
-                        refresh_at = refreshed_at + (job.interval_s if job.enabled else math.inf)
+                        refresh_at = now() + (job.interval_s if job.enabled else math.inf)
                         self._state = "copying"
                 if not (succeeded and await self._repeater.attempt("copying", copy.check)):
-                    if now() - refreshed_at > _STEADY_S:
-                        retry_s = _RETRY_S
-                    refresh_at, retry_s = now() + retry_s, min(2 * retry_s, RETRY_S_MAX)
+                    retry_s = _RETRY_S if now() - failed_at > _STEADY_S else min(2 * retry_s, RETRY_S_MAX)
+                    failed_at, refresh_at = now(), now() + retry_s
                 await self._repeater.attempt("offset syncs", copy.write_syncs)
                 if await self._repeater.pause(CHECK_INTERVAL_S):
                     return
