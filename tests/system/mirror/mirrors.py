@@ -17,6 +17,8 @@ from barnabas.spark.mirror.running.service import MirrorService
 from tests.system.mirror.plain_copier import PlainCopier
 
 _PATIENCE_S = 60.0
+FIRST_MS = time.time_ns() // 1_000_000 - 60_000
+"""The timestamp of the first record that a test writes. Much older records would fall to the retention."""
 QUICK = {
     "refresh.topics.interval.seconds": "1",
     "refresh.groups.interval.seconds": "1",
@@ -61,7 +63,9 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str, running: Mi
         await asyncio.sleep(0.05)  # the clusters cannot notify the test
 
 
-async def produce(servers: str, topic: str, values: Sequence[str], partition: int = 0, first_ms: int = 1_000) -> None:
+async def produce(
+    servers: str, topic: str, values: Sequence[str], partition: int = 0, first_ms: int = FIRST_MS
+) -> None:
     """Records with timestamps `first_ms`, `first_ms` + 10, ..."""
     async with AsyncProducer(bootstrap_servers=servers) as producer:
         for number, value in enumerate(values):

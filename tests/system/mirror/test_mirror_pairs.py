@@ -19,7 +19,7 @@ from barnabas.spark.mirror.running.group_jobs import group_offsets
 from barnabas.spark.mirror.running.lags import read_lags
 from barnabas.spark.mirror.running.translating import read_checkpoints
 from barnabas.testing.embedded import EmbeddedBroker
-from tests.system.mirror.mirrors import end_of, mirroring, produce, properties, read, until, values
+from tests.system.mirror.mirrors import FIRST_MS, end_of, mirroring, produce, properties, read, until, values
 from tests.system.mirror.plain_copier import PlainCopier
 
 pytestmark = pytest.mark.system
@@ -127,7 +127,7 @@ def test_a_reset_to_a_time_finds_the_same_record_on_both_sides(a: str, b: str, t
         for servers, name in ((a, topic), (b, copy)):
             async with AsyncAdmin(bootstrap_servers=servers) as admin:
                 tp = TopicPartition(name, 0)
-                reset = (await admin.reset_group_offsets(f"{group}-reset", 1_000 + 10 * 25, partitions=[tp]))[tp]
+                reset = (await admin.reset_group_offsets(f"{group}-reset", FIRST_MS + 10 * 25, partitions=[tp]))[tp]
                 assert isinstance(reset, OffsetAndMetadata)
                 records = await read(servers, name)
                 found.append(next(record.value for record in records if record.offset == reset.offset))

@@ -29,7 +29,7 @@ async def read_lags(config: PairConfig, now_ms: int) -> tuple[list[MirrorLag], l
         ends = await _offsets(clients, dict.fromkeys(partitions, LATEST))
         positions = {tp: known.get(tp, starts[tp].offset) for tp in partitions if tp in starts and tp in ends}
         behind = [tp for tp, position in positions.items() if position < ends[tp].offset]
-        ages = await _ages_ms(clients, {tp: positions[tp] for tp in behind}, now_ms)
+        ages = await _ages_ms(clients, {tp: max(positions[tp], starts[tp].offset) for tp in behind}, now_ms)
         lags = [
             MirrorLag(
                 tp,

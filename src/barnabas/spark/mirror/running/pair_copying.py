@@ -71,6 +71,8 @@ class PairCopying:
         shape = tuple((name, copy, source[name].partitions) for name, copy in changes.copies.items())
         if shape == self._shape:
             return
+        if self._shape is not None and (failure := self._copier.failure()) is not None:
+            log.warning("the copier has failed, and is started with other topics", reason=str(failure))
         await self.stop()
         if shape:
             await self._start(changes.copies, source)

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | No
         settings.write_text(_LOG_SETTINGS)
         from pyspark.sql import SparkSession
 
-        from barnabas.spark.mirror.copying.copier import SparkCopier
+        copying = import_module("barnabas.spark.mirror.copying.copier")
 
         given: Mapping[str, str] = config.spark
         java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, '')}".strip()
@@ -48,7 +49,7 @@ def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | No
         chosen = master or given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
         spark = builder.master(chosen).getOrCreate()
         try:
-            yield lambda pair: SparkCopier(spark)
+            yield lambda pair: copying.SparkCopier(spark)
         finally:
             spark.stop()
 
