@@ -91,6 +91,7 @@ class Producer(Blocking[AsyncProducer]):
 
     send_and_wait = wait(AsyncProducer.send_and_wait)
     send_arrow = wait(AsyncProducer.send_arrow)
+    send_batches = wait(AsyncProducer.send_batches)
     partitions_for = wait(AsyncProducer.partitions_for)
     init_transactions = wait(AsyncProducer.init_transactions)
     begin_transaction = call(AsyncProducer.begin_transaction)

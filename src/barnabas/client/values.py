@@ -79,6 +79,14 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """`count` records of one partition that were written with consecutive offsets from `offset` on."""
+
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
     """A committed position: the offset of the next record to read."""
 

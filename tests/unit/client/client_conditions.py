@@ -179,6 +179,7 @@ CALLS: Final = {
 }
 NOT_CALLED: Final = {
     "send_arrow": "its encoder is compiled for seconds; it waits as send does",
+    "send_batches": "it waits as send_arrow does",
     "poll_arrow": "its decoder is compiled for seconds; it waits as poll does",
     "arrow": "it is a loop of poll_arrow",
     "close": "called by every test",

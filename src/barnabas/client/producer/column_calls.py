@@ -1,4 +1,4 @@
-"""Shell: the producer's call for whole columns, `send_arrow`."""
+"""Shell: the producer's calls for many records at once: whole columns, and whole batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.client.producer.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BA
 from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.topics import ProducerTopics
 from barnabas.client.producer.transactions import Transactions
-from barnabas.client.values import RecordMetadata
+from barnabas.client.values import RecordMetadata, WrittenBatch
 from barnabas.core.buffers import Buffer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ColumnCalls(ABC):
-    """The columnar method of `AsyncProducer`."""
+    """The methods of `AsyncProducer` for columns and batches."""
 
     cluster: Cluster
     _accumulator: Accumulator
@@ -95,6 +95,32 @@ class ColumnCalls(ABC):
         async with state.columns_turn:
             batches = await self._queue_encoded(state.queues, encoded, limit)
         return [await batch.first_record() for batch in batches]
+
+    async def send_batches(
+        self, topic: str, partition: int, batches: Iterable[tuple[Buffer, int]], *, deadline: float | None = None
+    ) -> list[WrittenBatch]:
+        """Send batches that are already encoded, as (batch in record format v2, record count), to one partition, and
+        wait until they are acknowledged. Programs that copy logs use it.
+
+        The offsets of a batch's records must be consecutive from 0 on. The producer writes its own ids and sequence
+        into the header, in place if the buffer is writable, and computes the CRC; the records stay as they are,
+        compressed or not. The iterable is read as batches can be sent. Calls for one topic keep their order. Returns
+        the offsets of all batches in order; a batch that a broker found too large was sent in several parts. Raises
+        ValueError for a partition that does not exist.
+        """
+        self.check_usable()
+        limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
+        while not self._topics.knows(topic):
+            await self._topics.learn(topic, limit)
+        state = self._topics.refresh(topic)
+        assert state is not None
+        if not 0 <= partition < state.count:
+            raise ValueError(f"{topic} has no partition {partition}; it has {state.count} partitions")
+        self._ensure_running()
+        async with state.columns_turn:
+            encoded = ((partition, batch, count) for batch, count in batches)
+            queued = await self._queue_encoded(state.queues, encoded, limit)
+        return [piece for batch in queued for piece in await batch.written()]
 
     async def _queue_encoded(
         self, queues: list[PartitionQueue], encoded: Iterable[tuple[int, Buffer, int]], deadline: float

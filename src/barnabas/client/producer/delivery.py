@@ -7,13 +7,13 @@ and computes all other values on demand. Only a record that is awaited has an as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from struct import Struct
 from typing import Any, Final
 
 from crc32c import crc32c
 
-from barnabas.client.values import RecordMetadata
+from barnabas.client.values import RecordMetadata, WrittenBatch
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import NO_SEQUENCE, TopicPartition
@@ -170,6 +170,26 @@ class ProducerBatch:
             self.seal_count()
         self.error = error
         self._settle()
+
+    async def written(self) -> list[WrittenBatch]:
+        """Wait until the whole batch is acknowledged, and return its offsets: one item, or one for each part if the
+        batch was split. Raises the batch's error."""
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.watch(lambda: None if settled.done() else settled.set_result(None))
+        await settled
+        found = []
+        for part in self._undivided():
+            if part.error is not None:
+                raise part.error
+            found.append(WrittenBatch(part.base_offset, part.record_count))
+        return found
+
+    def _undivided(self) -> Iterator[ProducerBatch]:
+        """This batch, or the parts into which it was split."""
+        if not self.parts:
+            yield self
+        for _, part in self.parts:
+            yield from part._undivided()
 
     def note_seen(self, index: int) -> None:
         """Note that the error of the record at `index` was retrieved."""
