@@ -6,7 +6,7 @@ The production `DeliveryDriver` runs against it. Concurrent drivers and late tas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -14,7 +14,7 @@ from barnabas.client.values import HandedOverTransaction
 from barnabas.spark.delivery.decisions import Ended
 from barnabas.spark.delivery.driver import DeliveryDriver, MicroBatch
 from barnabas.spark.delivery.names import SinkName
-from barnabas.spark.delivery.ports import LedgerFencedError
+from barnabas.spark.delivery.ports import CompanionRecord, LedgerFencedError
 from barnabas.spark.delivery.records import DeliveryState
 from barnabas.spark.errors import DeliveryError
 
@@ -108,7 +108,9 @@ class ModelLedger:
     def held(self, name: SinkName) -> DeliveryState | None:
         return self._state
 
-    async def write(self, name: SinkName, state: DeliveryState | None) -> None:
+    async def write(
+        self, name: SinkName, state: DeliveryState | None, companions: Sequence[CompanionRecord] = ()
+    ) -> None:
         try:
             await self._cluster.step()
             if self._epoch != self._cluster.ledger_epoch:

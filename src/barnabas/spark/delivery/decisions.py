@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from barnabas.client.values import HandedOverTransaction
-from barnabas.spark.delivery.records import DeliveryState
+from barnabas.spark.delivery.records import DeliveryState, Progress
 
 
 class Ended(Enum):
@@ -54,6 +54,10 @@ class Settlement:
     state: DeliveryState | None
     lost: tuple[HandedOverTransaction, ...] = ()
     withdrawn: bool = False
+    repeated: tuple[HandedOverTransaction, ...] = ()
+    """Transactions that the brokers have aborted, whose records are read again: their progress does not count."""
+    progress: tuple[str, ...] = ()
+    """The progress that counts now, because its transactions are committed."""
 
 
 def needs_recovery(state: DeliveryState, open_ids: Collection[str]) -> bool:
@@ -64,7 +68,7 @@ def needs_recovery(state: DeliveryState, open_ids: Collection[str]) -> bool:
 def next_generation(state: DeliveryState) -> DeliveryState:
     """The record after which no transaction of an earlier driver can be decided, so that they may be aborted."""
     assert state.done, "the decided transactions must be committed first"
-    return replace(state, generation=state.generation + 1, transactions=())
+    return replace(state, generation=state.generation + 1, transactions=(), progress=())
 
 
 def judge(state: DeliveryState, batch_id: int, generation: int) -> Verdict:
@@ -87,7 +91,12 @@ def missing(
     return tuple(t for t in transactions if standing.get(t.transactional_id) != t)
 
 
-def decided(state: DeliveryState, batch_id: int, transactions: Iterable[HandedOverTransaction]) -> DeliveryState:
+def decided(
+    state: DeliveryState,
+    batch_id: int,
+    transactions: Iterable[HandedOverTransaction],
+    progress: Iterable[Progress] = (),
+) -> DeliveryState:
     """The decision: after this record is in the ledger, these transactions will be committed, and no others."""
     return replace(
         state,
@@ -95,6 +104,7 @@ def decided(state: DeliveryState, batch_id: int, transactions: Iterable[HandedOv
         previous_batch_id=state.batch_id,
         done=False,
         transactions=tuple(transactions),
+        progress=tuple(progress),
     )
 
 
@@ -102,17 +112,23 @@ def settle(state: DeliveryState, ended: Mapping[HandedOverTransaction, Ended], *
     """What follows from the answers to the commits of a decision.
 
     If the brokers have aborted all of the transactions, nothing of the micro-batch is visible. Then the decision is
-    withdrawn, and Spark writes the micro-batch again. If they have aborted some of them, their rows are lost.
+    withdrawn, and Spark writes the micro-batch again. If they have aborted some of them, their rows are lost, unless
+    the transactions have progress: then it does not count, and their rows are read again.
     """
     assert not state.done
     assert set(ended) == set(state.transactions)
     gone = tuple(t for t in state.transactions if ended[t] is not Ended.COMMITTED)
-    done = replace(state, done=True, transactions=())
+    done = replace(state, done=True, transactions=(), progress=())
+    missed = {t.transactional_id for t in gone}
+    progress = tuple(p.text for p in state.progress if p.transactional_id not in missed)
     if not gone:
-        return Settlement(done)
-    if all(answer is Ended.ABORTED for answer in ended.values()):
+        return Settlement(done, progress=progress)
+    if all(answer is Ended.ABORTED for answer in ended.values()) and not progress:
         return Settlement(replace(done, batch_id=state.previous_batch_id), withdrawn=True)
-    return Settlement(done if accept_loss else None, lost=gone)
+    known = {p.transactional_id for p in state.progress}
+    repeated = tuple(t for t in gone if t.transactional_id in known and ended[t] is Ended.ABORTED)
+    lost = tuple(t for t in gone if t not in repeated)
+    return Settlement(done if accept_loss or not lost else None, lost=lost, repeated=repeated, progress=progress)
 
 
 def to_abort(state: DeliveryState, transactions: Iterable[HandedOverTransaction]) -> tuple[HandedOverTransaction, ...]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.values import HandedOverTransaction
 from barnabas.core.errors import KafkaError
 from barnabas.spark.delivery import decisions
-from barnabas.spark.delivery.decisions import Verdict
+from barnabas.spark.delivery.decisions import Settlement, Verdict
 from barnabas.spark.delivery.names import SinkName
-from barnabas.spark.delivery.ports import Ledger, LedgerFencedError, OpenTransactions
-from barnabas.spark.delivery.records import DeliveryState
+from barnabas.spark.delivery.ports import CompanionRecord, Ledger, LedgerFencedError, OpenTransactions
+from barnabas.spark.delivery.records import DeliveryState, Progress
 from barnabas.spark.errors import DeliveryError
 
 log = logging.getLogger("barnabas.spark")
@@ -29,15 +29,28 @@ class MicroBatch:
     batch_id: int
     generation: int
     transactions: tuple[HandedOverTransaction, ...]
+    progress: tuple[Progress, ...] = ()
 
 
 class DeliveryDriver:
-    """Recovers, commits and aborts the micro-batches of queries."""
+    """Recovers, commits and aborts the micro-batches of queries.
 
-    def __init__(self, ledger: Ledger, transactions: OpenTransactions, *, accept_loss: bool = False) -> None:
+    `record_progress` makes the records by which committed progress is kept in the target cluster. They are written in
+    the transaction of the ledger that confirms the commits.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        transactions: OpenTransactions,
+        *,
+        accept_loss: bool = False,
+        record_progress: Callable[[Sequence[str]], Sequence[CompanionRecord]] = lambda _: (),
+    ) -> None:
         self._ledger = ledger
         self._transactions = transactions
         self._accept_loss = accept_loss
+        self._record_progress = record_progress
 
     async def recover(self, name: SinkName) -> int:
         """Commit what earlier drivers have decided, and abort the other open transactions of the query. Returns the
@@ -46,56 +59,68 @@ class DeliveryDriver:
         Called before the tasks of every micro-batch. Usually nothing is left, which two requests show.
         """
         state, open_ids = await asyncio.gather(self._ledger.read(name), self._transactions.open_ids(name))
+        if not decisions.needs_recovery(state, open_ids):
+            return state.generation
+        return (await self._begin_generation(name, open_ids, always=False)).generation
+
+    async def take_over(self, name: SinkName) -> DeliveryState:
+        """As `recover`, but a new generation always begins, so that no earlier driver of the name can commit any more.
+        For writers that Spark's checkpoint does not number: the state has the newest micro-batch and the generation."""
+        return await self._begin_generation(name, await self._transactions.open_ids(name), always=True)
+
+    async def _begin_generation(self, name: SinkName, open_ids: Collection[str], *, always: bool) -> DeliveryState:
         for _ in range(TAKEOVERS_MAX):
-            if not decisions.needs_recovery(state, open_ids):
-                return state.generation
             try:
-                state = await self._carry_out(name, await self._ledger.acquire(name))
+                settled = (await self._carry_out(name, await self._ledger.acquire(name))).state
                 # These belong to earlier generations, because the next one is not in the ledger yet. As soon as it is,
                 # no driver can decide them, and they may be aborted. Transactions that begin later are not touched.
                 orphans = await self._transactions.standing(open_ids)
-                state = decisions.next_generation(state)
+                assert settled is not None, "lost rows are an error"
+                state = decisions.next_generation(settled)
                 await self._ledger.write(name, state)
             except LedgerFencedError:
                 state, open_ids = await self._ledger.read(name), await self._transactions.open_ids(name)
-                continue
+                if always or decisions.needs_recovery(state, open_ids):
+                    continue
+                return state
             if orphans:
                 log.warning("aborting %d transactions that task attempts of %s left open", len(orphans), name.query_id)
             await self._abort_all(list(orphans.values()))
-            return state.generation
+            return state
         raise self._contended(name)
 
-    async def commit(self, name: SinkName, batch: MicroBatch) -> None:
-        """Commit a micro-batch, unless it was committed before. Raises DeliveryError and KafkaError; then it is
-        undecided whether the micro-batch is committed, which the next `recover` decides.
+    async def commit(self, name: SinkName, batch: MicroBatch) -> Verdict:
+        """Commit a micro-batch, unless it was committed before: DECIDE or REPLAYED. Raises DeliveryError and
+        KafkaError; then it is undecided whether the micro-batch is committed, which the next `recover` decides.
 
-        A micro-batch without transactions has no rows, and is not entered in the ledger.
+        A micro-batch without transactions has no rows, and is not entered in the ledger unless it has progress.
         """
-        if not batch.transactions:
-            return
+        if not batch.transactions and not batch.progress:
+            return Verdict.DECIDE
         held = self._ledger.held(name)
         if held is not None and (not held.done or self._judge(held, batch) is not Verdict.DECIDE):
             held = None
         for _ in range(TAKEOVERS_MAX):
             try:
-                await self._commit(name, batch, held)
-                return
+                return await self._commit(name, batch, held)
             except LedgerFencedError:
                 held = None  # the ledger says whether the decision was written, or what another writer has decided
         raise self._contended(name)
 
-    async def _commit(self, name: SinkName, batch: MicroBatch, held: DeliveryState | None) -> None:
+    async def _commit(self, name: SinkName, batch: MicroBatch, held: DeliveryState | None) -> Verdict:
         """One attempt of `commit`, from the state that this writer holds. Raises LedgerFencedError."""
-        state = held or await self._carry_out(name, await self._ledger.acquire(name))
+        state = held or (await self._carry_out(name, await self._ledger.acquire(name))).state
+        assert state is not None
         verdict = self._judge(state, batch)
         if verdict is not Verdict.DECIDE:
             await self._abort_all(batch.transactions)
             self._explain(name, batch, state, verdict)
-            return
+            return verdict
         await self._check_standing(name, batch)
-        state = decisions.decided(state, batch.batch_id, batch.transactions)
+        state = decisions.decided(state, batch.batch_id, batch.transactions, batch.progress)
         await self._ledger.write(name, state)  # the point of no return
         await self._carry_out(name, state, withdraw=False)
+        return verdict
 
     async def abort(self, name: SinkName, transactions: Sequence[HandedOverTransaction]) -> None:
         """Abort the transactions of a failed micro-batch. Decided transactions stay as they are: Spark calls `abort`
@@ -113,25 +138,26 @@ class DeliveryDriver:
         except (KafkaError, LedgerFencedError) as error:
             log.warning("the record of the finished write %s stays in the ledger: %s", name.query_id, error)
 
-    async def _carry_out(self, name: SinkName, state: DeliveryState, *, withdraw: bool = True) -> DeliveryState:
+    async def _carry_out(self, name: SinkName, state: DeliveryState, *, withdraw: bool = True) -> Settlement:
         """Commit the transactions of the decision in `state`, if they are not all known to be committed; returns the
-        state without an open decision. Raises DeliveryError if rows are lost, or, unless `withdraw`, if none of them
-        could be committed."""
+        state without an open decision. Raises DeliveryError if rows are lost, or, unless `withdraw`, if some of them
+        could not be committed and are written again."""
         if state.done:
-            return state
+            return Settlement(state)
         answers = await asyncio.gather(*(self._transactions.commit(t) for t in state.transactions))
         ended = dict(zip(state.transactions, answers, strict=True))
         settlement = decisions.settle(state, ended, accept_loss=self._accept_loss)
         if settlement.state is None:
             raise _lost(name, state, settlement.lost)
-        await self._ledger.write(name, settlement.state)
+        await self._ledger.write(name, settlement.state, self._record_progress(settlement.progress))
         if settlement.lost:
             log.error("%s", _lost(name, state, settlement.lost))
-        if settlement.withdrawn:
-            log.warning("%s", _withdrawn(name, state))
+        if settlement.withdrawn or settlement.repeated:
+            problem = _withdrawn(name, state) if settlement.withdrawn else _repeated(name, state, settlement.repeated)
+            log.warning("%s", problem)
             if not withdraw:
-                raise _withdrawn(name, state)
-        return settlement.state
+                raise problem
+        return settlement
 
     async def _check_standing(self, name: SinkName, batch: MicroBatch) -> None:
         standing = await self._transactions.standing([t.transactional_id for t in batch.transactions])
@@ -181,6 +207,14 @@ def _withdrawn(name: SinkName, state: DeliveryState) -> DeliveryError:
         f"micro-batch {state.batch_id} of {name.query_id} is not committed, although that was decided: the brokers had"
         f" aborted all of its {len(state.transactions)} transactions, probably by a time-out. Nothing of the"
         " micro-batch is visible; the decision is withdrawn, and a restart writes the micro-batch again"
+    )
+
+
+def _repeated(name: SinkName, state: DeliveryState, repeated: Sequence[HandedOverTransaction]) -> DeliveryError:
+    return DeliveryError(
+        f"micro-batch {state.batch_id} of {name.query_id} is committed in part: the brokers had aborted"
+        f" {len(repeated)} of its {len(state.transactions)} transactions, the first is {repeated[0].transactional_id},"
+        " probably by a time-out. Nothing is lost: their records are read and written again after a restart"
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.client.admin import AsyncAdmin
@@ -26,7 +26,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import partition_for_key
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.delivery.names import SinkName
-from barnabas.spark.delivery.ports import LedgerFencedError
+from barnabas.spark.delivery.ports import CompanionRecord, LedgerFencedError
 from barnabas.spark.delivery.records import DeliveryState, decode_state, encode_state
 from barnabas.spark.errors import DeliveryError
 
@@ -99,7 +99,9 @@ class KafkaLedger:
     def held(self, name: SinkName) -> DeliveryState | None:
         return self._held.get(name.query_id)
 
-    async def write(self, name: SinkName, state: DeliveryState | None) -> None:
+    async def write(
+        self, name: SinkName, state: DeliveryState | None, companions: Sequence[CompanionRecord] = ()
+    ) -> None:
         writer = self._writers.get(name.query_id)
         assert writer is not None, "acquire the state before writing it"
         key, value = encode_state(state or DeliveryState(name.query_id))
@@ -107,6 +109,8 @@ class KafkaLedger:
             partitions = await self._partitions()
             partition = partition_for_key(key, len(partitions))
             writer.begin_transaction()
+            for record in companions:
+                await writer.send(record.topic, record.value, key=record.key)  # the commit waits for these
             await writer.send_and_wait(self._topic, None if state is None else value, key=key, partition=partition)
             await writer.commit_transaction()
         except BaseException as error:  # cancellation, too: the writer's transaction may be open

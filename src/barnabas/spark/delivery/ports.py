@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.client.values import HandedOverTransaction
@@ -13,6 +14,15 @@ from barnabas.spark.delivery.records import DeliveryState
 
 class LedgerFencedError(Exception):
     """Another writer of the same ledger id has taken over. Whether the record was written is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompanionRecord:
+    """A record of another topic that is written together with a state. Its key decides its partition."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
 
 
 class Ledger(Protocol):
@@ -29,8 +39,10 @@ class Ledger(Protocol):
         """The state that this writer has read or written last; None if it has not acquired the query's state, or if a
         write has failed since. Another writer may have fenced this one in the meantime, which the next write shows."""
 
-    async def write(self, name: SinkName, state: DeliveryState | None) -> None:
-        """Write the state, in a transaction; None removes it. Raises LedgerFencedError."""
+    async def write(
+        self, name: SinkName, state: DeliveryState | None, companions: Sequence[CompanionRecord] = ()
+    ) -> None:
+        """Write the state and the companions, in one transaction; None removes the state. Raises LedgerFencedError."""
 
 
 class OpenTransactions(Protocol):

@@ -2,7 +2,8 @@
 
     key    the query id, as text
     value  JSON: {"version": 1, "generation": 3, "batch": 17, "done": false,
-                  "transactions": [["barnabas-spark.6f1e….0.0", 4000, 7], …]}
+                  "transactions": [["barnabas-spark.6f1e….0.0", 4000, 7], …],
+                  "progress": [["barnabas-spark.6f1e….0.0", "…"], …]}
 
 The newest record of a key is the state of the query. A tombstone removes a query. Other fields are ignored.
 """
@@ -21,13 +22,23 @@ NO_BATCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the records of one transaction of a micro-batch reach, in the words of the writer. It counts as soon as
+    the transaction is committed; with the id "" it is of a task that has written no records."""
+
+    transactional_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryState:
     """What the ledger says of one query.
 
     `batch_id` is the newest micro-batch that was decided. Unless `done`, its `transactions` may still be open and must
     be committed. `generation` counts the drivers that have aborted the transactions of earlier ones: only a micro-batch
     that was planned in the current generation may be decided. `previous_batch_id` is the newest micro-batch before
-    `batch_id` that was decided.
+    `batch_id` that was decided. `progress` is only used by writers that record in the target cluster how far they have
+    read (mirroring).
     """
 
     query_id: str
@@ -36,11 +47,12 @@ class DeliveryState:
     done: bool = True
     transactions: tuple[HandedOverTransaction, ...] = ()
     previous_batch_id: int = NO_BATCH
+    progress: tuple[Progress, ...] = ()
 
 
 def encode_state(state: DeliveryState) -> tuple[bytes, bytes]:
     """The key and the value of the record."""
-    document = {
+    document: dict[str, object] = {
         "version": VERSION,
         "generation": state.generation,
         "batch": state.batch_id,
@@ -48,6 +60,8 @@ def encode_state(state: DeliveryState) -> tuple[bytes, bytes]:
         "done": state.done,
         "transactions": [[t.transactional_id, t.producer_id, t.epoch] for t in state.transactions],
     }
+    if state.progress:
+        document["progress"] = [[p.transactional_id, p.text] for p in state.progress]
     return state.query_id.encode(), json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -70,6 +84,7 @@ def decode_state(key: bytes, value: bytes) -> DeliveryState:
                 HandedOverTransaction(str(t[0]), int(t[1]), int(t[2])) for t in document["transactions"]
             ),
             previous_batch_id=int(document["previous_batch"]),
+            progress=tuple(Progress(str(p[0]), str(p[1])) for p in document.get("progress", ())),
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeliveryError(
