@@ -131,7 +131,7 @@ class _Group:
         )  # fmt: skip
 
 
-class _AbortedFilter:
+class AbortedFilter:
     """Finds the batches of aborted transactions, for read_committed consumers (Kafka's CompletedFetch)."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
@@ -141,6 +141,7 @@ class _AbortedFilter:
         self.active = bool(aborted)
 
     def drops(self, buf: Buffer, pos: int, header: BatchHeader) -> bool:
+        """Whether the batch is one of an aborted transaction. Called for every batch, in order, also for markers."""
         if not header.has_producer_id:
             return False
         while self._ahead and self._ahead[0][0] <= header.last_offset:
@@ -179,7 +180,7 @@ def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[Record
 
     A partial batch at the end of a buffer is ignored. Raises CorruptBatchError.
     """
-    aborted = _AbortedFilter(wanted.aborted)
+    aborted = AbortedFilter(wanted.aborted)
     for buf in buffers:
         group: _Group | None = None
         for pos, header in iter_batches(buf):

@@ -1,0 +1,229 @@
+"""Machine: decides which records the tasks of a micro-batch copy, and detects records that are lost.
+
+    positions (mm2-offsets) ---+
+    source: topic ids,         |
+      log start, log end ------+--> plan --> tasks
+    target: partition counts --+
+    results of the tasks --------> advance
+
+A partition that the target topic does not have yet waits. These records are lost: those that retention deleted before
+they were copied, those of a log that ends before the position (unclean election), and the unread ones of a topic that
+was deleted and created anew, which its topic id shows. Gaps above the log start offset are no loss: they come from
+transaction markers and compaction.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
+from barnabas.spark.mirror.copying.values import PartitionCopied, RangeToCopy
+from barnabas.spark.mirror.errors import MirrorConfigError, MirrorDataLossError
+
+TRUNCATION_GRACE_MS: Final = 30_000
+"""How long a log may end before the position. A new leader reports a high watermark that is too low for a moment."""
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class StartAt(Enum):
+    """`auto.offset.reset`: where copying begins in a partition without a position."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+    @classmethod
+    def parse(cls, text: str) -> StartAt:
+        try:
+            return cls(text.strip().lower())
+        except ValueError:
+            raise MirrorConfigError(
+                f"auto.offset.reset={text} is not possible for mirroring; set it to earliest or latest"
+            ) from None
+
+
+class LossReason(Enum):
+    """Why records cannot be copied any more."""
+
+    DELETED = "deleted"
+    TRUNCATED = "truncated"
+    RECREATED = "recreated"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLoss:
+    """Copying of a partition continues at `found` instead of `expected`; at most `records` records are lost."""
+
+    partition: TopicPartition
+    reason: LossReason
+    expected: int
+    found: int
+    records: int
+
+    def __str__(self) -> str:
+        match self.reason:
+            case LossReason.DELETED:
+                deleted = f"offsets {self.expected} to {self.found - 1}"
+                return f"{self.partition}: {deleted} were deleted before they were copied"
+            case LossReason.TRUNCATED:
+                return (
+                    f"{self.partition}: the log ends at offset {self.found}, before the next offset to copy,"
+                    f" {self.expected}; it was truncated by an unclean leader election, or the topic was created anew"
+                )
+            case LossReason.RECREATED:
+                return (
+                    f"{self.partition}: the topic was deleted and created anew (it has another topic id) after it was"
+                    f" copied up to offset {self.expected}; the new topic begins at offset {self.found}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """The source cluster at one moment. `latest` has the end of each partition for readers: the last stable offset with
+    read_committed, else the high watermark."""
+
+    earliest: Offsets
+    latest: Offsets
+    topic_ids: Mapping[str, UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """The ranges of a micro-batch. `moved` has the positions that were set without copying (first start at the end of
+    the log, losses), which are to be stored; `losses` were found now; `waiting` partitions have no target yet."""
+
+    ranges: tuple[RangeToCopy, ...] = ()
+    moved: Offsets = field(default_factory=dict)
+    losses: tuple[CopyLoss, ...] = ()
+    waiting: tuple[TopicPartition, ...] = ()
+
+
+class CopyPlanner:
+    """The positions of one pair of clusters."""
+
+    def __init__(
+        self,
+        topics: Mapping[str, str],
+        positions: Offsets,
+        topic_ids: Mapping[str, UUID],
+        *,
+        start_at: StartAt = StartAt.EARLIEST,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        """`positions` and `topic_ids` are those that the target cluster has stored."""
+        self._topics = topics
+        self._positions = {tp: offset for tp, offset in positions.items() if tp.topic in topics}
+        self._topic_ids = dict(topic_ids)
+        self._start_at = start_at
+        self._fail_on_data_loss = fail_on_data_loss
+        self._begun = False
+        self._short_since: dict[TopicPartition, int] = {}
+        self._unreported: dict[TopicPartition, int] = {}
+
+    @property
+    def positions(self) -> Offsets:
+        """The next offset to copy of each partition."""
+        return self._positions
+
+    @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """The ids of the source topics, as far as the brokers have topic ids."""
+        return self._topic_ids
+
+    def plan(self, view: SourceView, target_counts: Mapping[str, int], now_ms: int) -> CopyStep:
+        """The next micro-batch; it has no ranges if there is nothing to copy. Raises MirrorDataLossError if records are
+        lost and `on.data.loss` is fail; the positions then stay as they are.
+        """
+        recreated = {name for name, topic_id in view.topic_ids.items() if self._is_new(name, topic_id)}
+        losses = [*self._recreated(view, recreated), *self._out_of_bounds(view, recreated, now_ms)]
+        if losses and self._fail_on_data_loss:
+            raise _data_loss(losses)
+        moved = {loss.partition: loss.found for loss in losses}
+        for loss in losses:
+            self._unreported[loss.partition] = self._unreported.get(loss.partition, 0) + loss.records
+        moved |= self._first_positions(view)
+        self._positions.update(moved)
+        self._topic_ids |= {name: i for name, i in view.topic_ids.items() if i != NO_TOPIC_ID}
+        ranges, waiting = [], []
+        for tp in sorted(view.latest):
+            if view.latest[tp] <= self._positions[tp]:
+                continue
+            target = self._topics[tp.topic]
+            if tp.partition >= target_counts.get(target, 0):
+                waiting.append(tp)
+            else:
+                ranges.append(RangeToCopy(tp, target, self._positions[tp], view.latest[tp]))
+        return CopyStep(tuple(ranges), moved, tuple(losses), tuple(waiting))
+
+    def advance(self, copied: Iterable[PartitionCopied]) -> None:
+        """Take over the positions of a committed micro-batch."""
+        for part in copied:
+            assert part.next_upstream >= self._positions[part.partition], "a task begins at the position"
+            self._positions[part.partition] = part.next_upstream
+
+    def take_lost(self, partition: TopicPartition) -> int:
+        """The lost records of a partition that were not reported yet."""
+        return self._unreported.pop(partition, 0)
+
+    def _is_new(self, name: str, topic_id: UUID) -> bool:
+        """Whether the topic has another id than before. Brokers before Kafka 2.8 have no topic ids."""
+        known = self._topic_ids.get(name, NO_TOPIC_ID)
+        return known != topic_id and NO_TOPIC_ID not in (known, topic_id)
+
+    def _recreated(self, view: SourceView, recreated: Collection[str]) -> list[CopyLoss]:
+        found = []
+        for tp in sorted(tp for tp in self._positions if tp.topic in recreated):
+            begin = view.earliest.get(tp, 0)
+            found.append(CopyLoss(tp, LossReason.RECREATED, self._positions[tp], begin, begin))
+        return found
+
+    def _out_of_bounds(self, view: SourceView, recreated: Collection[str], now_ms: int) -> list[CopyLoss]:
+        """The partitions whose position is not between the log start and the log end."""
+        found = []
+        for tp in sorted(view.latest):
+            position = self._positions.get(tp)
+            if position is None or tp.topic in recreated:
+                continue
+            first, last = view.earliest.get(tp, 0), view.latest[tp]
+            if position < first:
+                found.append(CopyLoss(tp, LossReason.DELETED, position, first, first - position))
+            if position <= last or position < first:
+                self._short_since.pop(tp, None)
+            elif now_ms - self._short_since.setdefault(tp, now_ms) >= TRUNCATION_GRACE_MS:
+                del self._short_since[tp]
+                found.append(CopyLoss(tp, LossReason.TRUNCATED, position, last, position - last))
+        return found
+
+    def _first_positions(self, view: SourceView) -> dict[TopicPartition, int]:
+        """The positions of partitions that have none yet. `auto.offset.reset` is for the partitions that exist when the
+        copier first sees the topics; a partition that is added later is copied from its beginning."""
+        at_end = self._start_at is StartAt.LATEST and not self._begun
+        self._begun = True
+        new = [tp for tp in view.latest if tp not in self._positions]
+        return {tp: view.latest[tp] if at_end else view.earliest.get(tp, 0) for tp in new}
+
+
+def _data_loss(losses: Sequence[CopyLoss]) -> MirrorDataLossError:
+    shown = "; ".join(str(loss) for loss in losses[:10])
+    more = f"; and {len(losses) - 10} more" if len(losses) > 10 else ""
+    return MirrorDataLossError(
+        f"records of the source cluster cannot be copied any more: {shown}{more}. To continue without them, set"
+        " on.data.loss=report, which counts them and goes on"
+    )
+
+
+def divide(ranges: Iterable[RangeToCopy], tasks_max: int) -> list[tuple[RangeToCopy, ...]]:
+    """The ranges of each task: at most `tasks_max` tasks, with about the same number of offsets."""
+    longest = sorted(ranges, key=lambda r: (r.start - r.end, r.partition))
+    groups: list[list[RangeToCopy]] = [[] for _ in range(min(max(tasks_max, 1), len(longest)))]
+    loads = [(0, i) for i in range(len(groups))]
+    for wanted in longest:
+        load, i = heapq.heappop(loads)
+        groups[i].append(wanted)
+        heapq.heappush(loads, (load + wanted.end - wanted.start, i))
+    return [tuple(sorted(group, key=lambda r: r.partition)) for group in groups]
