@@ -47,6 +47,8 @@ class Cluster:
     slots: dict[str, Slot] = field(default_factory=dict)
     visible: list[int] = field(default_factory=list)
     ledger: DeliveryState | None = None
+    companions: list[CompanionRecord] = field(default_factory=list)
+    """The records that were written together with states."""
     ledger_epoch: int = 0
     crashes: int = 0
 
@@ -116,6 +118,7 @@ class ModelLedger:
             if self._epoch != self._cluster.ledger_epoch:
                 raise LedgerFencedError
             self._cluster.ledger = self._state = state or DeliveryState(name.query_id)
+            self._cluster.companions += companions
             await self._cluster.step()
             if self._epoch != self._cluster.ledger_epoch and self._cluster.rng.random() < 0.5:
                 raise LedgerFencedError  # it was written, but the answer was lost and the repetition is fenced

@@ -90,12 +90,16 @@ class SourceView:
     earliest: Offsets
     latest: Offsets
     topic_ids: Mapping[str, UUID]
+    ends: Offsets = field(default_factory=dict)
+    """The high watermarks of partitions whose last stable offset is before the position, because Kafka's MirrorMaker
+    has copied records of an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """The ranges of a micro-batch. `moved` has the positions that were set without copying (first start at the end of
-    the log, losses), which are to be stored; `losses` were found now; `waiting` partitions have no target yet."""
+    """The ranges of a micro-batch. `moved` has the positions that were set without copying (losses, and first
+    positions with auto.offset.reset=latest), which are to be stored; `losses` were found now; `waiting` partitions have
+    no target yet."""
 
     ranges: tuple[RangeToCopy, ...] = ()
     moved: Offsets = field(default_factory=dict)
@@ -146,8 +150,11 @@ class CopyPlanner:
         moved = {loss.partition: loss.found for loss in losses}
         for loss in losses:
             self._unreported[loss.partition] = self._unreported.get(loss.partition, 0) + loss.records
-        moved |= self._first_positions(view)
+        first = self._first_positions(view)
         self._positions.update(moved)
+        self._positions.update(first)
+        if self._start_at is StartAt.LATEST:
+            moved |= first  # stored at once: after a restart, what has arrived meanwhile must not be skipped
         self._topic_ids |= {name: i for name, i in view.topic_ids.items() if i != NO_TOPIC_ID}
         ranges, waiting = [], []
         for tp in sorted(view.latest):
@@ -189,7 +196,7 @@ class CopyPlanner:
             position = self._positions.get(tp)
             if position is None or tp.topic in recreated:
                 continue
-            first, last = view.earliest.get(tp, 0), view.latest[tp]
+            first, last = view.earliest.get(tp, 0), view.ends.get(tp, view.latest[tp])
             if position < first:
                 found.append(CopyLoss(tp, LossReason.DELETED, position, first, first - position))
             if position <= last or position < first:

@@ -1,0 +1,88 @@
+"""Shell: the source cluster, as the driver sees it: partitions, topic ids, and the ends of the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from barnabas.client.offsets import list_offsets
+from barnabas.client.values import EARLIEST, LATEST, IsolationLevel
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.core.telemetry import get_logger
+from barnabas.spark.connection import LogClient
+from barnabas.spark.mirror.copying.planner import SourceView
+from barnabas.spark.source.positions import SourceSubscription
+
+log = get_logger("barnabas.mirror")
+
+REFRESH_MS: Final = 5_000
+"""How often new partitions, topic ids and log start offsets are requested."""
+OFFSETS_TIMEOUT_MS: Final = 10_000
+"""How long the offsets of a partition without a leader are waited for; the partition is then left out for once."""
+
+
+class SourceClient:
+    """Looks at the source topics of a copier. Requests the ends of the logs each time, and the rest now and then."""
+
+    def __init__(self, settings: Mapping[str, str], topics: Collection[str]) -> None:
+        self._client = LogClient(settings)
+        self._subscription = SourceSubscription(topics=tuple(sorted(topics)))
+        self._partitions: list[TopicPartition] = []
+        self._earliest: dict[TopicPartition, int] = {}
+        self._refreshed_ms: int | None = None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def reach(self) -> None:
+        """Raise BootstrapError soon if the cluster does not answer."""
+        self._client.reach()
+
+    def forget(self) -> None:
+        """Request everything at the next look: a task has found that its records are not in the log any more."""
+        self._refreshed_ms = None
+
+    def look(self, positions: Mapping[TopicPartition, int], now_ms: int) -> SourceView:
+        """The source topics now; topics that do not exist are left out. Raises KafkaError."""
+        client = self._client
+        if self._refreshed_ms is None or now_ms - self._refreshed_ms >= REFRESH_MS:
+            self._partitions = client.partitions(self._subscription)
+            self._earliest = self._offsets(self._partitions, EARLIEST)
+            self._refreshed_ms = now_ms
+        latest = self._offsets(self._partitions, LATEST)
+        short = [tp for tp, end in latest.items() if end < positions.get(tp, 0)]
+        known = client.cluster.metadata.topics
+        names = {tp.topic for tp in latest if tp in self._earliest}
+        return SourceView(
+            self._earliest,
+            {tp: end for tp, end in latest.items() if tp in self._earliest},
+            {name: known[name].topic_id for name in sorted(names) if name in known},
+            self._offsets(short, LATEST, IsolationLevel.READ_UNCOMMITTED),
+        )
+
+    def _offsets(
+        self, partitions: Sequence[TopicPartition], which: int, isolation: IsolationLevel | None = None
+    ) -> dict[TopicPartition, int]:
+        client = self._client
+        if not partitions:
+            return {}
+        deadline = client.cluster.now() + OFFSETS_TIMEOUT_MS / 1000
+        answers = client.run(
+            list_offsets(
+                client.cluster,
+                dict.fromkeys(partitions, which),
+                isolation=client.isolation if isolation is None else isolation,
+                deadline=deadline,
+            )
+        )
+        found: dict[TopicPartition, int] = {}
+        for tp, answer in answers.items():
+            if not isinstance(answer, KafkaError):
+                found[tp] = answer.offset
+            elif answer.retriable:
+                log.warning("a source partition does not answer", partition=str(tp), reason=str(answer))
+                self.forget()
+            else:
+                raise answer
+        return found
