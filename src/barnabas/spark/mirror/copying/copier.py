@@ -10,6 +10,7 @@ one begins at the positions that the target cluster has.
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -26,7 +27,6 @@ from barnabas.spark.mirror.copying.target import TargetClient, TargetOptions
 from barnabas.spark.mirror.copying.values import CopyJob, CopyTask, PartitionCopied, TaskResult
 from barnabas.spark.mirror.errors import MirrorError
 from barnabas.spark.mirror.ports import CopiedRange, CopiedRanges, CopyPlan
-from barnabas.spark.pipelines.failures import summarize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,7 @@ WAITING_LOGGED_MS: Final = 60_000
 """How often it is logged that a partition waits for its target."""
 STALLED_MS: Final = 120_000
 """How long micro-batches may copy nothing although the source has records."""
+_PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 COUNTS_MS: Final = 5_000
 """How often the partition counts of the target topics are requested."""
 
@@ -191,7 +192,7 @@ class Copying:
             results: list[TaskResult] = context.parallelize(tasks, len(tasks)).mapPartitions(copy_tasks).collect()
         except Py4JJavaError as error:
             raise MirrorError(
-                f"a task of micro-batch {self._batch_id} of {self._plan.name} has failed: {summarize(str(error))}"
+                f"a task of micro-batch {self._batch_id} of {self._plan.name} has failed: {task_error(str(error))}"
             ) from None
         return results
 
@@ -246,6 +247,12 @@ class Copying:
                 f" has records up to offset {wanted.end} and {wanted.start} is the next one to copy. See whether the"
                 " Spark executors reach the brokers of the source cluster under their advertised addresses"
             )
+
+
+def task_error(text: str) -> str:
+    """The one line of a Java exception's text that says most: the innermost Python error, else the first line."""
+    found = _PYTHON_ERROR.findall(text)
+    return str(found[-1]) if found else text.strip().partition("\n")[0]
 
 
 def now_ms() -> int:
