@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import BarnabasError
@@ -91,13 +92,9 @@ class Copying:
         self._tasks_max = self._options.tasks_max or int(context.defaultParallelism)
         self._job: CopyJob = copy_job(plan, self._options, self._run_id, self._tasks_max)
         self._group = f"mirror {plan.name} {self._run_id}"
-        self._source = SourceClient(self._job.source_settings, plan.topics)
-        self._target = TargetClient(
-            self._job.target_settings,
-            TargetOptions(
-                plan.source_alias, plan.offsets_topic, self._options.name, self._options.ledger, plan.transactional
-            ),
-        )
+        self._opened = ExitStack()
+        self._source: SourceClient
+        self._target: TargetClient
         self._planner: CopyPlanner
         self._batch_id = 0
         self._counts: dict[str, int] = {}
@@ -107,22 +104,29 @@ class Copying:
         self._has_orphans = False
 
     def open(self) -> None:
-        """Take over from an earlier copier. Raises BarnabasError."""
+        """Connect, and take over from an earlier copier. Raises BarnabasError."""
+        plan, options = self._plan, self._options
+        self._source = SourceClient(self._job.source_settings, plan.topics)
+        self._opened.callback(self._source.close)
+        self._target = TargetClient(
+            self._job.target_settings,
+            TargetOptions(plan.source_alias, plan.offsets_topic, options.name, options.ledger, plan.transactional),
+        )
+        self._opened.callback(self._target.close)
         self._source.reach()
         self._batch_id = self._target.take_over()
         stored = self._target.stored()
-        positions = stored.positions if self._plan.offsets_topic else self._plan.positions
+        positions = stored.positions if plan.offsets_topic else plan.positions
         self._planner = CopyPlanner(
-            self._plan.topics,
+            plan.topics,
             positions,
             stored.topic_ids,
-            start_at=self._options.start_at,
-            fail_on_data_loss=self._plan.fail_on_data_loss,
+            start_at=options.start_at,
+            fail_on_data_loss=plan.fail_on_data_loss,
         )
 
     def close(self) -> None:
-        self._source.close()
-        self._target.close()
+        self._opened.close()
 
     def cancel(self) -> None:
         """Cancel the running micro-batch."""
@@ -208,7 +212,8 @@ class Copying:
             try:
                 self._target.commit(self._batch_id, results, step.moved)
             except BarnabasError:
-                self._target.abort(results)
+                with suppress(BarnabasError):  # the next copier aborts what is left open
+                    self._target.abort(results)
                 raise
             self._batch_id += 1
             self._planner.advance(moved)
