@@ -18,7 +18,7 @@ from barnabas.spark.delivery.decisions import Verdict
 from barnabas.spark.delivery.driver import DeliveryDriver, MicroBatch
 from barnabas.spark.delivery.records import DeliveryState, Progress
 from barnabas.spark.errors import DeliveryError
-from barnabas.spark.mirror.copying.stored import companions, encode_progress
+from barnabas.spark.mirror.copying.stored import Stored, companions, encode_progress
 from barnabas.spark.mirror.records import decode_source_offset
 from tests.property.delivery_model import NAME, Cluster, CrashError, ModelLedger, ModelTransactions
 
@@ -74,7 +74,7 @@ class Target:
                     await self.attempt(NAME.transactional_id(run_id, batch_id, task, lost), tp, positions[tp], end)
                 transactional_id = NAME.transactional_id(run_id, batch_id, task, attempt)
                 transactions.append(await self.attempt(transactional_id, tp, positions[tp], end))
-                progress.append(Progress(transactional_id, encode_progress({tp: end})))
+                progress.append(Progress(transactional_id, encode_progress(Stored({tp: end}))))
                 reached[tp] = end
             batch = MicroBatch(batch_id, state.generation, tuple(transactions), tuple(progress))
             if await driver.commit(NAME, batch) is not Verdict.DECIDE:

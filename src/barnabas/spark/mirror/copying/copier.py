@@ -152,7 +152,7 @@ class Copying:
         step = self._plan_step(now)
         if not step.ranges:
             self._moved_ms = now
-            if step.moved:
+            if step.besides:
                 self._finish(step, [])
             return False
         if self._has_orphans:
@@ -171,7 +171,6 @@ class Copying:
         if self._counts_ms is None or now - self._counts_ms >= COUNTS_MS:
             self._counts = self._target.partition_counts(self._plan.topics.values())
             self._counts_ms = now
-        known = dict(self._planner.topic_ids)
         step = self._planner.plan(view, self._counts, now)
         for loss in step.losses:
             log.error("records are lost", pair=self._plan.name, reason=str(loss), records=loss.records)
@@ -179,9 +178,6 @@ class Copying:
             self._logged_waiting_ms = now
             names = ", ".join(str(tp) for tp in step.waiting[:10])
             log.warning("source partitions wait until their target topics have them", partitions=names)
-        fresh = {name: i for name, i in self._planner.topic_ids.items() if known.get(name) != i}
-        if fresh:
-            self._target.store_topic_ids(fresh)
         return step
 
     def _run_job(self, tasks: Sequence[CopyTask]) -> list[TaskResult]:
@@ -208,9 +204,9 @@ class Copying:
         if any(part.out_of_range for part in parts):
             self._source.forget()
         self._check_progress(moved, step)
-        if moved or step.moved:
+        if moved or step.besides:
             try:
-                self._target.commit(self._batch_id, results, step.moved)
+                self._target.commit(self._batch_id, results, step.besides)
             except BarnabasError:
                 with suppress(BarnabasError):  # the next copier aborts what is left open
                     self._target.abort(results)
@@ -221,7 +217,7 @@ class Copying:
         ranges = [self._copied(part, max(ends[part.partition], part.next_upstream)) for part in moved]
         ranges += [
             CopiedRange(tp, (), offset, 0, 0, -1, offset, self._planner.take_lost(tp))
-            for tp, offset in step.moved.items()
+            for tp, offset in step.besides.positions.items()
             if tp not in {part.partition for part in moved}
         ]
         if ranges:

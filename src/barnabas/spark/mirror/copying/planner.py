@@ -22,6 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
+from barnabas.spark.mirror.copying.stored import Stored
 from barnabas.spark.mirror.copying.values import PartitionCopied, RangeToCopy
 from barnabas.spark.mirror.errors import MirrorConfigError, MirrorDataLossError
 
@@ -97,12 +98,12 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """The ranges of a micro-batch. `moved` has the positions that were set without copying (losses, and first
-    positions with auto.offset.reset=latest), which are to be stored; `losses` were found now; `waiting` partitions have
-    no target yet."""
+    """The ranges of a micro-batch. `besides` is to be stored with it: positions that were set without copying (losses,
+    and first positions with auto.offset.reset=latest), and new topic ids. `losses` were found now; `waiting` partitions
+    have no target yet."""
 
     ranges: tuple[RangeToCopy, ...] = ()
-    moved: Offsets = field(default_factory=dict)
+    besides: Stored = field(default_factory=Stored)
     losses: tuple[CopyLoss, ...] = ()
     waiting: tuple[TopicPartition, ...] = ()
 
@@ -134,11 +135,6 @@ class CopyPlanner:
         """The next offset to copy of each partition."""
         return self._positions
 
-    @property
-    def topic_ids(self) -> Mapping[str, UUID]:
-        """The ids of the source topics, as far as the brokers have topic ids."""
-        return self._topic_ids
-
     def plan(self, view: SourceView, target_counts: Mapping[str, int], now_ms: int) -> CopyStep:
         """The next micro-batch; it has no ranges if there is nothing to copy. Raises MirrorDataLossError if records are
         lost and `on.data.loss` is fail; the positions then stay as they are.
@@ -155,7 +151,12 @@ class CopyPlanner:
         self._positions.update(first)
         if self._start_at is StartAt.LATEST:
             moved |= first  # stored at once: after a restart, what has arrived meanwhile must not be skipped
-        self._topic_ids |= {name: i for name, i in view.topic_ids.items() if i != NO_TOPIC_ID}
+        topic_ids = {
+            name: topic_id
+            for name, topic_id in view.topic_ids.items()
+            if topic_id not in (NO_TOPIC_ID, self._topic_ids.get(name))
+        }
+        self._topic_ids |= topic_ids
         ranges, waiting = [], []
         for tp in sorted(view.latest):
             if view.latest[tp] <= self._positions[tp]:
@@ -165,7 +166,7 @@ class CopyPlanner:
                 waiting.append(tp)
             else:
                 ranges.append(RangeToCopy(tp, target, self._positions[tp], view.latest[tp]))
-        return CopyStep(tuple(ranges), moved, tuple(losses), tuple(waiting))
+        return CopyStep(tuple(ranges), Stored(moved, topic_ids), tuple(losses), tuple(waiting))
 
     def advance(self, copied: Iterable[PartitionCopied]) -> None:
         """Take over the positions of a committed micro-batch."""

@@ -2,7 +2,8 @@
 
     mm2-offsets, MirrorMaker's own      ["MirrorSourceConnector", {"cluster", "partition", "topic"}]   {"offset": N}
     mm2-offsets, this package's         ["BarnabasMirror", {"cluster", "topic"}]                       {"topic_id": I}
-    progress in a decision of the sink  {"orders": {"0": 1200, "1": 1187}}: the next upstream offsets
+    progress in a decision of the sink  {"offsets": {"orders": {"0": 1200, "1": 1187}}, "topic_ids": {"orders": I}}:
+                                        the next upstream offsets
 
 N is the last upstream offset that was passed, so MirrorMaker continues at N + 1. It may be that of a transaction
 marker. The topic ids show that a topic was created anew while no copier was running; MirrorMaker ignores keys that are
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -28,29 +30,47 @@ TOPIC_IDS: Final = "BarnabasMirror"
 Record = tuple[bytes, bytes | None]
 
 
-def encode_positions(source_alias: str, positions: Mapping[TopicPartition, int]) -> list[Record]:
-    """The records of `mm2-offsets` for these next upstream offsets."""
-    return [
-        encode_source_offset(SourceOffset(source_alias, tp, offset - 1)) for tp, offset in sorted(positions.items())
-    ]
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the target cluster stores of a source cluster: next upstream offsets, and the ids of topics."""
+
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.positions or self.topic_ids)
 
 
-def encode_progress(positions: Mapping[TopicPartition, int]) -> str:
-    """The text of these next upstream offsets in a decision."""
-    return json.dumps(nest(positions), separators=(",", ":"))
+def encode_stored(source_alias: str, stored: Stored) -> list[Record]:
+    """The records of the offsets topic."""
+    positions = [SourceOffset(source_alias, tp, offset - 1) for tp, offset in sorted(stored.positions.items())]
+    ids = [_encode_topic_id(source_alias, name, topic_id) for name, topic_id in sorted(stored.topic_ids.items())]
+    return [encode_source_offset(position) for position in positions] + ids
+
+
+def encode_progress(stored: Stored) -> str:
+    """The text in a decision."""
+    document: dict[str, object] = {"offsets": nest(stored.positions)}
+    if stored.topic_ids:
+        document["topic_ids"] = {name: str(topic_id) for name, topic_id in sorted(stored.topic_ids.items())}
+    return json.dumps(document, separators=(",", ":"))
 
 
 def companions(offsets_topic: str, source_alias: str, progress: Iterable[str]) -> list[CompanionRecord]:
-    """The records of `mm2-offsets` for the progress of committed transactions; none without a topic."""
+    """The records of the offsets topic for the progress of committed transactions; none without a topic."""
     positions: dict[TopicPartition, int] = {}
+    topic_ids: dict[str, UUID] = {}
     for text in progress:
-        positions |= flatten(json.loads(text), "the progress in the ledger")
+        document = json.loads(text)
+        positions |= flatten(document["offsets"], "the progress in the ledger")
+        topic_ids |= {str(name): UUID(topic_id) for name, topic_id in document.get("topic_ids", {}).items()}
     if not offsets_topic:
         return []
-    return [CompanionRecord(offsets_topic, key, value) for key, value in encode_positions(source_alias, positions)]
+    records = encode_stored(source_alias, Stored(positions, topic_ids))
+    return [CompanionRecord(offsets_topic, key, value) for key, value in records]
 
 
-def encode_topic_id(source_alias: str, topic: str, topic_id: UUID) -> Record:
+def _encode_topic_id(source_alias: str, topic: str, topic_id: UUID) -> Record:
     """The record that keeps the id of a source topic."""
     key = [TOPIC_IDS, {"cluster": source_alias, "topic": topic}]
     return _json(key), _json({"topic_id": str(topic_id)})

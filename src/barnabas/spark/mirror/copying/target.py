@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from barnabas.client.admin import AsyncAdmin
@@ -23,11 +23,11 @@ from barnabas.spark.delivery.records import DeliveryState, Progress
 from barnabas.spark.errors import DeliveryError
 from barnabas.spark.mirror.copying.stored import (
     Record,
+    Stored,
     companions,
     decode_topic_id,
-    encode_positions,
     encode_progress,
-    encode_topic_id,
+    encode_stored,
 )
 from barnabas.spark.mirror.copying.values import TaskResult
 from barnabas.spark.mirror.records import decode_source_offset
@@ -46,14 +46,6 @@ class TargetOptions:
     name: SinkName
     ledger: str
     transactional: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What the target cluster has stored of a source cluster: next upstream offsets, and the ids of topics."""
-
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
-    topic_ids: dict[str, UUID] = field(default_factory=dict)
 
 
 class TargetClient(BlockingClient):
@@ -102,27 +94,29 @@ class TargetClient(BlockingClient):
         return self.run(self._stored())
 
     async def _stored(self) -> Stored:
-        found, options = Stored(), self._options
+        options = self._options
+        positions: dict[TopicPartition, int] = {}
+        topic_ids: dict[str, UUID] = {}
         counts = await self._counts([options.offsets_topic]) if options.offsets_topic else {}
         count = counts.get(options.offsets_topic, 0)
         if not count:
-            return found
+            return Stored()
 
         def on_record(key: bytes, value: bytes | None) -> None:
             if (named := decode_topic_id(key, value)) is not None:
                 if named[0] == options.source_alias:
-                    found.topic_ids[named[1]] = named[2]
+                    topic_ids[named[1]] = named[2]
                 return
             position = decode_source_offset(key, value)
             if position is None or position.source_alias != options.source_alias:
                 return
             if position.offset is None:
-                found.positions.pop(position.partition, None)
+                positions.pop(position.partition, None)
             else:
-                found.positions[position.partition] = position.offset + 1
+                positions[position.partition] = position.offset + 1
 
         await TopicReader(self._cluster, options.offsets_topic, count).read_new(on_record)
-        return found
+        return Stored(positions, topic_ids)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
@@ -143,24 +137,25 @@ class TargetClient(BlockingClient):
             generation = self.run(self._driver.recover(self._options.name))
             self._state = replace(self._state, generation=generation)
 
-    def commit(self, batch_id: int, results: Iterable[TaskResult], moved: Mapping[TopicPartition, int]) -> None:
-        """Commit what the tasks have copied, and store the positions, those that were `moved` without copying, too.
-        Raises DeliveryError and KafkaError."""
-        self.run(self._commit(batch_id, list(results), moved))
+    def commit(self, batch_id: int, results: Iterable[TaskResult], besides: Stored) -> None:
+        """Commit what the tasks have copied, and store their positions and what is to be stored `besides`. Raises
+        DeliveryError and KafkaError."""
+        self.run(self._commit(batch_id, list(results), besides))
 
-    async def _commit(self, batch_id: int, results: Sequence[TaskResult], moved: Mapping[TopicPartition, int]) -> None:
+    async def _commit(self, batch_id: int, results: Sequence[TaskResult], besides: Stored) -> None:
         reached = [{part.partition: part.next_upstream for part in result.partitions} for result in results]
         if not self._options.transactional:
-            positions = dict(moved)
+            positions = dict(besides.positions)
             for part in reached:
                 positions |= part
-            await self._write(encode_positions(self._options.source_alias, positions))
+            records = encode_stored(self._options.source_alias, Stored(positions, besides.topic_ids))
+            await self._write(records)
             return
-        progress = [Progress("", encode_progress(moved))] if moved else []
+        progress = [Progress("", encode_progress(besides))] if besides else []
         for result, part in zip(results, reached, strict=True):
             if part:
                 identity = "" if result.transaction is None else result.transaction.transactional_id
-                progress.append(Progress(identity, encode_progress(part)))
+                progress.append(Progress(identity, encode_progress(Stored(part))))
         transactions = tuple(result.transaction for result in results if result.transaction is not None)
         batch = MicroBatch(batch_id, self._state.generation, transactions, tuple(progress))
         if await self._driver.commit(self._options.name, batch) is not Verdict.DECIDE:
@@ -174,11 +169,6 @@ class TargetClient(BlockingClient):
         transactions = [result.transaction for result in results if result.transaction is not None]
         if transactions:
             self.run(self._driver.abort(self._options.name, transactions))
-
-    def store_topic_ids(self, topic_ids: Mapping[str, UUID]) -> None:
-        """Store the ids of source topics. Raises KafkaError."""
-        alias = self._options.source_alias
-        self.run(self._write([encode_topic_id(alias, name, i) for name, i in sorted(topic_ids.items())]))
 
     async def _write(self, records: Sequence[Record]) -> None:
         """Write records into the offsets topic, and wait until they are acknowledged."""

@@ -16,6 +16,7 @@ from barnabas.spark.mirror.copying.planner import (
     StartAt,
     divide,
 )
+from barnabas.spark.mirror.copying.stored import Stored
 from barnabas.spark.mirror.copying.values import PartitionCopied, RangeToCopy
 from barnabas.spark.mirror.errors import MirrorConfigError, MirrorDataLossError
 
@@ -56,9 +57,9 @@ def test_a_partition_waits_until_the_target_has_it() -> None:
 def test_latest_is_for_the_partitions_of_the_first_look_and_is_stored() -> None:
     plan = planner({A0: 1}, start_at=StartAt.LATEST)
     first = plan.plan(view({A0: 4, B0: 7}), COUNTS, 0)
-    assert (first.ranges, first.moved) == ((RangeToCopy(A0, "x.a", 1, 4),), {B0: 7})
+    assert (first.ranges, first.besides.positions) == ((RangeToCopy(A0, "x.a", 1, 4),), {B0: 7})
     later = plan.plan(view({A0: 4, A1: 3, B0: 7}), COUNTS, 0)
-    assert later.moved == {A1: 0}, "a new partition is copied from its beginning, also after a restart"
+    assert later.besides.positions == {A1: 0}, "a new partition is copied from its beginning, also after a restart"
     assert RangeToCopy(A1, "x.a", 0, 3) in later.ranges
 
 
@@ -74,7 +75,7 @@ def test_deleted_records_stop_the_copier_or_are_counted() -> None:
         planner({A0: 5}).plan(seen, COUNTS, 0)
     plan = planner({A0: 5}, fail_on_data_loss=False)
     step = plan.plan(seen, COUNTS, 0)
-    assert (step.ranges, step.moved) == ((RangeToCopy(A0, "x.a", 8, 20),), {A0: 8})
+    assert (step.ranges, step.besides.positions) == ((RangeToCopy(A0, "x.a", 8, 20),), {A0: 8})
     assert [(loss.reason, loss.records) for loss in step.losses] == [(LossReason.DELETED, 3)]
     assert (plan.take_lost(A0), plan.take_lost(A0)) == (3, 0)
 
@@ -106,8 +107,9 @@ def test_a_topic_that_was_created_anew_is_noticed_by_its_id() -> None:
         (A1, LossReason.RECREATED),
     ]
     assert step.ranges == (RangeToCopy(A0, "x.a", 0, 9), RangeToCopy(A1, "x.a", 0, 1))
-    assert plan.topic_ids == {"a": NEW}
-    assert plan.plan(view({A0: 9, A1: 1}, topic_id=NEW), COUNTS, 0).losses == ()
+    assert step.besides == Stored({A0: 0, A1: 0}, {"a": NEW}), "stored together: a crash in between repeats nothing"
+    later = plan.plan(view({A0: 9, A1: 1}, topic_id=NEW), COUNTS, 0)
+    assert (later.losses, later.besides) == ((), Stored())
 
 
 def test_a_topic_that_was_created_anew_stops_the_copier_also_after_a_restart() -> None:
@@ -122,7 +124,7 @@ def test_brokers_without_topic_ids_are_not_suspected() -> None:
     plan = planner({A0: 5})
     plan.plan(view({A0: 5}), COUNTS, 0)
     assert plan.plan(view({A0: 6}, topic_id=NO_TOPIC_ID), COUNTS, 0).losses == ()
-    assert plan.topic_ids == {"a": OLD}
+    assert plan.plan(view({A0: 6}, topic_id=OLD), COUNTS, 0).besides == Stored()
 
 
 def test_a_deleted_source_topic_keeps_its_position() -> None:
