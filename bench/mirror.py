@@ -31,7 +31,8 @@ from typing import Final
 
 from rich.console import Console
 
-from barnabas.client.blocking import Admin, Producer
+from barnabas.client.blocking import Admin
+from barnabas.client.blocking_producer import Producer
 from barnabas.client.values import LATEST, IsolationLevel, NewTopic
 from barnabas.core.ids import TopicPartition
 from bench.mirror_engines import ENGINES, Engine, Route
@@ -192,7 +193,7 @@ def steady_load(engine: Engine, route: Route, load: Load) -> tuple[float, float,
 
 def sheet(found: dict[str, list[Outcome]], kind: str, load: Load) -> Sheet:
     """Medians over the rounds."""
-    labels = {
+    labels: dict[str, Callable[[Outcome], str]] = {
         "catch up, MB/s": lambda o: f"{o.megabytes_per_s:.0f}",
         "catch up, records/s": lambda o: f"{o.records_per_s:,.0f}",
         "catch up, CPU ms per MB": lambda o: f"{o.cpu_ms_per_mb:.1f}",

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as ForeignPartition
 from barnabas.client.blocking import Admin
 from barnabas.client.values import LATEST, IsolationLevel
 from barnabas.core.errors import KafkaError
+from barnabas.core.hashing import partition_for_key
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.mirror.copying.copier import SparkCopier
 from barnabas.spark.mirror.ports import CopiedRange, CopiedRanges, CopyPlan
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OFFSETS = "mm2-offsets.A.internal"
+OFFSETS_PARTITIONS = 5
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Pair:
     def positions(self) -> dict[TopicPartition, int]:
         """The next upstream offsets in the offsets topic of B."""
         found: dict[TopicPartition, int] = {}
-        for partition in range(5):
+        for partition in range(OFFSETS_PARTITIONS):
             for record in read_all(self.servers[1], OFFSETS, partition):
                 position = decode_source_offset(record.key or b"", record.value)
                 if position is not None and position.offset is not None:
@@ -145,7 +147,7 @@ class Pair:
     def store_position(self, tp: TopicPartition, last: int) -> None:
         """Store the last copied offset, as Kafka's MirrorMaker does."""
         key, value = encode_source_offset(SourceOffset("A", tp, last))
-        self.target.produce(OFFSETS, [Record(value, key)], partitioner="murmur2_random")
+        self.target.produce(OFFSETS, [Record(value, key, partition_for_key(key, OFFSETS_PARTITIONS))])
 
     def runs(self, tp: TopicPartition) -> dict[int, int]:
         """Upstream offset -> downstream offset, for every record that was reported."""

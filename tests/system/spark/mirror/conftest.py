@@ -10,7 +10,7 @@ import pytest
 from barnabas.spark.connection import LogClient
 from barnabas.testing.process import BrokerProcess
 from tests.system.spark.broker import Topics
-from tests.system.spark.mirror.clusters import OFFSETS, Pair
+from tests.system.spark.mirror.clusters import OFFSETS, OFFSETS_PARTITIONS, Pair
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def pair(spark: SparkSession, mirrored_servers: tuple[str, str]) -> Iterator[Pai
     clients = [LogClient({"bootstrap.servers": servers}) for servers in mirrored_servers]
     source, target = (Topics(servers, client) for servers, client in zip(mirrored_servers, clients, strict=True))
     if OFFSETS not in clients[1].run(clients[1].cluster.all_topics()):
-        target.create(OFFSETS, 5, cleanup_policy="compact")
+        target.create(OFFSETS, OFFSETS_PARTITIONS, cleanup_policy="compact")
     yield Pair(spark, mirrored_servers, source, target)
     for client in clients:
         client.close()

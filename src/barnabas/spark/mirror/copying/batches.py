@@ -52,7 +52,7 @@ class CopiedBatch(NamedTuple):
     in the source topic."""
 
     data: Buffer
-    count: int
+    records: int
     upstream: Sequence[Upstream]
 
 

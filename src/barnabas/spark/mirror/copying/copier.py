@@ -183,6 +183,7 @@ class Copying:
     def _run_job(self, tasks: Sequence[CopyTask]) -> list[TaskResult]:
         """Run the tasks in Spark, which repeats failed ones. Raises MirrorError if a task fails too often."""
         from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
 
         from barnabas.spark.mirror.copying.task import copy_tasks
 
@@ -190,7 +191,7 @@ class Copying:
         context.setJobGroup(self._group, f"mirror {self._plan.name}: micro-batch {self._batch_id}", True)
         try:
             results: list[TaskResult] = context.parallelize(tasks, len(tasks)).mapPartitions(copy_tasks).collect()
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             raise MirrorError(
                 f"a task of micro-batch {self._batch_id} of {self._plan.name} has failed: {task_error(str(error))}"
             ) from None

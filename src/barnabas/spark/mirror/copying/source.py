@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from barnabas.client.offsets import list_offsets
-from barnabas.client.values import EARLIEST, LATEST, IsolationLevel
+from barnabas.client.values import EARLIEST, LATEST, IsolationLevel, OffsetAndTimestamp
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
@@ -64,18 +64,18 @@ class SourceClient:
     def _offsets(
         self, partitions: Sequence[TopicPartition], which: int, isolation: IsolationLevel | None = None
     ) -> dict[TopicPartition, int]:
-        client = self._client
         if not partitions:
             return {}
-        deadline = client.cluster.now() + OFFSETS_TIMEOUT_MS / 1000
-        answers = client.run(
-            list_offsets(
-                client.cluster,
-                dict.fromkeys(partitions, which),
-                isolation=client.isolation if isolation is None else isolation,
-                deadline=deadline,
+        client = self._client
+        level = client.isolation if isolation is None else isolation
+
+        async def ask() -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+            deadline = client.cluster.deadline(OFFSETS_TIMEOUT_MS)
+            return await list_offsets(
+                client.cluster, dict.fromkeys(partitions, which), isolation=level, deadline=deadline
             )
-        )
+
+        answers = client.run(ask())
         found: dict[TopicPartition, int] = {}
         for tp, answer in answers.items():
             if not isinstance(answer, KafkaError):

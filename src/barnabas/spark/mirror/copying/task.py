@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import chain
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from pyspark import TaskContext
 
@@ -28,6 +28,7 @@ from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import FetchedBatches, HandedOverTransaction, IsolationLevel, WrittenBatch
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
+from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import HEADER_SIZE
 from barnabas.spark.connection import TASK_FETCH_BYTES, BlockingClient, discard, shared
 from barnabas.spark.heap import freeze_heap
@@ -78,7 +79,7 @@ class CopyClient(BlockingClient):
         super().__init__()
         self._target_settings = _with_prefix(settings, _TARGET)
         given = _with_prefix(settings, _SOURCE)
-        consumer = resolve_config(CONSUMER_CONFIGS, given, {})
+        consumer: Mapping[str, Any] = resolve_config(CONSUMER_CONFIGS, given, {})
         self.isolation = IsolationLevel.parse(str(consumer["isolation.level"]))
         self.check_crcs = bool(consumer["check.crcs"])
         self.limits = ConsumerFetchConfig(
@@ -119,6 +120,12 @@ class CopyClient(BlockingClient):
                 raise _first(error) from None
             raise
 
+    async def learn(self, target: TopicPartition) -> None:
+        """Fetch the metadata of a target topic, again if it has grown since. Raises KafkaError."""
+        view = await self.target.topic(target.topic)
+        if target.partition >= view.partition_count:
+            await self.target.refresh([target.topic])
+
     async def producer(self) -> AsyncProducer:
         """The producer without transactions."""
         if self._producer is None:
@@ -157,7 +164,7 @@ class _RangeCopy:
         self.collector = RunCollector()
 
     def note(self, batch: CopiedBatch) -> None:
-        self.records += batch.count
+        self.records += batch.records
         self.bytes += len(batch.data) - HEADER_SIZE
         (newest,) = _MAX_TIMESTAMP.unpack_from(batch.data, _MAX_TIMESTAMP_AT)
         self.newest_timestamp_ms = max(self.newest_timestamp_ms, newest)
@@ -187,7 +194,7 @@ class _Sent:
         for batch in self._batches:
             self.copying.note(batch)
             self.upstream += batch.upstream
-            yield batch.data, batch.count
+            yield batch.data, batch.records
 
 
 class _TaskCopy:
@@ -247,7 +254,7 @@ class _TaskCopy:
             producer = self._producer or await self._open()
             sent = _Sent(copying, chain((first,), batches))
             target = copying.wanted.target
-            await self._client.target.topic(target.topic)  # the producer knows the topic: calls keep their order
+            await self._client.learn(target)  # the producer knows the topic, so that its calls keep their order
             sent.task = sends.create_task(producer.send_batches(target.topic, target.partition, sent.encoded()))
             self._sent.append(sent)
         copying.position = fetched.end

@@ -29,9 +29,9 @@ def records_of(copied: Sequence[CopiedBatch]) -> list[Record]:
     for batch in copied:
         offsets = [first + i for first, count in batch.upstream for i in range(count)]
         ((pos, header),) = iter_batches(batch.data)
-        assert (header.base_offset, header.last_offset_delta + 1) == (0, batch.count)
+        assert (header.base_offset, header.last_offset_delta + 1) == (0, batch.records)
         records = list(iter_records(batch.data, pos, header))
-        assert [record.offset for record in records] == list(range(batch.count))
+        assert [record.offset for record in records] == list(range(batch.records))
         found += [record._replace(offset=offset) for record, offset in zip(records, offsets, strict=True)]
     return found
 
@@ -71,7 +71,7 @@ def test_a_large_batch_is_copied_whole_and_small_ones_are_written_together() -> 
     little: list[Plain] = [(b"a", b"b", 6, ())]
     data, records = source(large, little, little, large)
     copied = list(copy_batches(FetchedPart(data, 0)))
-    assert [batch.count for batch in copied] == [1, 2, 1]
+    assert [batch.records for batch in copied] == [1, 2, 1]
     assert records_of(copied) == records
 
 
