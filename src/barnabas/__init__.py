@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from barnabas.core.version import VERSION
+
 if TYPE_CHECKING:
     from barnabas.client import AcknowledgeType as AcknowledgeType
     from barnabas.client import Admin as Admin
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.core.errors import KafkaError as KafkaError
     from barnabas.core.ids import TopicPartition as TopicPartition
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "AcknowledgeType": "barnabas.client",

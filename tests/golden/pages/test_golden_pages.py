@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.acl_words import operation_word
+from barnabas.core.telemetry.table import SECTIONS
 from barnabas.protocol.security.acls import AclResourceType
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
@@ -83,6 +84,22 @@ def render_needs() -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_metrics() -> str:
+    """Every metric by section, with the two families of names."""
+    lines: list[str] = []
+    for title, rows in SECTIONS.items():
+        lines += [f"## {title}", "", "| Name | Type | Labels | Meaning | Kafka's MBean |", "|---|---|---|---|---|"]
+        for row in rows:
+            names = f"`{row.name}`"
+            if row.confluent and row.confluent != row.name:
+                names += f"<br>`{row.confluent}`"
+            labels = ", ".join(f"`{label}`" for label in row.labels)
+            mbean = f"`{row.mbean}`" if row.mbean else ""
+            lines.append(f"| {names} | {row.kind.value} | {labels} | {row.help} | {mbean} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 _RESOURCES = {
     AclResourceType.TOPIC: "the topic",
     AclResourceType.GROUP: "the group",
@@ -95,6 +112,7 @@ _RESOURCES = {
 PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("COMPATIBILITY.md", "apis", render_apis),
     ("SECURITY.md", "needs", render_needs),
+    ("METRICS.md", "metrics", render_metrics),
     ("SPARK.md", "options", render_spark_options),
     ("CONNECT.md", "capture-options", partial(render_options, CAPTURE_OPTIONS)),
     ("CONNECT.md", "postgres-options", partial(render_options, POSTGRES_OPTIONS)),

@@ -39,13 +39,13 @@ class StepCounter(Protocol):
 class LoopHold:
     """The steps of one API."""
 
-    __slots__ = ("_histogram", "_watch", "by", "longest_ms")
+    __slots__ = ("_watch", "by", "histogram", "longest_ms")
 
     def __init__(self, by: str, watch: LoopWatch, metrics: Metrics) -> None:
         self.by = by
         self.longest_ms = 0.0
         self._watch = watch
-        self._histogram = metrics.histogram(
+        self.histogram = metrics.histogram(
             "barnabas_loop_held_ms", "Steps of requests, in which the event loop ran nothing else.", HELD_BUCKETS_MS,
             by=by,
         )  # fmt: skip
@@ -61,7 +61,7 @@ class LoopHold:
         held_ms = seconds * 1000
         if held_ms > self.longest_ms:
             self.longest_ms = held_ms
-        histogram = self._histogram
+        histogram = self.histogram
         if held_ms <= 1.0:  # most steps: without a search for the bucket
             histogram.counts[0] += 1
             histogram.sum += held_ms

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from barnabas.core.telemetry.exposition import label_pairs
+
+if TYPE_CHECKING:
+    from barnabas.core.telemetry.exposition import Collector, Family
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -19,6 +24,7 @@ class Counter:
     """A number that only grows. Call `add`, or on a hot path write `counter.value += n`."""
 
     __slots__ = ("value",)
+    kind: Final = "counter"
 
     def __init__(self) -> None:
         self.value: float = 0
@@ -26,11 +32,16 @@ class Counter:
     def add(self, amount: float = 1) -> None:
         self.value += amount
 
+    def write(self, family: Family, labels: Labels) -> None:
+        """Add the sample to a page."""
+        family.add(self.value, label_pairs(labels))
+
 
 class Gauge:
     """A number that can rise and fall: set by `set`, or computed by the function `read` when the value is read."""
 
     __slots__ = ("_read", "_value")
+    kind: Final = "gauge"
 
     def __init__(self, read: Callable[[], float] | None = None) -> None:
         self._read = read
@@ -43,11 +54,16 @@ class Gauge:
     def set(self, value: float) -> None:
         self._value = value
 
+    def write(self, family: Family, labels: Labels) -> None:
+        """Add the sample to a page."""
+        family.add(self.value, label_pairs(labels))
+
 
 class Histogram:
     """Observations counted in fixed buckets. The last entry of `counts` is for values above all `bounds`."""
 
     __slots__ = ("bounds", "counts", "sum")
+    kind: Final = "histogram"
 
     def __init__(self, bounds: Sequence[float] = LATENCY_BUCKETS_MS) -> None:
         self.bounds = tuple(bounds)
@@ -61,6 +77,18 @@ class Histogram:
     @property
     def count(self) -> int:
         return sum(self.counts)
+
+    def write(self, family: Family, labels: Labels) -> None:
+        """Add the samples to a page: cumulative counts, the sum and the count."""
+        name, lines, cumulative = family.name, family.lines, 0
+        start = label_pairs(labels)[:-1] + "," if labels else "{"
+        for bound, count in zip((*self.bounds, "+Inf"), self.counts, strict=True):
+            cumulative += count
+            le = bound if isinstance(bound, str) else f"{bound:g}"
+            lines.append(f'{name}_bucket{start}le="{le}"}} {cumulative}')
+        text = label_pairs(labels)
+        lines.append(f"{name}_sum{text} {self.sum}")
+        lines.append(f"{name}_count{text} {cumulative}")
 
     def quantile(self, q: float) -> float:
         """An upper bound of the q-quantile: the bound of the bucket it lies in (infinity above the last bound)."""
@@ -81,6 +109,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self._families: dict[str, tuple[str, dict[Labels, Metric]]] = {}
+        self.collectors: list[Collector] = []
+        """Each adds samples to a page of metrics that is being built."""
+        self.attached: dict[str, Any] = {}
+        """Objects that measure for this registry, by name, so that two parts of a node can share one."""
 
     def counter(self, name: str, help_text: str = "", **labels: str) -> Counter:
         return self._get(name, help_text, labels, Counter, Counter)
@@ -98,6 +130,11 @@ class Metrics:
         for name in sorted(self._families):
             help_text, members = self._families[name]
             yield name, help_text, members
+
+    def members(self, name: str) -> dict[Labels, Metric]:
+        """The metrics of this name by labels; empty if there are none."""
+        found = self._families.get(name)
+        return {} if found is None else found[1]
 
     def forget(self, **labels: str) -> None:
         """Remove every metric that has all of these labels, for example those of a deleted topic."""

@@ -1,0 +1,7 @@
+"""Table: the version of Barnabas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = "0.1.0"
