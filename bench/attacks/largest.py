@@ -441,6 +441,8 @@ NOT_ATTACKED: dict[ApiKey, str] = {
     _K.RENEW_DELEGATION_TOKEN: _NO_LIST,
     _K.EXPIRE_DELEGATION_TOKEN: _NO_LIST,
     _K.HEARTBEAT: "The request has no list, and looks up one member.",
+    _K.GET_TELEMETRY_SUBSCRIPTIONS: _NO_LIST,
+    _K.PUSH_TELEMETRY: "The metrics are read in a thread, with at most 100,000 fields.",
 }
 
 

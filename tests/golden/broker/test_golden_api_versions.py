@@ -70,5 +70,3 @@ def test_versions_that_real_clients_need_are_advertised() -> None:
     assert served[ApiKey.PRODUCE][0] == 0, "KAFKA-18659"
     assert served[ApiKey.JOIN_GROUP][0] == 0, "KAFKA-19444"
     assert served[ApiKey.DELETE_GROUPS][0] == 0
-    for unserved in (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY):
-        assert unserved not in served

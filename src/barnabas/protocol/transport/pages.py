@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -40,15 +40,15 @@ _REASONS: Final = {
 class Page(Struct, frozen=True):
     """The content of a path at the time of the request."""
 
-    text: str
+    text: str | bytes
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
 
 
 class PageServer:
-    """One listening socket, and a function per path that returns the page."""
+    """One listening socket, and a function for each path that returns the page, at once or later."""
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Page | Awaitable[Page]]]) -> None:
         self.host = host
         self.port = port
         """The requested port; after `bind`, the port that is bound."""
@@ -80,7 +80,7 @@ class PageServer:
         try:
             if self._open <= CONNECTIONS_MAX:
                 async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-                    writer.write(self._answer(await reader.readuntil(b"\r\n\r\n")))
+                    writer.write(await self._answer(await reader.readuntil(b"\r\n\r\n")))
                     await writer.drain()
         except asyncio.LimitOverrunError:
             writer.write(_response(Page("The request is too long.\n", 400), with_body=True))
@@ -91,7 +91,7 @@ class PageServer:
             with suppress(OSError):
                 writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return _response(Page("This is not an HTTP/1 request.\n", 400), with_body=True)
@@ -104,6 +104,8 @@ class PageServer:
             return _response(known, with_body=method == "GET")
         try:
             shown = page()
+            if not isinstance(shown, Page):
+                shown = await shown
         except Exception:  # a page is another module's code: a bug in it must not end the server
             log.exception("a page failed", path=target)
             shown = Page("The page could not be built; the reason is in the log.\n", 500)
@@ -111,7 +113,7 @@ class PageServer:
 
 
 def _response(page: Page, *, with_body: bool) -> bytes:
-    body = page.text.encode()
+    body = page.text if isinstance(page.text, bytes) else page.text.encode()
     allow = "Allow: GET, HEAD\r\n" if page.status == 405 else ""
     head = (
         f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.content_type}\r\n"

@@ -59,6 +59,9 @@ class Peer(Struct):
     except ApiVersions."""
     token_authenticated: bool = False
     """True if the client has authenticated with a delegation token."""
+    software_name: str = ""
+    software_version: str = ""
+    """The client's software, as its ApiVersions request has it (KIP-511); empty if unknown."""
     muted_until: float = 0.0
     """Set by the request handler: the connection reads no request before this time of the event loop's clock, once it
     has sent the response (quotas, KIP-219)."""

@@ -67,6 +67,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DESCRIBE_CLIENT_QUOTAS, "cluster.describe_client_quotas", 0, 1),
     Route(_K.ALTER_CLIENT_QUOTAS, "cluster.alter_client_quotas", 0, 1),
     Route(_K.LIST_CONFIG_RESOURCES, "cluster.list_config_resources", 0, 1),
+    Route(_K.GET_TELEMETRY_SUBSCRIPTIONS, "telemetry.get_telemetry_subscriptions", 0, 0),
+    Route(_K.PUSH_TELEMETRY, "telemetry.push_telemetry", 0, 0),
     Route(_K.ALTER_REPLICA_LOG_DIRS, "cluster.alter_replica_log_dirs", 1, 2),
     Route(_K.DESCRIBE_LOG_DIRS, "cluster.describe_log_dirs", 1, 5),
     Route(_K.DESCRIBE_CLUSTER, "cluster.describe_cluster", 0, 2),

@@ -109,6 +109,7 @@ class ClientQuotas:
         if not delay_ms:
             return response
         self.throttled[kind] += 1
+        ctx.throttle_ms = delay_ms
         ctx.client.muted_until = max(ctx.client.muted_until, self._loop_time() + delay_ms / 1000)
         if isinstance(response, FetchResponse):
             assert isinstance(request, FetchRequest)

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.telemetry import Counter, Histogram, Metrics, get_logger
+from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, StepCounter, in_steps
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
@@ -36,6 +36,7 @@ from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.authorization.table import ApiAccess
 from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.request_metrics import RequestMeter, meter_of
 
 log = get_logger("barnabas.server.broker")
 
@@ -94,11 +95,10 @@ class _LoadedRoute:
         "handle",
         "hold",
         "large_fields",
-        "latency",
         "max_version",
+        "meter",
         "min_version",
         "request",
-        "requests",
         "undecoded_right",
     )
 
@@ -112,12 +112,8 @@ class _LoadedRoute:
         self.carries_data = route.key in _CARRIERS
         self.min_version = route.min_version
         self.max_version = route.max_version
-        api = APIS[route.key].name
-        self.requests: Counter = metrics.counter("barnabas_requests_total", "Requests answered.", api=api)
-        self.latency: Histogram = metrics.histogram(
-            "barnabas_request_latency_ms", "From the arrival of a request to its answer, waiting included.", api=api
-        )
-        self.hold: LoopHold = watch.hold(api)
+        self.meter: RequestMeter = meter_of(route.key, metrics, watch)
+        self.hold: LoopHold = self.meter.hold
         fields = APIS[route.key].response.__schema__.fields
         self.large_fields = () if route.key in _HOT else tuple(field.name for field in fields if field.kind == "array")
         """The fields of the response that may be long lists."""
@@ -185,7 +181,7 @@ class Dispatcher(Generic[ServicesT]):
         if loaded.undecoded_right is not None:
             refusal = self._refusal(request, peer, loaded.undecoded_right)
             if refusal is not None:
-                _count(loaded, began, began, clock())
+                _count(request, loaded, began, began, clock(), refusal)
                 return Finished(request.answer(refusal))
         try:
             message = decode_prefix(loaded.request, version, request.frame, request.body_offset)[0]
@@ -205,7 +201,7 @@ class Dispatcher(Generic[ServicesT]):
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
         else:
-            ctx.held_s = clock() - began
+            ctx.held_s = ctx.first_step_s = clock() - began
             hold.add(ctx.held_s)
             return self._finish(request, ctx, message, loaded, Step(began), coroutine, awaited)
         if self._quotas is not None and self._quotas.is_active:
@@ -214,7 +210,7 @@ class Dispatcher(Generic[ServicesT]):
         if response is not None and loaded.large_fields and _is_large(request, response, loaded):
             return self._answer_in_thread(request, loaded, Step(began), response)
         answer = None if response is None else request.answer(response)
-        _count(loaded, began, began, clock())
+        _count(request, loaded, began, began, clock(), response, ctx)
         return Finished(answer)
 
     def _context(self, request: ReceivedRequest, peer: Peer) -> RequestContext:
@@ -262,7 +258,7 @@ class Dispatcher(Generic[ServicesT]):
         ):
             return await self._answer_in_thread(request, loaded, step, response, began)
         answer = None if response is None else request.answer(response)
-        _count(loaded, began, step.began, clock())
+        _count(request, loaded, began, step.began, clock(), response, ctx)
         return answer
 
     async def _answer_in_thread(
@@ -276,10 +272,12 @@ class Dispatcher(Generic[ServicesT]):
         """Encode a large response off the event loop. The request's handling began at `began`, by default with the
         current step."""
         began = step.began if began is None else began
-        loaded.hold.add(self._clock() - step.began)
+        encoding_began = self._clock()
+        loaded.hold.add(encoding_began - step.began)
         answer = await asyncio.get_running_loop().run_in_executor(self._codecs, request.answer, response)
         now = self._clock()
-        _count(loaded, began, now, now)
+        loaded.meter.encoding.observe((now - encoding_began) * 1000)
+        _count(request, loaded, began, now, now, response)
         return answer
 
     def _load(self, key: int) -> _LoadedRoute:
@@ -321,11 +319,39 @@ def _size_in(request: ReceivedRequest) -> Callable[[Message], int]:
     return lambda response: sum(map(len, request.answer(response)))
 
 
-def _count(loaded: _LoadedRoute, began: float, step_began: float, ended: float) -> None:
-    """Add an answered request to the metrics. Its last step began at `step_began`."""
-    loaded.requests.value += 1
+def _count(
+    request: ReceivedRequest,
+    loaded: _LoadedRoute,
+    began: float,
+    step_began: float,
+    ended: float,
+    response: Any = None,
+    ctx: RequestContext | None = None,
+) -> None:
+    """Add an answered request to the metrics. Its last step began at `step_began`, its first one at `began`."""
+    meter = loaded.meter
+    total_ms = (ended - began) * 1000
+    meter.requests.value += 1
+    meter.bytes.value += len(request.frame)
+    meter.by_version[request.header.api_version] += 1
+    meter.total.observe(total_ms)
     loaded.hold.add(ended - step_began)
-    loaded.latency.observe((ended - began) * 1000)
+    if response is not None:
+        if meter.has_error_code and response.error_code:
+            meter.count_error(response.error_code)
+        elif meter.error_lists:
+            meter.count_errors_in(response)
+    if ctx is None:
+        return
+    if step_began != began:
+        meter.remote.observe((step_began - began - ctx.first_step_s) * 1000)
+    if ctx.errors is not None:
+        for code in ctx.errors:
+            meter.count_error(code)
+    if ctx.is_exempt and meter.from_followers is not None:
+        meter.from_followers.observe(total_ms)
+    if ctx.throttle_ms:
+        meter.throttle.observe(ctx.throttle_ms)
 
 
 def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedRoute) -> bool:

@@ -34,6 +34,12 @@ class RequestContext(Struct):
     """Set by a handler: the request comes from another node, and no quota holds for it."""
     held_s: float = 0.0
     """For how long the handler has held the event loop in steps that are over; measured if there are quotas."""
+    first_step_s: float = 0.0
+    """For how long the first step of a handler that has suspended held the event loop."""
+    throttle_ms: int = 0
+    """For how long the client is delayed because of a quota."""
+    errors: list[int] | None = None
+    """The errors of the partitions of a Produce or Fetch request, for the metrics; None if there are none."""
     on_replaced: Callable[[], None] | None = None
     """Set by the handler of Fetch: called if the response is replaced by an empty one because of a quota."""
     is_forwarded: bool = False

@@ -14,6 +14,7 @@ from barnabas.server.broker.apis import BROKER_APIS, ApiTable
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.authorization.table import BROKER_ACCESS, ApiAccess
 from barnabas.server.broker.checking.checker import BatchChecker
+from barnabas.server.broker.client_metrics.store import ClientMetrics
 from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
@@ -54,6 +55,7 @@ class BrokerConfig(Struct, frozen=True):
     add_partitions_to_txn_retry_backoff_ms: int
     add_partitions_to_txn_retry_backoff_max_ms: int
     request_timeout_ms: int
+    telemetry_max_bytes: int
     replica_selector_class: str | None
 
 
@@ -83,6 +85,7 @@ class Services(Struct):
     static_config: Mapping[str, str]
     """The configs in server.properties and on the command line, as text."""
     config: BrokerConfig
+    client_metrics: ClientMetrics
     unsent_bytes: Callable[[], int] = int
     """The bytes of responses that wait in memory for slow clients."""
     authorizer: Authorizer | None = None

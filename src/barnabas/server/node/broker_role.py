@@ -22,6 +22,7 @@ from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.checking.process import CheckProcess
+from barnabas.server.broker.client_metrics.store import ClientMetrics
 from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
@@ -54,6 +55,7 @@ from barnabas.server.node.connection_limits import (
 )
 from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
+from barnabas.server.node.monitoring.node import monitor_broker
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.patience import ShutdownPatience
 from barnabas.server.node.quorum.majority import majority_may_run
@@ -125,6 +127,13 @@ class BrokerRole:
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._services = self._build_services(controller)
+        self._budget = RequestBudget(build_transport_config(config))
+        self.monitor = monitor_broker(
+            parts, self._services, self._channels.log_ends, self._budget, lambda: self._lifecycle.state.value
+        )
+        """Reads the groups that this broker coordinates; the console reads their lag from it."""
+        self.are_logs_open = False
+        """Whether all logs that the metadata knows are open, and recovered if that was necessary."""
         shares, names = parts.descriptors, [port.endpoint.name for port in ports]
         limits = DescriptorLimits(shares.connections, shares.highest)
         self._connection_quotas = build_connection_quotas(config, names, limits)
@@ -179,7 +188,7 @@ class BrokerRole:
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
             self._maintenance.run, self._compactor.run,
             partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
-            shares.coordinator.run, shares.partitions.run, services.checker.run,
+            shares.coordinator.run, shares.partitions.run, services.checker.run, self.monitor.run,
         ):  # fmt: skip
             await in_slices(self.partitions.discover())
             role_listeners = (
@@ -202,7 +211,8 @@ class BrokerRole:
                 self.partitions,
                 (
                     self._directory_reporter, self._replication, self._mover, *role_listeners,
-                    services.metadata, config_updater, services.quotas, self._connection_limits,
+                    services.metadata, config_updater, services.quotas, services.client_metrics,
+                    self._connection_limits,
                     self._lifecycle,
                 ),
                 lambda: parts.image,
@@ -210,6 +220,7 @@ class BrokerRole:
             async with running(self._images.run):
                 parts.publisher.subscribe(self._images)
                 await unless(parts.stopping, self._images.settled())
+                self.are_logs_open = True
                 async with running(self._lifecycle.run):
                     await self._serve_clients(on_ready)
 
@@ -322,6 +333,7 @@ class BrokerRole:
             static_config=config.given,
             authorizer=parts.authorizer,
             config=build_broker_config(parts.config_view(parts.image)),
+            client_metrics=self._build_client_metrics(),
         )  # fmt: skip
 
     def _build_checker(self) -> BatchChecker:
@@ -336,6 +348,12 @@ class BrokerRole:
         )
         quotas.add_metrics(parts.metrics)
         return quotas
+
+    def _build_client_metrics(self) -> ClientMetrics:
+        parts = self._parts
+        client_metrics = ClientMetrics(parts.clock, parts.rng)
+        client_metrics.add_metrics(parts.metrics)
+        return client_metrics
 
     def _build_compactor(self) -> Compactor:
         """The cleaner runs in processes of its own on a real file system, in threads on a simulated one."""
@@ -358,7 +376,7 @@ class BrokerRole:
         )
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config)
-        quotas, budget = self._connection_quotas, RequestBudget(limits)
+        quotas, budget = self._connection_quotas, self._budget
         measure_request_memory(parts.metrics, budget)
         services.unsent_bytes = lambda: budget.unsent
         return [

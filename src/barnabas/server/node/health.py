@@ -1,10 +1,16 @@
 """Machine: judges from the state of a node whether its process is alive and whether it is ready.
 
-    /healthz   liveness: 503 only if a restart of the process is worth trying (no log directory works any more)
-    /readyz    readiness: 503 while the node does not give full service; the text says why
+    /livez     liveness: 503 only if a restart of the process is worth trying (no log directory works any more)
+    /readyz    readiness: 503 while the node does not give full service; JSON says which part is not ready, and why
 
 A node that starts, that has no controller, or that is fenced is alive: a restart would not help, and restarting the
-controllers of a cluster that looks for a quorum would do harm.
+controllers of a cluster that looks for a quorum would do harm. The parts of a node:
+
+    quorum        an active controller is known
+    logs          the log directories work, and their logs are recovered
+    listeners     clients (or, of a controller, other nodes) can connect
+    broker        the broker is not fenced (brokers only)
+    node          the node is not stopping
 """
 
 from __future__ import annotations
@@ -14,32 +20,81 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 
+class Part(Struct, frozen=True):
+    """One part of a node. `reasons` has a sentence for each thing that keeps it from being ready."""
+
+    name: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        return not self.reasons
+
+
 class Health(Struct, frozen=True):
     """The answers of the health pages."""
 
     alive: bool
-    problems: tuple[str, ...]
-    """One sentence for each thing that keeps the node from full service; empty if the node is ready."""
+    parts: tuple[Part, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One sentence for each thing that keeps the node from full service; empty if the node is ready."""
+        return tuple(reason for part in self.parts for reason in part.reasons)
+
+    @property
+    def ready(self) -> bool:
+        return not self.problems
 
 
-def judge_health(
-    *,
-    is_started: bool,
-    is_stopping: bool,
-    is_fenced: bool,
-    without_controller_s: float,
-    session_s: float,
-    offline: Sequence[str],
-    directories: int,
-) -> Health:
-    """`offline` has one sentence for each log directory that does not work; `directories` is the number of all."""
-    problems: list[str] = []
-    if is_stopping:
-        problems.append("The node is stopping.")
-    elif not is_started:
-        problems.append("The node is starting.")
-    elif is_fenced:
-        problems.append("The broker is fenced: it leads no partition until the controller unfences it.")
-    if without_controller_s > session_s:
-        problems.append(f"No controller has been active for {without_controller_s:.0f} s, as far as this node knows.")
-    return Health(len(offline) < directories, (*problems, *offline))
+class NodeState(Struct, frozen=True):
+    """What the health of a node depends on."""
+
+    is_started: bool
+    """Whether the listeners for clients are open; of a controller that is no broker, whether it has all metadata."""
+    is_stopping: bool
+    is_broker: bool
+    is_fenced: bool
+    are_logs_open: bool
+    without_controller_s: float
+    """For how long no active controller has been known. 0 if one is known."""
+    session_s: float
+    """broker.session.timeout.ms: a node that has started is ready for so long without a controller."""
+    waits_for: str = ""
+    """What each controller answered last, if none is known to be active."""
+    offline: Sequence[str] = ()
+    """One sentence for each log directory that does not work."""
+    directories: int = 1
+
+
+def judge_health(state: NodeState) -> Health:
+    """The health of a node in this state."""
+    parts = [Part("quorum", _quorum(state)), Part("logs", _logs(state)), Part("listeners", _listeners(state))]
+    if state.is_broker:
+        parts.append(Part("broker", _broker(state)))
+    parts.append(Part("node", ("The node is stopping.",) if state.is_stopping else ()))
+    return Health(len(state.offline) < state.directories, tuple(parts))
+
+
+def _quorum(state: NodeState) -> tuple[str, ...]:
+    patience_s = state.session_s if state.is_started else 0.0
+    if state.without_controller_s <= patience_s or state.is_stopping:
+        return ()
+    asked = f" The controllers: {state.waits_for}." if state.waits_for else ""
+    return (f"No controller has been active for {state.without_controller_s:.0f} s, as far as this node knows.{asked}",)
+
+
+def _logs(state: NodeState) -> tuple[str, ...]:
+    if not state.is_started and not state.are_logs_open and not state.is_stopping:
+        return ("The logs are not open yet.", *state.offline)
+    return tuple(state.offline)
+
+
+def _listeners(state: NodeState) -> tuple[str, ...]:
+    return () if state.is_started or state.is_stopping else ("The node is starting.",)
+
+
+def _broker(state: NodeState) -> tuple[str, ...]:
+    if state.is_started and state.is_fenced and not state.is_stopping:
+        return ("The broker is fenced: it leads no partition until the controller unfences it.",)
+    return ()

@@ -53,7 +53,7 @@ class QuorumWatch:
     def __init__(self, leader_id: Callable[[], int], contacts: Callable[[], str]) -> None:
         """`contacts` returns a text for the log: what each controller answered last."""
         self._leader_id = leader_id
-        self._contacts = contacts
+        self.contacts = contacts
         self._time = LeaderlessTime(asyncio.get_running_loop().time())
 
     @property
@@ -73,7 +73,7 @@ class QuorumWatch:
                         "waiting for an active controller: without one, this node cannot start, and no topic, leader "
                         "or member of the cluster can change",
                         seconds=round(self.leaderless_s, 1),
-                        controllers=self._contacts(),
+                        controllers=self.contacts(),
                     )
             await asyncio.sleep(_INTERVAL_S)
 

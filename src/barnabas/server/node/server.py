@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,7 @@ from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.rng import Rng, secure_rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopWatch
+from barnabas.core.telemetry.table import NameFamily
 from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.security.principal_builder import build_principal_builder
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
@@ -34,8 +35,9 @@ from barnabas.server.node.broker_role import BrokerRole
 from barnabas.server.node.channels.controller import ActiveController
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.controller_role import ControllerListeners, ControllerRole
-from barnabas.server.node.health import Health, judge_health
+from barnabas.server.node.health import Health, NodeState, judge_health
 from barnabas.server.node.loop_watchdog import LoopWatchdog
+from barnabas.server.node.monitoring.node import monitor_cluster, monitor_process, node_labels
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.majority import majority_may_run
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
@@ -117,6 +119,7 @@ class Node:
         self._zookeeper: ZooKeeperMetadataLog | None = None
         self._quorum_watch: QuorumWatch | None = None
         self._security = NodeSecurity()
+        monitor_process(self.metrics, self._labels, self.health)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -124,27 +127,37 @@ class Node:
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints)
 
     def health(self) -> Health:
-        """The state of this node, for the pages `/healthz` and `/readyz`. Must be called on the node's event loop."""
+        """The state of this node, for the health pages. Must be called on the node's event loop."""
         watch, broker = self._quorum_watch, self.broker
         session_s = self.config["broker.session.timeout.ms"] / 1000
         without_controller_s = 0.0 if watch is None else watch.leaderless_s
         if broker is not None:
             without_controller_s = max(without_controller_s, broker.unanswered_s)
         return judge_health(
-            is_started=bool(self.endpoints),
-            is_stopping=self._stopping.is_set(),
-            is_fenced=broker is not None and broker.is_fenced,
-            without_controller_s=without_controller_s,
-            session_s=session_s,
-            offline=[
-                *(f"{path} could not be opened when the node started." for path in self._missing_dirs),
-                *(f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None),
-            ],
-            directories=len(self.config.log_dirs),
+            NodeState(
+                is_started=bool(self.endpoints),
+                is_stopping=self._stopping.is_set(),
+                is_broker=self.config.topology.is_broker,
+                is_fenced=broker is not None and broker.is_fenced,
+                are_logs_open=broker is not None and broker.are_logs_open,
+                without_controller_s=without_controller_s,
+                session_s=session_s,
+                waits_for="" if watch is None or not watch.leaderless_s else watch.contacts(),
+                offline=[
+                    *(f"{path} could not be opened when the node started." for path in self._missing_dirs),
+                    *(f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None),
+                ],
+                directories=len(self.config.log_dirs),
+            )
         )
+
+    def _labels(self) -> Mapping[str, str]:
+        return node_labels(self.config, self.identity)
 
     def stop(self) -> None:
         """Start a clean shutdown. Must be called on the node's event loop."""
+        if not self._stopping.is_set():
+            log.info("the node is stopping")
         self._stopping.set()
 
     async def run(self, on_ready: Callable[[Node], None] | None = None) -> None:
@@ -154,6 +167,7 @@ class Node:
         or a locked directory.
         """
         config = self.config
+        log.info("the node is starting", **self._labels(), data=",".join(config.log_dirs))
         self._security = self._build_security()
         for keys in self._security.provider_keys:
             await keys.start()
@@ -181,6 +195,7 @@ class Node:
             self._codecs.shutdown(wait=True)
             if has_descriptors:
                 RESERVE.release(self._shares.reserve)
+            log.info("the node has stopped", clean=clean)
 
     # ---- start
 
@@ -229,7 +244,9 @@ class Node:
                 controller_listeners.start_serving(parts, controller.services)
             mains = () if controller is None else (controller.service.run,)
             same_cluster = () if zookeeper is not None else (lambda: self._check_cluster_id(outgoing),)
-            self._quorum_watch = QuorumWatch(lambda: metadata.leader_id, lambda: describe_contacts(metadata))
+            watch = self._quorum_watch = QuorumWatch(lambda: metadata.leader_id, lambda: describe_contacts(metadata))
+            monitor_cluster(parts, lambda: controller is not None and controller.service.active,
+                            lambda: watch.leaderless_s)  # fmt: skip
             async with running(
                 metadata.run, self._quorum_watch.run, *mains, *same_cluster, lambda: self._snapshots(parts, loader)
             ):
@@ -243,6 +260,7 @@ class Node:
 
                 def ready() -> None:
                     self.endpoints = tuple(port.advertised for port in clients or controllers)
+                    log.info("the node has started", listeners=",".join(map(str, self.endpoints)))
                     if on_ready is not None:
                         on_ready(self)
 
@@ -371,7 +389,8 @@ class Node:
         if self._metrics_url is not None:
             from barnabas.server.node.metrics_pages import MetricsPages
 
-            self.pages = MetricsPages(self._metrics_url, self.metrics, self.health)
+            names = NameFamily(self.config["barnabas.metrics.names"])
+            self.pages = MetricsPages(self._metrics_url, self.metrics, self.health, about=self._labels, names=names)
 
     # ---- snapshots, failures and shutdown
 

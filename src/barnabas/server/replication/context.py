@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
+from barnabas.server.replication.traffic import Traffic
 from barnabas.server.storage.log import Log
 
 
@@ -29,3 +30,5 @@ class ReplicationContext(Struct):
     """Limits what this broker fetches for throttled replicas (KIP-73)."""
     active_brokers: Mapping[int, int]
     """Broker id -> broker epoch of every broker that is neither fenced nor shutting down in the newest image."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """Counts what the replicas append and read."""

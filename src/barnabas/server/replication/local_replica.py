@@ -33,6 +33,8 @@ class LocalReplica:
         self.topic_id = topic_id
         self.log = log
         self.context = context
+        self.traffic = context.traffic.of(name.topic)
+        """What the replicas of the topic append and read, counted."""
         self.leader_id = -1
         self.leader_epoch = -1
         self.high_watermark = 0 if log is None else min(max(high_watermark, log.log_start_offset), log.log_end_offset)

@@ -226,6 +226,8 @@ class Partitions:
         for topic_id, gone in delta.topics.deleted.items():
             self._names.pop(topic_id, None)
             yield from self._drop_topic(gone, topic_id)
+            if gone.name not in image.topics:
+                self.context.traffic.forget(gone.name)
         self._sync_names()
         for topic_id in list(delta.topics.changed):
             topic = image.topics.get_by_id(topic_id)

@@ -3,48 +3,76 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.server.node.config import build_config
-from barnabas.server.node.health import Health, judge_health
+from barnabas.server.node.health import Health, NodeState, Part, judge_health
 from barnabas.server.node.quorum_watch import FIRST_S, REPEAT_MAX_S, LeaderlessTime
 from barnabas.server.node.server import Node
 from barnabas.testing.ports import free_ports
 from tests.progress import Standstill
 from tests.unit.server.node.test_node_metrics_pages import get
 
-READY: dict[str, Any] = {
-    "is_started": True, "is_stopping": False, "is_fenced": False, "without_controller_s": 0.5, "session_s": 9.0,
-    "offline": [], "directories": 2,
-}  # fmt: skip
+READY = NodeState(
+    is_started=True, is_stopping=False, is_broker=True, is_fenced=False, are_logs_open=True,
+    without_controller_s=0.5, session_s=9.0, directories=2,
+)  # fmt: skip
 BROKEN = "/a is offline: the disk is gone"
+STARTING = {"is_started": False, "are_logs_open": False}
+
+
+def health(*, alive: bool = True, **reasons: tuple[str, ...]) -> Health:
+    """The health of a broker; `reasons` are those of the parts that are not ready."""
+    names = ("quorum", "logs", "listeners", "broker", "node")
+    return Health(alive, tuple(Part(name, reasons.get(name, ())) for name in names))
 
 
 @pytest.mark.parametrize(
-    ("facts", "health"),
+    ("facts", "expected"),
     [
-        ({}, Health(True, ())),
-        ({"is_started": False}, Health(True, ("The node is starting.",))),
-        ({"is_stopping": True, "is_fenced": True}, Health(True, ("The node is stopping.",))),
+        ({}, health()),
+        (
+            STARTING | {"without_controller_s": 0.0},
+            health(logs=("The logs are not open yet.",), listeners=("The node is starting.",)),
+        ),
+        (
+            STARTING | {"waits_for": "2@h:1: refused the connection"},
+            health(
+                quorum=(
+                    "No controller has been active for 0 s, as far as this node knows. The controllers: 2@h:1: refused "
+                    "the connection.",
+                ),
+                logs=("The logs are not open yet.",),
+                listeners=("The node is starting.",),
+            ),
+        ),
+        ({"is_stopping": True, "is_fenced": True}, health(node=("The node is stopping.",))),
         (
             {"is_fenced": True},
-            Health(True, ("The broker is fenced: it leads no partition until the controller unfences it.",)),
+            health(broker=("The broker is fenced: it leads no partition until the controller unfences it.",)),
         ),
-        ({"without_controller_s": 9.0}, Health(True, ())),
+        ({"without_controller_s": 9.0}, health()),
         (
             {"without_controller_s": 11.2},
-            Health(True, ("No controller has been active for 11 s, as far as this node knows.",)),
+            health(quorum=("No controller has been active for 11 s, as far as this node knows.",)),
         ),
-        ({"offline": [BROKEN]}, Health(True, (BROKEN,))),
-        ({"offline": [BROKEN, BROKEN]}, Health(False, (BROKEN, BROKEN))),
+        ({"offline": [BROKEN]}, health(logs=(BROKEN,))),
+        ({"offline": [BROKEN, BROKEN]}, health(alive=False, logs=(BROKEN, BROKEN))),
     ],
 )
-def test_health_of_a_node(facts: dict[str, Any], health: Health) -> None:
-    assert judge_health(**{**READY, **facts}) == health
+def test_health_of_a_node(facts: dict[str, Any], expected: Health) -> None:
+    assert judge_health(replace(READY, **facts)) == expected
+
+
+def test_health_of_a_controller_has_no_part_of_a_broker() -> None:
+    parts = judge_health(replace(READY, is_broker=False, is_fenced=True)).parts
+    assert [part.name for part in parts] == ["quorum", "logs", "listeners", "node"]
 
 
 def test_lack_of_a_leader_is_logged_seldom_and_its_end_once() -> None:
@@ -79,8 +107,11 @@ def test_node_without_a_quorum_says_what_it_waits_for(tmp_path: Path, caplog: py
         answers = [
             await asyncio.to_thread(get, node.pages.url.replace("/metrics", path)) for path in ("/healthz", "/readyz")
         ]
-        starting = "The node is starting.\n"
-        assert [answer[::2] for answer in answers] == [(200, starting), (503, starting)]
+        (alive, _, lines_of_page), (ready, _, text) = answers
+        assert (alive, ready) == (200, 503)
+        assert lines_of_page.endswith("The node is starting.\n")
+        (reason,) = json.loads(text)["parts"]["quorum"]["reasons"]
+        assert f"The controllers: 2@127.0.0.1:{second}: refused the connection" in reason
         node.stop()
         await running
 

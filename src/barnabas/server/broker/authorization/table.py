@@ -121,6 +121,8 @@ BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
         reason="brokers, loggers, client metrics: on the cluster; groups: on the group",
     ),
     _K.LIST_CONFIG_RESOURCES: cluster(_O.DESCRIBE_CONFIGS),
+    _K.GET_TELEMETRY_SUBSCRIPTIONS: open_to_all("a client learns only what it is to push itself (KIP-714)"),
+    _K.PUSH_TELEMETRY: open_to_all("a client pushes only its own metrics (KIP-714)"),
     _K.DESCRIBE_CLIENT_QUOTAS: cluster(_O.DESCRIBE_CONFIGS),
     _K.ALTER_REPLICA_LOG_DIRS: cluster(_O.ALTER, "refusals.refuse_log_dirs"),
     _K.DESCRIBE_LOG_DIRS: cluster(_O.DESCRIBE),

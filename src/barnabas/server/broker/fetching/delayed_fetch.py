@@ -17,6 +17,7 @@ from barnabas.server.broker.fetching.session_cache import FetchContext
 from barnabas.server.broker.services import Services
 from barnabas.server.replication.partition import NEWS_S, Partition, PartitionRead
 from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
+from barnabas.server.replication.traffic import TopicTraffic
 
 _PARTITIONS_PER_TURN = 2048
 """Partitions that are read before other tasks of the event loop may run."""
@@ -53,6 +54,10 @@ class DelayedFetch:
         self._passes = 0
         self._size = 0
         """Bytes of records in the latest pass. A partition that returned data is read again by the next pass."""
+        self._sent: list[tuple[TopicTraffic, int]] = []
+        """The bytes of records of each partition in the latest pass."""
+        self.errors: list[int] | None = None
+        """The errors of partitions; None if there are none."""
         self._throttled_size = 0
         """Bytes of records in the latest pass that count against leader.replication.throttled.rate."""
         self._must_complete = False
@@ -72,6 +77,11 @@ class DelayedFetch:
                 await self._run(min_bytes, deadline)
             finally:
                 session.requests_in_progress -= 1
+        for traffic, size in self._sent:
+            if self._from_follower:
+                traffic.replication_bytes_out += size
+            else:
+                traffic.bytes_out += size
         if self._throttled_size:
             self._replication.leader_throttle.take(self._throttled_size, self._replication.now_ms())
 
@@ -108,6 +118,7 @@ class DelayedFetch:
         read without records."""
         self._passes += 1
         self._size = self._throttled_size = 0
+        self._sent = []
         self._must_complete = self._session is not None and self._session.closed
         self._purgatories = []
         if self._session is not None:
@@ -126,6 +137,7 @@ class DelayedFetch:
                 self.answers[key] = await self._read(partitions.require(name, index), key, requested)
             except KafkaError as error:
                 self._must_complete = True
+                self._count_failure(name, error.code)
                 self.answers[key] = _error_answer(self._services, name, index, error.code)
 
     async def _read(self, partition: Partition, key: PartitionKey, requested: RequestedPartition) -> PartitionData:
@@ -135,14 +147,26 @@ class DelayedFetch:
         else:
             self._session.on_read(key, requested, purgatory, on_caught_up, at_end=at_end)
         if found.pending is not None:  # not in the page cache: an executor reads, so that the event loop does not wait
+            self._replication.traffic.disk_reads += 1
             found = await partition.read_from_disk(found, self._services.disk)
         if found.diverging is not None or found.preferred_read_replica >= 0:
             self._must_complete = True
         size = len(found.data)
+        if size:
+            self._sent.append((partition.traffic, size))
+        if self._passes == 1:
+            partition.traffic.reads += 1
         self._size += size
         if throttled:
             self._throttled_size += size
         return _answer(key[1], found)
+
+    def _count_failure(self, name: str | None, code: ErrorCode) -> None:
+        self.errors = [*(self.errors or ()), code]
+        known = self._replication.traffic.topics.get(name or "")
+        if known is not None:
+            known.reads += 1
+            known.failed_reads += 1
 
     def _read_at_once(self, partition: Partition, requested: RequestedPartition) -> FetchRead:
         params, left = self._params, self._max_bytes - self._size

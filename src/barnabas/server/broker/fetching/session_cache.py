@@ -79,6 +79,11 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def open(
         self,
         session_id: int,

@@ -8,7 +8,7 @@ The calls of the group coordinator (`group/calls/`) reach the shard of a group t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.core.clock import Clock
@@ -55,6 +55,10 @@ class GroupShards:
             lambda partition, timeline: _new_shard(config, configs, self._topics, timeline),
         )
         self._runtime.after_replay = self._catch_up
+
+    def active_shards(self) -> Iterator[tuple[int, GroupShard]]:
+        """The loaded shards, in ascending order of partition."""
+        return self._runtime.active()
 
     async def run(self) -> None:
         """Run the coordinator's tasks until cancelled. Must be running before the first `on_elected`."""

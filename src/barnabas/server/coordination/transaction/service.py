@@ -7,7 +7,7 @@ raise no KafkaError. The broker has checked authorization, quotas, and that the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 from barnabas.core.clock import Clock
@@ -94,6 +94,10 @@ class TransactionCoordinator:
                 state_partition, config, timeline, self.markers, lambda: self._feature_level
             ),
         )
+
+    def active_shards(self) -> Iterator[tuple[int, TransactionShard]]:
+        """The loaded shards, in ascending order of partition."""
+        return self._runtime.active()
 
     async def run(self) -> None:
         """Run the coordinator's tasks until cancelled. This method and `markers.run` must be running before the first

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, InRange
-from barnabas.server.metadata.configs.rows import LOW, boolean, int_
+from barnabas.core.config import ConfigKey, InRange, OneOf
+from barnabas.server.metadata.configs.rows import LOW, boolean, int_, string
 
 BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
     boolean(
@@ -26,6 +26,14 @@ BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
         250,
         "A log line names the request or task that held the event loop for this time without a pause.",
         InRange(1),
+        importance=LOW,
+    ),
+    string(
+        "barnabas.metrics.names",
+        "strimzi",
+        "The names of Kafka's metrics on the page of metrics: strimzi, as Strimzi's exporter and most dashboards have "
+        "them, or confluent, as Confluent's exporter has them.",
+        OneOf(("strimzi", "confluent")),
         importance=LOW,
     ),
 )

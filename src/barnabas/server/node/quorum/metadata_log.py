@@ -296,6 +296,19 @@ class RaftMetadataLog:
         return self._handover.leader.leader_id
 
     @property
+    def is_open(self) -> bool:
+        """Whether `open` was called."""
+        return self._driver is not None
+
+    @property
+    def state_name(self) -> str:
+        """The state of this replica in the quorum, as Kafka names it: leader, follower, candidate and so on; observer
+        if this node is no voter."""
+        quorum = self._replica.machine.quorum
+        name = type(quorum.state).__name__.lower()
+        return "observer" if name in ("follower", "unattached") and not quorum.is_voter else name
+
+    @property
     def leader_epoch(self) -> int:
         return self._replica.machine.epoch
 

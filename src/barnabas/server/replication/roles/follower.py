@@ -26,6 +26,8 @@ class FollowerRole:
     def __init__(self, replica: LocalReplica, state: FollowerState, on_fetchable: Callable[[], None]) -> None:
         """`on_fetchable` is called when a flush has made more of the log durable, so that a fetch may be sent."""
         self.state = state
+        self.lag = 0
+        """The records by which the log was behind the leader's high watermark after the last fetch."""
         self._replica = replica
         self._context = replica.context
         self._on_fetchable = on_fetchable
@@ -108,9 +110,11 @@ class FollowerRole:
             info = target.append_as_follower(records, now_ms=now_ms, leader_epoch=step.leader_epoch)
             size = 0 if info is None else info.size
         if size:
+            replica.traffic.replication_bytes_in += size
             replica.add_unannounced(size)
             if replica.must_flush:
                 self._context.flush(target)
+        self.lag = max(answer.high_watermark - target.log_end_offset, 0)
         bounds = rules.after_append(answer, target, replica.high_watermark)
         if bounds.log_start_offset > target.log_start_offset:
             target.advance_log_start(bounds.log_start_offset)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.validate import Checked, Origin
 from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.replication.local_replica import NEWS_S, LocalReplica
@@ -38,6 +39,8 @@ from barnabas.server.replication.rules.leader import (
 )
 from barnabas.server.replication.rules.watermark import high_watermark
 from barnabas.server.storage.values import AppendInfo
+
+log = get_logger("barnabas.server.replication")
 
 
 class FollowerFetch(Struct, frozen=True):
@@ -66,10 +69,28 @@ class LeaderRole:
 
     def on_image(self, image: PartitionImage) -> None:
         """Apply an image of the same leader epoch: the replicas or the ISR changed."""
+        before = self.state.isr
         self.state = self.state.on_image(image.partition_epoch, image.replicas, image.isr)
+        self._on_isr(before)
         self._replica.mark_changed()
         self.advance()
         self._replica.delayed_deletes.notify(COMPLETE_NOW)
+
+    def _on_isr(self, before: frozenset[int]) -> None:
+        """Count and log a change of the ISR."""
+        isr, traffic = self.state.isr, self._context.traffic
+        if isr == before:
+            return
+        if before - isr:
+            traffic.isr_shrinks += 1
+        if isr - before:
+            traffic.isr_expands += 1
+        log.info(
+            "the ISR shrank" if before - isr else "the ISR grew",
+            partition=str(self._replica.name),
+            isr=sorted(isr),
+            replicas=len(self.state.replicas),
+        )
 
     def on_durable(self) -> None:
         """A flush of the log has finished."""
@@ -97,6 +118,10 @@ class LeaderRole:
             records, leader_epoch=state.leader_epoch, now_ms=now_ms, origin=origin, checked=checked
         )
         if not info.duplicate:
+            traffic = replica.traffic
+            traffic.appends += 1
+            traffic.messages_in += info.last_offset - info.first_offset + 1
+            traffic.bytes_in += info.size
             replica.add_unannounced(info.size)
             if target.must_flush:
                 replica.flush_if_due()
@@ -277,7 +302,11 @@ class LeaderRole:
 
     def on_isr_outcome(self, proposal: IsrProposal, error: ErrorCode, answer: CommittedIsr | None) -> Next:
         """Apply the controller's answer to a proposal."""
+        before = self.state.isr
         self.state, todo = on_outcome(self.state, proposal, error, answer)
+        self._on_isr(before)
+        if todo is Next.DONE and error is not ErrorCode.NONE:
+            self._context.traffic.failed_isr_updates += 1
         self._replica.follower_fetches.mark_changed()
         if todo is Next.DONE:
             self.advance()

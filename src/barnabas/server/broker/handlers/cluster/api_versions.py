@@ -43,6 +43,8 @@ async def handle(
 ) -> ApiVersionsResponse:
     if not is_valid_software(request, ctx.api_version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    ctx.client.software_name = request.client_software_name
+    ctx.client.software_version = request.client_software_version
     features = services.metadata.image.features
     finalized = dict(features.levels.items())
     if services.quorum.kraft_version > 0:  # a feature of the quorum, without a record in the image

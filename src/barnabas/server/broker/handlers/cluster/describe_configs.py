@@ -9,7 +9,7 @@ Describes all configs of topics, brokers, groups and client-metrics subscription
 can be changed while the broker runs, and its synonyms, the values that apply if it is removed. The value of a
 sensitive config is null. A broker describes itself; an empty broker name describes the cluster-wide dynamic defaults.
 
-Not implemented: a BROKER_LOGGER resource has no configs, because Python's log levels differ from Kafka's.
+A BROKER_LOGGER resource has the levels of this node's loggers (`broker/broker_loggers.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from barnabas.protocol.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from barnabas.server.broker.broker_loggers import describe_loggers
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.metadata.config_view import ConfigView
@@ -101,7 +102,7 @@ def _describe(
             return describe_broker(view, options)
         case ResourceType.BROKER_LOGGER:
             _require_self(services, name)
-            return []
+            return describe_loggers(options.wants)
         case ResourceType.CLIENT_METRICS:
             _require_name(name)
             return describe_client_metrics(view, name, options)

@@ -76,6 +76,7 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
             max_bytes = services.quotas.limit_fetch_bytes(ctx, max_bytes)
     fetch = DelayedFetch(services, context, params, max_bytes, ctx.may_read)
     await fetch.run(request.min_bytes, ctx.deadline(request.max_wait_ms))
+    ctx.errors = fetch.errors
     answers = list(fetch.answers.items())
     session_id, included = context.finish(answers, services.clock.now_ms())
     sent = [answer for answer, is_included in zip(answers, included, strict=True) if is_included]

@@ -302,6 +302,7 @@ def _produce(
             raise outcome
         info = partition.append(records, request.acks, ctx.now_ms, checked=outcome)
     except RecordValidationError as bad:
+        _count_failure(ctx, partition, data, bad.code)
         return PartitionProduceResponse(
             index=data.index,
             error_code=bad.code,
@@ -314,6 +315,7 @@ def _produce(
             error_message=str(bad),
         )
     except KafkaError as error:
+        _count_failure(ctx, partition, data, error.code)
         return PartitionProduceResponse(
             index=data.index,
             error_code=error.code,
@@ -329,6 +331,15 @@ def _produce(
     )
     waiting.append((answer, partition, info.next_offset))
     return answer
+
+
+def _count_failure(
+    ctx: RequestContext, partition: Partition | None, data: PartitionProduceData, code: ErrorCode
+) -> None:
+    ctx.errors = [*(ctx.errors or ()), code]
+    if partition is not None:
+        partition.traffic.failed_appends += 1
+        partition.traffic.bytes_rejected += len(data.records) if isinstance(data.records, BUFFERS) else 0
 
 
 def _log_start(partition: Partition | None, code: ErrorCode) -> int:

@@ -1,0 +1,119 @@
+"""Shell: keeps the newest values of the metrics that clients have pushed, and shows them on the page of metrics.
+
+There are at most `SERIES_MAX` values, and `SERIES_OF_CLIENT_MAX` of one client. The values of a client that has been
+silent for three of its intervals are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.rng import Rng
+from barnabas.core.telemetry import Metrics
+from barnabas.core.telemetry.exposition import Exposition, label_text
+from barnabas.server.broker.client_metrics.instances import ClientInstance, ClientInstances
+from barnabas.server.broker.client_metrics.otlp import MetricPoint
+from barnabas.server.broker.client_metrics.subscriptions import read_subscriptions
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.delta import ClusterDelta
+
+SERIES_MAX: Final = 5_000
+SERIES_OF_CLIENT_MAX: Final = 500
+_SILENT_MS_MIN: Final = 60_000
+_AT_ONCE: Final = 200
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class _Client(Struct):
+    """The values of one instance of a client."""
+
+    instance: ClientInstance
+    values: dict[_Key, float]
+    expires_ms: int
+
+
+class ClientMetrics:
+    """The metrics of the clients of one broker. An image subscriber, too."""
+
+    def __init__(self, clock: Clock, rng: Rng) -> None:
+        self.instances = ClientInstances(rng)
+        self.left_out = 0
+        """Values that were not kept, because there are too many."""
+        self._clock = clock
+        self._clients: dict[UUID, _Client] = {}
+        self._results: dict[str, int] = {}
+
+    def add_metrics(self, metrics: Metrics) -> None:
+        """Show the values on the page of this registry."""
+        metrics.collectors.append(self.collect)
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Read the subscriptions again if configs have changed."""
+        if delta.configs:
+            view = ConfigView(image.configs, node_id=-1, static={})
+            self.instances.on_subscriptions(read_subscriptions(view, image.configs))
+
+    def count(self, error: KafkaError | None) -> None:
+        """Count a push by its outcome."""
+        name = ErrorCode.NONE.name if error is None else error.code.name
+        self._results[name] = self._results.get(name, 0) + 1
+
+    def add(self, instance: ClientInstance, points: list[MetricPoint]) -> None:
+        """Keep the values of one push. Nothing is kept of a client that has ended."""
+        now_ms = self._clock.now_ms()
+        self._drop_silent(now_ms)
+        client = self._clients.pop(instance.instance_id, None)
+        if instance.is_terminating:
+            return
+        silent_ms = max(_SILENT_MS_MIN, 3 * instance.wanted.interval_ms)
+        if client is None:
+            client = _Client(instance, {}, now_ms)
+        client.instance, client.expires_ms = instance, now_ms + silent_ms
+        self._clients[instance.instance_id] = client
+        room = min(SERIES_OF_CLIENT_MAX, SERIES_MAX - self._series_of_others(client))
+        for point in points:
+            key = (point.name, point.attributes)
+            if key not in client.values and len(client.values) >= room:
+                self.left_out += 1
+                continue
+            client.values[key] = point.value + (client.values.get(key, 0.0) if point.is_delta else 0.0)
+
+    def _series_of_others(self, client: _Client) -> int:
+        return sum(len(other.values) for other in self._clients.values()) - len(client.values)
+
+    def _drop_silent(self, now_ms: int) -> None:
+        for instance_id in [known for known, client in self._clients.items() if client.expires_ms <= now_ms]:
+            del self._clients[instance_id]
+
+    def collect(self, page: Exposition) -> Iterator[None]:
+        """Add the samples."""
+        self._drop_silent(self._clock.now_ms())
+        page.family("barnabas_client_metrics_instances").add(len(self.instances))
+        page.family("barnabas_client_metrics_left_out_total").add(self.left_out)
+        pushes = page.family("barnabas_client_metrics_pushes_total")
+        for result, count in sorted(self._results.items()):
+            pushes.add(count, label_text(result=result))
+        family = page.family("barnabas_client_metric")
+        count = 0
+        for client in list(self._clients.values()):
+            known = client.instance.attributes
+            software = f"{known.client_software_name} {known.client_software_version}".strip()
+            for (name, attributes), value in client.values.items():
+                count += 1
+                text = ",".join(f"{key}={part}" for key, part in attributes)
+                labels = label_text(
+                    name=name, attributes=text, client_id=known.client_id,
+                    client_instance_id=known.client_instance_id, software=software,
+                )  # fmt: skip
+                family.add(value, labels)
+                if count % _AT_ONCE == 0:
+                    yield
+        yield

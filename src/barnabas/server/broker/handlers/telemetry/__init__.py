@@ -1,0 +1,1 @@
+"""Handlers of the metrics that clients push (KIP-714)."""

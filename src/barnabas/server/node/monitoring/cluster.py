@@ -1,0 +1,97 @@
+"""Shell: the metrics of the whole cluster, which the active controller serves, and elections, which every node counts.
+
+The numbers of partitions follow the changes in each image, so that neither an image nor a page of metrics has to visit
+all partitions of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from barnabas.core.telemetry import get_logger
+from barnabas.core.telemetry.exposition import Exposition
+from barnabas.server.metadata.image.cluster import ClusterImage, LeaderRecoveryState, PartitionImage, TopicsImage
+from barnabas.server.metadata.image.delta import ClusterDelta
+
+log = get_logger("barnabas.server.node")
+
+_PREFIX: Final = "kafka_controller_kafkacontroller_"
+
+
+class ClusterMonitor:
+    """An image subscriber that counts partitions and elections. `is_active` says whether this node is the active
+    controller."""
+
+    def __init__(self, node_id: int, is_active: Callable[[], bool]) -> None:
+        self.elections = 0
+        self.unclean_elections = 0
+        self.partitions = self.offline = self.imbalanced = 0
+        self._node_id = node_id
+        self._is_active = is_active
+        self._image = ClusterImage()
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Count the changes since the last image."""
+        before: TopicsImage = self._image.topics
+        is_first = self._image.offset < 0
+        self._image = image
+        gained = lost = elected = unclean = 0
+        for topic_id in delta.topics.deleted:
+            gone = before.get_by_id(topic_id)
+            for old in () if gone is None else gone.partitions:
+                self._add(old, -1)
+                lost += old.leader == self._node_id
+        for topic_id, change in delta.topics.changed.items():
+            known = before.get_by_id(topic_id)
+            for index, new in change.partition_changes.items():
+                was = None if known is None else known.partition(index)
+                self._add(new, 1)
+                if was is not None:
+                    self._add(was, -1)
+                led = was is not None and was.leader == self._node_id
+                gained += new.leader == self._node_id and not led
+                lost += led and new.leader != self._node_id
+                if new.has_leader and (was is None or was.leader_epoch != new.leader_epoch):
+                    elected += was is not None
+                    unclean += new.leader_recovery_state == LeaderRecoveryState.RECOVERING
+        if not is_first:
+            self.elections += elected
+            self.unclean_elections += unclean
+        self._log(gained, lost, elected, unclean, is_first=is_first)
+
+    def _log(self, gained: int, lost: int, elected: int, unclean: int, *, is_first: bool) -> None:
+        if gained or lost:
+            log.info("leaderships of this broker changed", gained=gained, lost=lost)
+        if elected and not is_first and self._is_active():
+            log.info("leaders were elected", partitions=elected, offline=self.offline)
+        if unclean and not is_first and self._is_active():
+            log.warning("unclean elections: records that were not replicated are lost", partitions=unclean)
+
+    def _add(self, partition: PartitionImage, sign: int) -> None:
+        self.partitions += sign
+        if not partition.has_leader:
+            self.offline += sign
+        elif partition.leader != partition.preferred_leader:
+            self.imbalanced += sign
+
+    def collect(self, page: Exposition) -> Iterator[None]:
+        """Add the samples."""
+        image, active = self._image, self._is_active()
+        alive = sum(not broker.fenced for broker in image.brokers)
+        for name, value in (
+            ("offlinepartitionscount", self.offline),
+            ("preferredreplicaimbalancecount", self.imbalanced),
+            ("globaltopiccount", len(image.topics)),
+            ("globalpartitioncount", self.partitions),
+            ("activebrokercount", alive),
+            ("fencedbrokercount", len(image.brokers) - alive),
+        ):
+            page.family(_PREFIX + name).add(value if active else 0)
+        page.family(_PREFIX + "activecontrollercount").add(int(active))
+        page.family(_PREFIX + "lastappliedrecordoffset").add(image.offset)
+        page.family(_PREFIX + "lastappliedrecordtimestamp").add(image.provenance.timestamp_ms)
+        stats = "kafka_controller_controllerstats_"
+        page.family(stats + "uncleanleaderelections_total").add(self.unclean_elections)
+        page.family(stats + "leaderelectionrateandtimems_count").add(self.elections)
+        yield

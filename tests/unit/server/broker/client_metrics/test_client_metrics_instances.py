@@ -1,0 +1,112 @@
+"""Subscriptions of clients, and the decisions on their requests (KIP-714)."""
+
+from __future__ import annotations
+
+import random
+import re
+from uuid import UUID
+
+import pytest
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.records.compression import CompressionType
+from barnabas.server.broker.client_metrics import instances
+from barnabas.server.broker.client_metrics.instances import ZERO, ClientInstance, ClientInstances, Push
+from barnabas.server.broker.client_metrics.subscriptions import (
+    ClientAttributes,
+    Subscription,
+    Wanted,
+    hash_of,
+    wanted_of,
+)
+
+JAVA = ClientAttributes(client_id="c1", client_software_name="apache-kafka-java", client_software_version="4.0.0")
+PRODUCERS = Subscription(
+    "p", ("org.apache.kafka.producer.",), 60_000, (("client_software_name", re.compile("apache.*")),)
+)
+EVERYTHING = Subscription("e", ("*",), 100, (("client_id", re.compile("c1")),))
+BYTES_MAX = 1_000
+
+
+def test_matching_subscriptions_are_united() -> None:
+    more = Subscription("m", ("a.", "b."), 30_000, ())
+    assert wanted_of((PRODUCERS, more), JAVA) == Wanted(("a.", "b.", "org.apache.kafka.producer."), 30_000)
+    assert wanted_of((PRODUCERS, EVERYTHING), JAVA) == Wanted(("*",), 100)
+    assert wanted_of((PRODUCERS,), ClientAttributes(client_software_name="xapache")) == Wanted((), 300_000)
+
+
+def test_hash_is_that_of_java() -> None:
+    # UUID.fromString("00000001-0002-0003-0004-000000000005").hashCode()
+    assert hash_of(UUID("00000001-0002-0003-0004-000000000005")) == 1 ^ 0x00020003 ^ 0x00040000 ^ 5
+
+
+def clients(*subscriptions: Subscription) -> ClientInstances:
+    found = ClientInstances(random.Random(1))
+    found.on_subscriptions(subscriptions)
+    return found
+
+
+def push_of(instance: ClientInstance, **changes: object) -> Push:
+    fields: dict[str, object] = {
+        "instance_id": instance.instance_id, "subscription_id": instance.subscription_id, "is_terminating": False,
+        "codec": CompressionType.NONE, "size": 10,
+    }  # fmt: skip
+    return Push(**{**fields, **changes})  # type: ignore[arg-type]  # the fields of a push, by name
+
+
+def refusal(known: ClientInstances, push: Push, now_ms: int) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        known.push(push, JAVA, now_ms, BYTES_MAX)
+    return refused.value.code
+
+
+def test_a_client_asks_pushes_and_ends() -> None:
+    known = clients(PRODUCERS)
+    found = known.subscribe(ZERO, JAVA, 1_000)
+    assert found.instance_id != ZERO
+    assert known.push(push_of(found), JAVA, 1_000, BYTES_MAX) is found
+    assert refusal(known, push_of(found), 60_999) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    with pytest.raises(KafkaError) as refused:
+        known.subscribe(found.instance_id, JAVA, 60_999)
+    assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert known.push(push_of(found), JAVA, 61_000, BYTES_MAX) is found
+    assert known.push(push_of(found, is_terminating=True), JAVA, 61_001, BYTES_MAX).is_terminating
+    assert refusal(known, push_of(found), 200_000) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"instance_id": ZERO}, ErrorCode.INVALID_REQUEST),
+        ({"subscription_id": 1}, ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
+        ({"codec": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"size": BYTES_MAX + 1}, ErrorCode.TELEMETRY_TOO_LARGE),
+    ],
+)
+def test_pushes_are_refused(changes: dict[str, object], code: ErrorCode) -> None:
+    known = clients(EVERYTHING)
+    found = known.subscribe(ZERO, JAVA, 0)
+    assert refusal(known, push_of(found, **changes), 0) is code
+
+
+def test_a_change_of_subscriptions_reaches_the_client_at_its_next_push() -> None:
+    known = clients(PRODUCERS)
+    found = known.subscribe(ZERO, JAVA, 0)
+    known.on_subscriptions((PRODUCERS, EVERYTHING))
+    assert refusal(known, push_of(found), 1) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    again = known.subscribe(found.instance_id, JAVA, 2)
+    assert (again.instance_id, again.wanted) == (found.instance_id, Wanted(("*",), 100))
+    assert known.push(push_of(again), JAVA, 3, BYTES_MAX) is again
+    known.on_subscriptions((EVERYTHING,))
+    assert known.push(push_of(again), JAVA, 103, BYTES_MAX) is again, "nothing has changed for this client"
+
+
+def test_the_client_that_was_silent_for_the_longest_time_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instances, "INSTANCES_MAX", 2)
+    known = clients(EVERYTHING)
+    first, second = known.subscribe(ZERO, JAVA, 0), known.subscribe(ZERO, JAVA, 0)
+    known.push(push_of(first), JAVA, 1, BYTES_MAX)
+    known.subscribe(ZERO, JAVA, 2)
+    assert len(known) == 2
+    assert known.push(push_of(first), JAVA, 200, BYTES_MAX) is first
+    assert known.push(push_of(second), JAVA, 200, BYTES_MAX) is not second
