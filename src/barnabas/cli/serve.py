@@ -40,7 +40,8 @@ Exit codes: 0 clean shutdown, 1 could not start or failed, 2 wrong usage or conf
 """
 USERS_VARIABLE: Final = "BARNABAS_ADD_SCRAM"
 """The environment variable with the users that a new cluster has from its start, one in each line."""
-_LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+_LOG_LEVELS: Final = ("trace", "debug", "info", "warning", "error")
+_MIB: Final = 1024 * 1024
 _GC_THRESHOLDS: Final = (10_000, 20, 20)
 _FEW_DESCRIPTORS: Final = 1024
 """Below this limit, clients may be refused earlier than their users expect."""
@@ -88,7 +89,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--metrics",
         metavar="URL",
-        help="serve metrics for Prometheus, /healthz and /readyz at this URL: "
+        help="serve metrics for Prometheus, /livez, /readyz and /version at this URL: "
         "http://127.0.0.1:9404/metrics [default: off]",
     )
     parser.add_argument(
@@ -107,10 +108,24 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("--cluster-id", metavar="ID", help="the id of a new cluster [default: a random one]")
     parser.add_argument(
-        "--log-level", choices=_LOG_LEVELS, default="warning", metavar="LEVEL",
-        help=", ".join(_LOG_LEVELS) + " [default: warning]",
+        "--log-level", choices=_LOG_LEVELS, default="info", metavar="LEVEL",
+        help=", ".join(_LOG_LEVELS) + " [default: info]",
     )  # fmt: skip
-    parser.add_argument("--log-json", action="store_true", help="log one JSON object per line")
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", metavar="FORMAT",
+        help="text, or json: one JSON object per line [default: text]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--log-json", dest="log_format", action="store_const", const="json", help="the same as --log-format json"
+    )
+    parser.add_argument("--log-file", metavar="FILE", help="write the log to FILE, with rotation [default: stderr]")
+    parser.add_argument(
+        "--log-file-mib", metavar="N", type=int, default=100,
+        help="rotate FILE when it has N MiB; 0 never rotates, for logrotate with copytruncate [default: 100]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--log-files", metavar="N", type=int, default=10, help="keep N files that were rotated [default: 10]"
+    )
     return parser
 
 
@@ -129,11 +144,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.disable()  # almost nothing that a start allocates is garbage; `_settle_memory` enables collection again
 
     from barnabas.core.errors import BarnabasError
-    from barnabas.core.telemetry.log import configure_logging
+    from barnabas.core.telemetry.log import LogFile, configure_logging
     from barnabas.server.node.config import build_config, parse_assignments, read_properties_file, unknown_names
     from barnabas.server.node.setup.listeners import open_listeners
 
-    configure_logging(options.log_level, as_json=options.log_json)
+    file = None
+    if options.log_file is not None and options.processes is None:
+        file = LogFile(options.log_file, options.log_file_mib * _MIB, options.log_files)
+    try:
+        configure_logging(options.log_level, as_json=options.log_format == "json", file=file)
+    except OSError as error:
+        fail(f"--log-file {options.log_file}: {error.strerror or error}", EXIT_USAGE)
     try:
         given = read_properties_file(options.config) if options.config is not None else {}
         given.update(parse_assignments(options.settings))

@@ -141,8 +141,10 @@ class _Supervisor:
     def _command(self, place: int) -> list[str]:
         options, hosted = self._options, self._hosted[place]
         command = [sys.executable, "-m", "barnabas", "serve", "--log-level", options.log_level]
-        if options.log_json:
-            command.append("--log-json")
+        command += ["--log-format", options.log_format]
+        if options.log_file is not None:
+            command += ["--log-file", file_of_process(options.log_file, hosted.node_id)]
+            command += ["--log-file-mib", str(options.log_file_mib), "--log-files", str(options.log_files)]
         for name, value in (("--config", options.config), ("--cluster-id", options.cluster_id)):
             if value is not None:
                 command += [name, value]
@@ -231,3 +233,9 @@ def url_of_process(url: str, place: int) -> str:
     if not colon or not port.isdigit() or port == "0":
         return url
     return f"{scheme}{separator}{host}:{int(port) + place}{slash}{path}"
+
+
+def file_of_process(path: str, node_id: int) -> str:
+    """The log file of a process: the id of its node is added to the name, before the ending."""
+    file = Path(path)
+    return str(file.with_name(f"{file.stem}-{node_id}{file.suffix}"))

@@ -279,6 +279,7 @@ class Admin(Blocking[AsyncAdmin]):
     describe_configs = wait(AsyncAdmin.describe_configs)
     incremental_alter_configs = wait(AsyncAdmin.incremental_alter_configs)
     alter_configs = wait(AsyncAdmin.alter_configs)
+    list_config_resources = wait(AsyncAdmin.list_config_resources)
     describe_cluster = wait(AsyncAdmin.describe_cluster)
     describe_log_dirs = wait(AsyncAdmin.describe_log_dirs)
     alter_replica_log_dirs = wait(AsyncAdmin.alter_replica_log_dirs)

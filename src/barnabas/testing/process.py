@@ -48,6 +48,8 @@ class BrokerProcess:
         self.settings = list(settings)
         self.config = config
         """A server.properties file with the listeners; None if `settings` or `port` say where the broker listens."""
+        self.arguments: list[str] = []
+        """Further options of `serve`, for example `--metrics URL`. Set them before the start."""
         self.module = tuple(module)
         self.prefix = tuple(prefix)
         """The command that runs the broker's command, for example `ip netns exec host1`."""
@@ -89,7 +91,7 @@ class BrokerProcess:
             command += ["--processes", str(self.processes)]
         for setting in self.settings:
             command += ["-c", setting]
-        return command
+        return [*command, *self.arguments]
 
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """Returns when the broker has reported that it is ready; at once if that was before. Raises RuntimeError with

@@ -77,7 +77,10 @@ B = ("--bootstrap-server", "localhost:1")
     ("line", "reason"),
     [
         ("kafka-configs --alter --entity-type clients", "--alter needs --entity-name or --entity-default"),
-        ("kafka-configs --describe --entity-type broker-loggers", "broker-loggers is not supported by this broker"),
+        ("kafka-configs --describe --entity-type wheels", "wheels is not supported by this broker"),
+        ("kafka-client-metrics --alter --metrics a", "--alter needs --name or --generate-name"),
+        ("kafka-client-metrics --delete", "--delete needs --name"),
+        ("kafka-client-metrics --list --describe", "not allowed with argument"),
         ("kafka-configs --describe --user a --ip 127.0.0.1", "only the entity types users and clients"),
         ("kafka-configs --describe", "an entity is required"),
         ("kafka-topics --create", "--topic is required"),

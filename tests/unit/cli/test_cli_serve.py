@@ -27,15 +27,18 @@ def test_serve_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "processes": None,
         "add_scram": None,
         "cluster_id": None,
-        "log_level": "warning",
-        "log_json": False,
+        "log_level": "info",
+        "log_format": "text",
+        "log_file": None,
+        "log_file_mib": 100,
+        "log_files": 10,
     }
     given = build_parser().parse_args(["-d", "data", "-l", "PLAINTEXT://:0", "-c", "a=1", "-c", "b=2", "--log-json"])
-    assert (given.data_dir, given.listener, given.settings, given.log_json) == (
+    assert (given.data_dir, given.listener, given.settings, given.log_format) == (
         "data",
         "PLAINTEXT://:0",
         ["a=1", "b=2"],
-        True,
+        "json",
     )
 
 

@@ -1,4 +1,5 @@
-"""Shell: `kafka-configs`: --describe and --alter for topics, brokers, groups, users, clients and addresses."""
+"""Shell: `kafka-configs`: --describe and --alter for topics, brokers and their loggers, groups, client metrics, users,
+clients and addresses."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ _TYPES = {
     "users": "user",
     "clients": "client-id",
     "ips": "ip",
+    "broker-loggers": "broker-logger",
+    "client-metrics": "client-metrics",
 }
 _WITH_QUOTAS = {"user": "user", "client": "client-id", "ip": "ip"}
 """The flags of entities that have quotas, and the types of the entities."""
@@ -44,8 +47,8 @@ def build_parser() -> Parser:
     for flag in _WITH_QUOTAS:
         parser.add_argument(f"--{flag}")
         parser.add_argument(f"--{flag}-defaults", action="store_const", const="", dest=flag)
-    parser.refuse("--client-metrics", why="client metrics subscriptions are not supported by this broker")
-    parser.refuse("--broker-logger", why="set levels with `barnabas serve --log-level`")
+    parser.add_argument("--client-metrics", help="a subscription of client metrics (KIP-714)")
+    parser.add_argument("--broker-logger", metavar="ID", help="the loggers of a broker, whose configs are their levels")
     parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     return parser
 
@@ -73,9 +76,9 @@ def _entities(options: argparse.Namespace, parser: Parser) -> dict[str, str | No
     if options.broker_defaults:
         return {"broker": ""}
     given: dict[str, str | None] = {}
-    for flag in ("topic", "broker", "group", *_WITH_QUOTAS):
+    for flag in ("topic", "broker", "group", "client_metrics", "broker_logger", *_WITH_QUOTAS):
         if getattr(options, flag) is not None:
-            given[_WITH_QUOTAS.get(flag, flag)] = getattr(options, flag)
+            given[_WITH_QUOTAS.get(flag, flag.replace("_", "-"))] = getattr(options, flag)
     for place, word in enumerate(options.entity_type):
         if word not in _TYPES:
             parser.error(f"--entity-type {word} is not supported by this broker; the types are {', '.join(_TYPES)}")
@@ -90,8 +93,12 @@ def _entities(options: argparse.Namespace, parser: Parser) -> dict[str, str | No
 
 
 def _resource(kind: str, name: str) -> ConfigResource:
-    from barnabas.client.values import ConfigResource
+    from barnabas.client.values import ConfigResource, ConfigResourceType
 
+    if kind == "client-metrics":
+        return ConfigResource(ConfigResourceType.CLIENT_METRICS, name)
+    if kind == "broker-logger":
+        return ConfigResource(ConfigResourceType.BROKER_LOGGER, name)
     if kind == "topic":
         return ConfigResource.topic(name)
     return ConfigResource.group(name) if kind == "group" else ConfigResource.broker(int(name) if name else None)
@@ -102,6 +109,11 @@ async def _names(admin: AsyncAdmin, kind: str) -> list[str]:
         return [t.name for t in await admin.list_topics(include_internal=True)]
     if kind == "group":
         return [g.group_id for g in await admin.list_groups()]
+    if kind == "client-metrics":
+        from barnabas.client.values import ConfigResourceType
+
+        found = await admin.list_config_resources([ConfigResourceType.CLIENT_METRICS])
+        return sorted(resource.name for resource in found)
     return [str(b.broker_id) for b in (await admin.describe_cluster()).brokers]
 
 
@@ -111,6 +123,8 @@ async def describe(admin: AsyncAdmin, kind: str, name: str | None, *, show_all: 
     own = {
         "topic": {ConfigSource.TOPIC},
         "group": {ConfigSource.GROUP},
+        "client-metrics": {ConfigSource.CLIENT_METRICS},
+        "broker-logger": {ConfigSource.DYNAMIC_BROKER_LOGGER},
         "broker": {ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER},
     }[kind]
     for each in await _names(admin, kind) if name is None else [name]:
@@ -142,6 +156,8 @@ def _source(source: object) -> str:
         ConfigSource.STATIC_BROKER: "STATIC_BROKER_CONFIG",
         ConfigSource.DEFAULT: "DEFAULT_CONFIG",
         ConfigSource.GROUP: "DYNAMIC_GROUP_CONFIG",
+        ConfigSource.CLIENT_METRICS: "DYNAMIC_CLIENT_METRICS_CONFIG",
+        ConfigSource.DYNAMIC_BROKER_LOGGER: "DYNAMIC_BROKER_LOGGER_CONFIG",
     }
     return names.get(source, str(source))  # type: ignore[call-overload,no-any-return]  # any source may be asked for
 

@@ -52,6 +52,7 @@ from barnabas.client.values import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    ConfigResourceType,
     CreatedTopic,
     GroupDescription,
     GroupListing,
@@ -238,6 +239,13 @@ class AsyncAdmin:
         return await _configs.alter_configs(
             self.cluster, configs, validate_only=validate_only, deadline=self._deadline(timeout_ms)
         )
+
+    async def list_config_resources(
+        self, types: Iterable[ConfigResourceType] = (), *, timeout_ms: float | None = None
+    ) -> list[ConfigResource]:
+        """The resources with configs, of these types or of all types. Brokers of Kafka before 4.1 list client-metrics
+        subscriptions only."""
+        return await _configs.list_config_resources(self.cluster, types, deadline=self._deadline(timeout_ms))
 
     async def describe_cluster(
         self, *, include_fenced_brokers: bool = False, timeout_ms: float | None = None

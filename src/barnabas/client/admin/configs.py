@@ -36,6 +36,10 @@ from barnabas.protocol.wire.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from barnabas.protocol.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 V = TypeVar("V")
 
@@ -149,6 +153,25 @@ async def describe_cluster(cluster: Cluster, *, include_fenced_brokers: bool, de
     )
     fenced = frozenset(b.broker_id for b in found.brokers if b.is_fenced)
     return ClusterDescription(found.cluster_id, found.controller_id, brokers, fenced)
+
+
+async def list_config_resources(
+    cluster: Cluster, types: Iterable[ConfigResourceType], *, deadline: float
+) -> list[ConfigResource]:
+    wanted = [int(kind) for kind in types]
+
+    def build(version: int) -> ListConfigResourcesRequest:
+        return ListConfigResourcesRequest(resource_types=wanted if version >= 1 else [])
+
+    async def attempt() -> ListConfigResourcesResponse:
+        request = Versioned(ApiKey.LIST_CONFIG_RESOURCES, build)
+        response: ListConfigResourcesResponse = await cluster.send_any(request, deadline=deadline)
+        if response.error_code:
+            raise item_error(response.error_code, None, "Listing the resources with configs")
+        return response
+
+    found: ListConfigResourcesResponse = await cluster.retrying("Listing resources", attempt, deadline=deadline)
+    return [ConfigResource(ConfigResourceType(r.resource_type), r.resource_name) for r in found.config_resources]
 
 
 async def describe_log_dirs(
