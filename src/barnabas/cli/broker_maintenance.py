@@ -30,7 +30,7 @@ def compact_running(
     dry_run: bool,
     json: bool,
 ) -> None:
-    from barnabas.cli.why_partition import compact_outcome
+    from barnabas.client.explanations.partition import compact_outcome
 
     async def command(admin: AsyncAdmin) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
         wanted = await _partitions(admin, topics)
@@ -65,7 +65,7 @@ def compact_running(
 def enforce_retention_running(
     topics: list[str] | None, bootstrap_server: str, command_config: str | None, *, dry_run: bool, json: bool
 ) -> None:
-    from barnabas.cli.why_partition import retention_outcome
+    from barnabas.client.explanations.partition import retention_outcome
 
     async def command(admin: AsyncAdmin) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
         return await admin.enforce_retention(await _partitions(admin, topics), dry_run=dry_run)
@@ -95,7 +95,7 @@ def enforce_retention_running(
 
 
 async def _partitions(admin: AsyncAdmin, topics: list[str] | None) -> list[TopicPartition]:
-    from barnabas.cli.group_offsets import select_partitions
+    from barnabas.client.admin.offset_resets import select_partitions
 
     if not topics:
         fail("name the partitions: --topic TOPIC[:P] on a running broker, or the DATA_DIR of a stopped one", EXIT_USAGE)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.cli.options import Bootstrap, CommandConfig, Json
 from barnabas.cli.output import note, print_json, print_table, size_text
 from barnabas.cli.session import ANSWER_TIMEOUT_MS, DEFAULT_BOOTSTRAP, answer_of, read_properties, run_admin
-from barnabas.cli.words import counted
+from barnabas.client.explanations.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin

@@ -15,7 +15,7 @@ from barnabas.cli.moves_throttle import clear_throttle, read_throttled_topics, t
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
-from barnabas.cli.words import counted
+from barnabas.client.explanations.words import counted
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.moves import MoveError, plan_moves

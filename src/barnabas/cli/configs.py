@@ -9,7 +9,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, noun
 from barnabas.cli.output import EXIT_USAGE, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run_admin
-from barnabas.cli.words import counted
+from barnabas.client.explanations.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin

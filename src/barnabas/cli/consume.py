@@ -12,7 +12,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, fail, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
-from barnabas.cli.words import counted, rate
+from barnabas.client.explanations.words import counted, rate
 
 if TYPE_CHECKING:
     from barnabas.cli.consuming import ConsumePlan, ConsumeProgress

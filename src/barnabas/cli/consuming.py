@@ -42,7 +42,7 @@ class Start:
         """Parse earliest, latest, an offset, -N, a time, or a duration before now. Raises ValueError that lists these
         forms.
         """
-        from barnabas.cli.group_offsets import ResetTarget
+        from barnabas.client.admin.offset_resets import ResetTarget
 
         if re.fullmatch(r"-\d+", text):
             return cls("last", int(text[1:]))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.cli.group_offsets import ResetTarget, describe_lag, plan_reset
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 from barnabas.cli.why import groups_why
-from barnabas.cli.words import counted
+from barnabas.client.admin.offset_resets import ResetTarget, describe_lag, plan_reset
+from barnabas.client.explanations.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -189,7 +189,7 @@ def delete_offsets(
 
     Example: `barnabas groups delete-offsets billing --topic orders:0,1`
     """
-    from barnabas.cli.group_offsets import select_partitions
+    from barnabas.client.admin.offset_resets import select_partitions
 
     if not topic:
         fail("give at least one --topic", EXIT_USAGE)

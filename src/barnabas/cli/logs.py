@@ -92,7 +92,7 @@ def offsets(
     timestamp = timestamp_of(at)
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
-        from barnabas.cli.group_offsets import select_partitions
+        from barnabas.client.admin.offset_resets import select_partitions
 
         partitions = await select_partitions(admin, "", topics)
         results = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
@@ -113,7 +113,7 @@ def offsets(
 
 def timestamp_of(text: str) -> int:
     """A timestamp for ListOffsets: -1 latest, -2 earliest, -3 max-timestamp, or milliseconds since the epoch."""
-    from barnabas.cli.group_offsets import ResetTarget
+    from barnabas.client.admin.offset_resets import ResetTarget
 
     specials = {
         "latest": -1,

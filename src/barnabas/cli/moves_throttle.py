@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.output import note
 from barnabas.cli.session import ANSWER_TIMEOUT_MS, answer_of
-from barnabas.cli.words import counted
+from barnabas.client.explanations.words import counted
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+from barnabas.client.explanations.words import size_text as size_text
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
@@ -61,16 +63,6 @@ def _cell(value: object, *, commas: bool) -> str:
     if isinstance(value, (list, tuple, set, frozenset)):
         return ",".join(str(v) for v in value)
     return str(value)
-
-
-def size_text(size: int) -> str:
-    """A number of bytes with a unit, such as `1.5 MiB`."""
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024 or unit == "TiB":
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    raise AssertionError("unreachable")
 
 
 def note(text: str) -> None:

@@ -13,7 +13,7 @@ from barnabas.cli.line_format import LineReader, unescape
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
-from barnabas.cli.words import counted, rate
+from barnabas.client.explanations.words import counted, rate
 from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
 
 

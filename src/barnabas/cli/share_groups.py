@@ -9,7 +9,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
-from barnabas.cli.words import counted
+from barnabas.client.explanations.words import counted
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -152,7 +152,7 @@ def reset_offsets(
 
 async def reset(admin: AsyncAdmin, group: str, topics: list[str], to: str, *, dry_run: bool) -> list[dict[str, Any]]:
     """Plan the reset and, unless it is a dry run, apply it. Raises KafkaError and ValueError."""
-    from barnabas.cli.group_offsets import ResetTarget
+    from barnabas.client.admin.offset_resets import ResetTarget
     from barnabas.client.admin.share_groups import ShareOffset, alter_share_group_offsets, list_share_group_offsets
     from barnabas.client.values import EARLIEST, LATEST
     from barnabas.core.errors import KafkaError

@@ -10,7 +10,7 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, Yes, noun
 from barnabas.cli.output import confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
-from barnabas.cli.words import moment
+from barnabas.client.explanations.words import moment
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -207,6 +207,6 @@ def _period_ms(text: str | None) -> int:
     """-1, the choice of the cluster, if nothing is given."""
     if text is None:
         return -1
-    from barnabas.cli.group_offsets import parse_duration_ms
+    from barnabas.client.admin.offset_resets import parse_duration_ms
 
     return parse_duration_ms(text)

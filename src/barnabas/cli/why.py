@@ -30,11 +30,11 @@ def topics_why(
 
     Example: `barnabas topics why orders:0`
     """
-    from barnabas.cli.why_partition import answers
+    from barnabas.client.explanations.partition import answers
     from barnabas.core.errors import KafkaError
 
     async def command(admin: AsyncAdmin) -> dict[TopicPartition, PartitionFacts | KafkaError]:
-        from barnabas.cli.group_offsets import select_partitions
+        from barnabas.client.admin.offset_resets import select_partitions
 
         return await admin.explain_partitions(await select_partitions(admin, "", topics))
 
@@ -96,7 +96,7 @@ def groups_why(
 
     Example: `barnabas groups why billing`
     """
-    from barnabas.cli.why_group import answers
+    from barnabas.client.explanations.group import answers
     from barnabas.core.errors import KafkaError
 
     async def command(admin: AsyncAdmin) -> dict[str, GroupFacts]:

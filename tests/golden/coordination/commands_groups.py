@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.cli import why_group
 from barnabas.client.admin.maintenance import group_facts
+from barnabas.client.explanations import group as why_group
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages import (
     delete_groups,

@@ -6,10 +6,10 @@ import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.group_offsets import ResetTarget, describe_lag, plan_reset, select_partitions
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, emit_columns
 from barnabas.cli.output import EXIT_FAILED, fail, note
 from barnabas.cli.session import run_admin
+from barnabas.client.admin.offset_resets import ResetTarget, describe_lag, plan_reset, select_partitions
 from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:

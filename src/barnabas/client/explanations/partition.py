@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.output import size_text
-from barnabas.cli.words import ago, counted, duration, moment, percent
+from barnabas.client.explanations.words import ago, counted, duration, moment, percent, size_text
 
 if TYPE_CHECKING:
     from barnabas.client.admin.maintenance import (

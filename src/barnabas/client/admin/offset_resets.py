@@ -1,15 +1,16 @@
-"""Shell: consumer lag and offset resets, for `barnabas groups` and `kafka-consumer-groups`."""
+"""Shell: the lag of groups, and plans for resetting their offsets."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.values import EARLIEST, LATEST
+from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 
@@ -26,8 +27,6 @@ async def describe_lag(admin: AsyncAdmin, group: GroupDescription) -> list[dict[
     """One row for each partition that has a committed offset or is assigned: committed, start and end offset, lag, and
     member.
     """
-    from barnabas.client.values import EARLIEST, LATEST
-
     committed = await admin.list_group_offsets(group.group_id)
     readers = {p: m for m in group.members for p in m.assignment}
     partitions = sorted(set(committed) | set(readers))
@@ -100,7 +99,7 @@ class ResetTarget:
         if text.isdigit():
             return cls("offset", int(text))
         if text.startswith("P"):
-            return cls("time", int(time.time() * 1000) - parse_duration_ms(text))
+            return cls("time", SystemClock().now_ms() - parse_duration_ms(text))
         return cls("time", parse_time_ms(text))
 
     @classmethod
@@ -151,8 +150,6 @@ async def plan_reset(admin: AsyncAdmin, group: str, topics: list[str], target: R
     """Compute the new offsets, limited to the range between log start and end offset of each partition. Changes
     nothing.
     """
-    from barnabas.client.values import EARLIEST, LATEST
-
     partitions = sorted(target.offsets) if target.kind == "file" else await select_partitions(admin, group, topics)
     committed = await admin.list_group_offsets(group, partitions)
     starts = await _offsets_at(admin, partitions, EARLIEST)

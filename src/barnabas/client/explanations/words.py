@@ -1,4 +1,4 @@
-"""Codec: durations, times and counts -> the text in which commands print them."""
+"""Codec: durations, times, sizes and counts -> the text in which people read them."""
 
 from __future__ import annotations
 
@@ -43,3 +43,13 @@ def rate(records: int, seconds: float) -> str:
 
 def percent(ratio: float) -> str:
     return f"{ratio * 100:.3g} %"
+
+
+def size_text(size: int) -> str:
+    """A number of bytes with a unit, such as `1.5 MiB`."""
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable")

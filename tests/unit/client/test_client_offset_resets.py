@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.group_offsets import ResetTarget, parse_duration_ms, parse_time_ms
+from barnabas.client.admin.offset_resets import ResetTarget, parse_duration_ms, parse_time_ms
 from barnabas.core.ids import TopicPartition
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.words import ago, counted, duration, moment
+from barnabas.client.explanations.words import ago, counted, duration, moment
 
 if TYPE_CHECKING:
     from barnabas.client.admin.maintenance import GroupFacts, HoldingFacts, MemberFacts
