@@ -1,0 +1,1 @@
+"""Shell: reads records within limits, filters, decodes and masks them."""

@@ -1,0 +1,1 @@
+"""Shell: measures the cluster at intervals, and keeps the last hour in memory."""

@@ -1,0 +1,172 @@
+"""Shell: measures the cluster at intervals through the admin client, into a `SampleRing`.
+
+One sample costs a Metadata request, two ListOffsets requests to each broker, DescribeLogDirs to each broker, and
+OffsetFetch for each group. Nothing of it is per client of the console.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.client.admin import AsyncAdmin
+from barnabas.client.cluster.metadata import TopicDescription
+from barnabas.client.values import LATEST, ClusterDescription, GroupListing, LogDirDescription
+from barnabas.console.sampling.ring import SampleRing, SeriesName
+from barnabas.console.settings import SamplingLimits
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.core.telemetry import get_logger
+
+log = get_logger("barnabas.console")
+
+TIMEOUT_MS: Final = 8_000
+_GROUPS_MAX: Final = 1_000
+_GROUPS_AT_ONCE: Final = 8
+
+MESSAGES: Final[SeriesName] = ("cluster", "end_offset")
+BYTES: Final[SeriesName] = ("cluster", "bytes")
+UNDER_REPLICATED: Final[SeriesName] = ("cluster", "under_replicated")
+OFFLINE: Final[SeriesName] = ("cluster", "offline")
+LAG: Final[SeriesName] = ("cluster", "lag")
+BROKERS: Final[SeriesName] = ("cluster", "brokers")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSample:
+    """The newest sample: what the list pages show without asking the cluster again."""
+
+    at_ms: int = 0
+    cluster: ClusterDescription | None = None
+    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
+    end_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    log_dirs: Mapping[int, Mapping[str, LogDirDescription | KafkaError]] = field(default_factory=dict)
+    topic_bytes: Mapping[str, int] = field(default_factory=dict)
+    groups: Sequence[GroupListing] = ()
+    lags: Mapping[str, int] = field(default_factory=dict)
+    problem: str = ""
+    """Why the cluster could not be measured; empty if it could."""
+
+
+class Sampler:
+    """Owns the ring. `run` measures until it is cancelled; `take` measures once."""
+
+    def __init__(self, admin: AsyncAdmin, limits: SamplingLimits, clock: Clock) -> None:
+        self._admin = admin
+        self._limits = limits
+        self._clock = clock
+        self.ring = SampleRing(limits.samples, limits.series)
+        self.sample = ClusterSample()
+
+    async def run(self) -> None:
+        """Measure for ever. A failure is a gap in the charts, and its text is on the overview."""
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await self.take()
+            except (BarnabasError, TimeoutError) as error:
+                now_ms = self._clock.now_ms()
+                self.ring.add(now_ms, {})
+                self.sample = ClusterSample(now_ms, problem=str(error) or type(error).__name__)
+            partitions = len(self.sample.end_offsets)
+            interval_s = max(self._limits.interval_s, partitions / self._limits.partitions_per_second)
+            await asyncio.sleep(max(interval_s - (self._clock.monotonic() - began), 0.5))
+
+    async def take(self) -> None:
+        """Measure once. Raises BarnabasError if the cluster does not answer."""
+        admin = self._admin
+        cluster = await admin.describe_cluster(include_fenced_brokers=True, timeout_ms=TIMEOUT_MS)
+        names = [t.name for t in await admin.list_topics(include_internal=True, timeout_ms=TIMEOUT_MS)]
+        described = await admin.describe_topics(names, timeout_ms=TIMEOUT_MS)
+        topics = {name: view for name, view in described.items() if not isinstance(view, KafkaError)}
+        ends = await self._end_offsets(topics)
+        log_dirs = await self._log_dirs(cluster)
+        topic_bytes = _topic_bytes(topics, log_dirs)
+        groups = [g for g in await admin.list_groups(timeout_ms=TIMEOUT_MS) if g.group_id]
+        lags = await self._lags(groups, ends)
+        self.sample = ClusterSample(self._clock.now_ms(), cluster, topics, ends, log_dirs, topic_bytes, groups, lags)
+        self.ring.add(self.sample.at_ms, _values(self.sample))
+
+    async def _end_offsets(self, topics: Mapping[str, TopicDescription]) -> dict[TopicPartition, int]:
+        led = [p.topic_partition for view in topics.values() for p in view.partitions if p.leader >= 0]
+        answers = await self._admin.list_offsets(dict.fromkeys(led, LATEST), timeout_ms=TIMEOUT_MS) if led else {}
+        return {p: answer.offset for p, answer in answers.items() if not isinstance(answer, KafkaError)}
+
+    async def _log_dirs(self, cluster: ClusterDescription) -> dict[int, Mapping[str, LogDirDescription | KafkaError]]:
+        ids = [broker.broker_id for broker in cluster.brokers if broker.broker_id not in cluster.fenced]
+
+        async def ask(broker_id: int) -> Mapping[str, LogDirDescription | KafkaError]:
+            try:
+                return (await self._admin.describe_log_dirs([broker_id], timeout_ms=TIMEOUT_MS))[broker_id]
+            except BarnabasError:  # one broker without an answer must not hide the others
+                return {}
+
+        return dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
+
+    async def _lags(self, groups: Sequence[GroupListing], ends: Mapping[TopicPartition, int]) -> dict[str, int]:
+        """The lag of each consumer group. Committed offsets are read after the end offsets, so that a lag that falls to
+        zero is not negative but limited to zero.
+        """
+        consumers = [g.group_id for g in groups if g.type not in ("share", "streams")][:_GROUPS_MAX]
+        lags: dict[str, int] = {}
+        waiting = asyncio.Semaphore(_GROUPS_AT_ONCE)
+
+        async def ask(group_id: str) -> None:
+            async with waiting:
+                try:
+                    committed = await self._admin.list_group_offsets(group_id, timeout_ms=TIMEOUT_MS)
+                except KafkaError:  # not authorized for this group, or it was deleted just now
+                    return
+            known = [
+                max(ends[p] - answer.offset, 0)
+                for p, answer in committed.items()
+                if not isinstance(answer, KafkaError) and answer.offset >= 0 and p in ends
+            ]
+            if known:
+                lags[group_id] = sum(known)
+
+        await asyncio.gather(*map(ask, consumers))
+        return lags
+
+
+def _topic_bytes(
+    topics: Mapping[str, TopicDescription], log_dirs: Mapping[int, Mapping[str, LogDirDescription | KafkaError]]
+) -> dict[str, int]:
+    """The bytes of each topic, with all its replicas."""
+    found = dict.fromkeys(topics, 0)
+    for directories in log_dirs.values():
+        for directory in directories.values():
+            if not isinstance(directory, KafkaError):
+                for partition, replica in directory.replicas.items():
+                    if partition.topic in found:
+                        found[partition.topic] += replica.size_bytes
+    return found
+
+
+def _values(sample: ClusterSample) -> dict[SeriesName, float]:
+    """All series of one sample."""
+    assert sample.cluster is not None
+    partitions = [p for view in sample.topics.values() for p in view.partitions]
+    values: dict[SeriesName, float] = {
+        UNDER_REPLICATED: sum(len(p.isr) < len(p.replicas) for p in partitions),
+        OFFLINE: sum(p.leader < 0 for p in partitions),
+        BROKERS: len(sample.cluster.brokers) - len(sample.cluster.fenced),
+        BYTES: sum(sample.topic_bytes.values()),
+        LAG: sum(sample.lags.values()),
+    }
+    totals = dict.fromkeys(sample.topics, 0)
+    for partition, offset in sample.end_offsets.items():
+        totals[partition.topic] = totals.get(partition.topic, 0) + offset
+    values[MESSAGES] = sum(total for name, total in totals.items() if not sample.topics[name].is_internal)
+    for name, total in totals.items():
+        values["topic", name, "end_offset"] = total
+        values["topic", name, "bytes"] = sample.topic_bytes.get(name, 0)
+    for group_id, lag in sample.lags.items():
+        values["group", group_id, "lag"] = lag
+    for broker_id, directories in sample.log_dirs.items():
+        known = [d for d in directories.values() if not isinstance(d, KafkaError)]
+        values["broker", str(broker_id), "bytes"] = sum(r.size_bytes for d in known for r in d.replicas.values())
+    return values

@@ -1,0 +1,1 @@
+"""Shell: HTTP: routes, sessions, security headers, templates, and the server itself."""
