@@ -24,6 +24,7 @@ NOUNS = (
     "logs",
     "cluster",
     "registry",
+    "console",
     "pipelines",
     "connect",
     "mirror",

@@ -11,7 +11,7 @@ import typer
 
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note
-from barnabas.cli.serve_registry import open_registry_warning
+from barnabas.cli.serve_beside import open_registry_warning
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run, with_bootstrap
 
 if TYPE_CHECKING:

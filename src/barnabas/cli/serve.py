@@ -87,6 +87,13 @@ def build_parser() -> ArgumentParser:
         help="run a schema registry in this process too [without a URL: http://127.0.0.1:8081]",
     )
     parser.add_argument(
+        "--console",
+        metavar="URL",
+        nargs="?",
+        const="http://127.0.0.1:8090",
+        help="serve the web console in this process too, on a loopback address [without a URL: http://127.0.0.1:8090]",
+    )
+    parser.add_argument(
         "--metrics",
         metavar="URL",
         help="serve metrics for Prometheus, /livez, /readyz and /version at this URL: "
@@ -176,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"WARNING: {', '.join(map(str, found))} has no authentication: anyone who can connect can read, change and"
             " delete all data. docs/SECURITY.md says how to protect it."
         )
-    _run(node_config, options.cluster_id, options.metrics, options.registry)
+    _run(node_config, options)
 
 
 def _run_processes(options: Namespace, given: Mapping[str, str]) -> NoReturn:
@@ -204,7 +211,7 @@ def _raise_descriptor_limit() -> None:
     )
 
 
-def _run(config: NodeConfig, cluster_id: str | None, metrics_url: str | None, registry: str | None) -> None:
+def _run(config: NodeConfig, options: Namespace) -> None:
     import asyncio
     import signal
 
@@ -214,11 +221,14 @@ def _run(config: NodeConfig, cluster_id: str | None, metrics_url: str | None, re
     from barnabas.server.node.server import Node
 
     async def main() -> None:
-        node = Node(config, cluster_id=cluster_id, metrics_url=metrics_url)
-        if registry is not None:
-            from barnabas.cli.serve_registry import serve_with_registry
+        node = Node(config, cluster_id=options.cluster_id, metrics_url=options.metrics)
+        if options.registry is not None or options.console is not None:
+            from barnabas.cli.serve_beside import console_builder, registry_builder, serve_beside
 
-            await serve_with_registry(node, registry, _announce)
+            builders = [registry_builder(options.registry)] if options.registry is not None else []
+            if options.console is not None:
+                builders.append(console_builder(options.console, options.registry))
+            await serve_beside(node, _announce, builders)
             return
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

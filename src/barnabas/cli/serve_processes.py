@@ -152,6 +152,8 @@ class _Supervisor:
             command += ["--metrics", url_of_process(options.metrics, place)]
         if options.registry is not None and place == 0:
             command += ["--registry", options.registry]
+        if options.console is not None and place == 0:
+            command += ["--console", options.console]
         for setting in options.settings:
             command += ["-c", setting]
         for name, text in sorted(hosted.texts.items()):

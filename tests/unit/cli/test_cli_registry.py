@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.serve_registry import open_registry_warning
+from barnabas.cli.serve_beside import open_registry_warning
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ class TopicReader:
             consumer.assign(partitions)
             for partition in partitions:
                 consumer.seek(partition, ends[partition])
+            yield []  # from now on, every new record is seen
             while True:
                 records = await consumer.poll(1_000, max_records=_POLL_RECORDS)
                 views = [await viewer.view(record, query) for record in records]

@@ -52,3 +52,9 @@ async def messages(call: Call) -> dict[str, Any]:
         "starts": STARTS,
         "value_bytes": limits.value_bytes,
     }
+
+
+async def produce_form(call: Call) -> dict[str, Any]:
+    """What the form for producing a record shows."""
+    view = await describe(call)
+    return {"topic": view.name, "partition_count": view.partition_count}

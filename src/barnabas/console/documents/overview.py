@@ -16,8 +16,7 @@ _NAMED_MAX = 10
 async def overview(call: Call) -> dict[str, Any]:
     """Numbers, problems and charts, from the newest sample."""
     sampler = call.sources.sampler
-    if not sampler.sample.at_ms:
-        await sampler.take()
+    await sampler.first()
     sample, ring = sampler.sample, sampler.ring
     cluster = sample.cluster
     brokers = [] if cluster is None else [b for b in cluster.brokers if b.broker_id not in cluster.fenced]

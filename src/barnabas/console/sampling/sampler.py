@@ -7,6 +7,7 @@ OffsetFetch for each group. Nothing of it is per client of the console.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +27,8 @@ log = get_logger("barnabas.console")
 TIMEOUT_MS: Final = 8_000
 _GROUPS_MAX: Final = 1_000
 _GROUPS_AT_ONCE: Final = 8
+_PAUSE_S: Final = 0.5
+"""The shortest time between two samples."""
 
 MESSAGES: Final[SeriesName] = ("cluster", "end_offset")
 BYTES: Final[SeriesName] = ("cluster", "bytes")
@@ -60,6 +63,16 @@ class Sampler:
         self._clock = clock
         self.ring = SampleRing(limits.samples, limits.series)
         self.sample = ClusterSample()
+        self._wake = asyncio.Event()
+        self._first = asyncio.Event()
+
+    def wake(self) -> None:
+        """Measure soon, because something was changed."""
+        self._wake.set()
+
+    async def first(self) -> None:
+        """Wait until the cluster was measured, or could not be measured, for the first time."""
+        await self._first.wait()
 
     async def run(self) -> None:
         """Measure for ever. A failure is a gap in the charts, and its text is on the overview."""
@@ -71,9 +84,15 @@ class Sampler:
                 now_ms = self._clock.now_ms()
                 self.ring.add(now_ms, {})
                 self.sample = ClusterSample(now_ms, problem=str(error) or type(error).__name__)
+            self._first.set()
             partitions = len(self.sample.end_offsets)
             interval_s = max(self._limits.interval_s, partitions / self._limits.partitions_per_second)
-            await asyncio.sleep(max(interval_s - (self._clock.monotonic() - began), 0.5))
+            wait_s = max(interval_s - (self._clock.monotonic() - began), _PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+                    await asyncio.sleep(_PAUSE_S)
+            self._wake.clear()
 
     async def take(self) -> None:
         """Measure once. Raises BarnabasError if the cluster does not answer."""

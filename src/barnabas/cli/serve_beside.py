@@ -1,0 +1,136 @@
+"""Shell: `barnabas serve --registry --console`: runs a broker and services that are its clients, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from barnabas.cli.output import note
+from barnabas.core.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.server.node.server import Node
+
+
+class EmbeddedServiceError(BarnabasError):
+    """A registry or console cannot run inside this broker; the message says why."""
+
+
+class Service(Protocol):
+    """What runs beside the broker. `run` serves until `stop`, and calls its argument when clients may connect."""
+
+    @property
+    def url(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+    def run(self, on_ready: Callable[[Any], None]) -> Awaitable[None]: ...
+
+
+ServiceBuilder = tuple[str, Callable[[str], Service]]
+"""(the service's name, a function that builds the service from the broker's address HOST:PORT)"""
+
+
+def open_registry_warning(listener: str) -> str | None:
+    """One line if other hosts can reach the registry, which has neither TLS nor authentication; None if none can."""
+    host = urlsplit(listener if "://" in listener else f"http://{listener}").hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return None
+    return (
+        f"WARNING: the registry at {listener} has no authentication: anyone who can connect can read, register and"
+        " delete schemas. Let it listen on 127.0.0.1, behind a proxy that authenticates."
+    )
+
+
+def registry_builder(listener: str) -> ServiceBuilder:
+    """A schema registry. Raises EmbeddedServiceError without the extra `registry`."""
+    try:
+        from barnabas.registry.server import RegistryServer
+    except ModuleNotFoundError as error:
+        raise EmbeddedServiceError(f"--registry needs {error.name}: pip install 'barnabas[registry]'") from None
+    if warning := open_registry_warning(listener):
+        note(warning)
+    return "registry", lambda address: RegistryServer({"bootstrap.servers": address}, listener=listener)
+
+
+def console_builder(listener: str, registry_url: str | None) -> ServiceBuilder:
+    """A console, on a loopback address only: its other options belong to `barnabas console`. Raises
+    EmbeddedServiceError without the extra `console`.
+    """
+    try:
+        from barnabas.console.server import ConsoleServer
+        from barnabas.console.settings import ConsoleSettings
+    except ModuleNotFoundError as error:
+        raise EmbeddedServiceError(f"--console needs {error.name}: pip install 'barnabas[console]'") from None
+
+    def build(address: str) -> ConsoleServer:
+        return ConsoleServer(
+            ConsoleSettings({"bootstrap.servers": address}, listener=listener, registry_url=registry_url)
+        )
+
+    return "console", build
+
+
+async def serve_beside(node: Node, announce: Callable[[Node], None], builders: Sequence[ServiceBuilder]) -> None:
+    """Run all until a signal. The services stop first, because they need the broker until they have stopped."""
+    ready = asyncio.Event()
+    running: list[Service] = []
+
+    def on_ready(node: Node) -> None:
+        announce(node)
+        ready.set()
+
+    async def run_services() -> None:
+        await ready.wait()
+        try:
+            address = _plaintext_address(node)
+            async with asyncio.TaskGroup() as services:
+                for name, build in builders:
+                    service = build(address)
+                    running.append(service)
+                    await _started(services, name, service)
+        finally:
+            node.stop()
+
+    def stop() -> None:
+        for service in reversed(running):
+            service.stop()
+        if not running:
+            node.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    async with asyncio.TaskGroup() as tasks:
+        services = tasks.create_task(run_services(), name="services")
+        await node.run(on_ready)
+        services.cancel()
+
+
+async def _started(tasks: asyncio.TaskGroup, name: str, service: Service) -> None:
+    """Start a service, and wait until clients may connect or the service has ended."""
+    is_ready = asyncio.get_running_loop().create_future()
+
+    def on_ready(service: Service) -> None:
+        print(f"barnabas {name} ready: {service.url}", flush=True)
+        is_ready.set_result(None)
+
+    async def run() -> None:
+        await service.run(on_ready)
+
+    await asyncio.wait((tasks.create_task(run(), name=name), is_ready), return_when=asyncio.FIRST_COMPLETED)
+
+
+def _plaintext_address(node: Node) -> str:
+    """HOST:PORT of the broker's PLAINTEXT listener, to which the services connect."""
+    for endpoint in node.endpoints:
+        if endpoint.security_protocol == "PLAINTEXT":
+            return f"{endpoint.host}:{endpoint.port}"
+    raise EmbeddedServiceError(
+        "--registry and --console need a PLAINTEXT listener. Run `barnabas registry --command-config FILE` and"
+        " `barnabas console --command-config FILE` beside the broker instead, with the settings of a client that is"
+        " authorized."
+    )
