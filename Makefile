@@ -14,7 +14,7 @@ PARALLEL := -n 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test system kerberos databases monitoring sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve test system kerberos databases monitoring browser sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -51,13 +51,16 @@ databases: ## installs PostgreSQL and MariaDB, which the tests of the connectors
 monitoring: ## installs Prometheus, which the tests of deploy/monitoring start for themselves
 	tests/system/monitoring/install.sh
 
+browser: ## installs Chromium, which the tests of the console's pages drive
+	tests/system/console/install.sh
+
 kerberos: $(VENV)/.ready-dev ## GSSAPI against a KDC, and against Java (installs MIT Kerberos and the extra gssapi)
 	tests/system/security/install.sh
 	$(BIN)/pip install --disable-pip-version-check -q -e '.[gssapi]'
 	$(RUN) -m tests.interop.jars
 	$(PYTEST) tests/system/security/test_kerberos.py tests/interop/test_interop_kerberos.py -m 'system or interop'
 
-system: $(VENV)/.ready-dev databases monitoring ## longer tests: clusters of processes under faults, more of Spark, databases
+system: $(VENV)/.ready-dev databases monitoring browser ## longer tests: clusters of processes under faults, more of Spark, databases
 	$(PYTEST) $(PARALLEL) -m 'system and not slow'
 
 sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node

@@ -227,7 +227,7 @@ def _run(config: NodeConfig, options: Namespace) -> None:
 
             builders = [registry_builder(options.registry)] if options.registry is not None else []
             if options.console is not None:
-                builders.append(console_builder(options.console, options.registry))
+                builders.append(console_builder(options.console))
             await serve_beside(node, _announce, builders)
             return
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -30,8 +30,9 @@ class Service(Protocol):
     def run(self, on_ready: Callable[[Any], None]) -> Awaitable[None]: ...
 
 
-ServiceBuilder = tuple[str, Callable[[str], Service]]
-"""(the service's name, a function that builds the service from the broker's address HOST:PORT)"""
+ServiceBuilder = tuple[str, Callable[[str, Mapping[str, str]], Service]]
+"""(the service's name, a function that builds it from the broker's address HOST:PORT and the URLs of the services that
+run already, by name)"""
 
 
 def open_registry_warning(listener: str) -> str | None:
@@ -53,10 +54,10 @@ def registry_builder(listener: str) -> ServiceBuilder:
         raise EmbeddedServiceError(f"--registry needs {error.name}: pip install 'barnabas[registry]'") from None
     if warning := open_registry_warning(listener):
         note(warning)
-    return "registry", lambda address: RegistryServer({"bootstrap.servers": address}, listener=listener)
+    return "registry", lambda address, _: RegistryServer({"bootstrap.servers": address}, listener=listener)
 
 
-def console_builder(listener: str, registry_url: str | None) -> ServiceBuilder:
+def console_builder(listener: str) -> ServiceBuilder:
     """A console, on a loopback address only: its other options belong to `barnabas console`. Raises
     EmbeddedServiceError without the extra `console`.
     """
@@ -66,10 +67,9 @@ def console_builder(listener: str, registry_url: str | None) -> ServiceBuilder:
     except ModuleNotFoundError as error:
         raise EmbeddedServiceError(f"--console needs {error.name}: pip install 'barnabas[console]'") from None
 
-    def build(address: str) -> ConsoleServer:
-        return ConsoleServer(
-            ConsoleSettings({"bootstrap.servers": address}, listener=listener, registry_url=registry_url)
-        )
+    def build(address: str, urls: Mapping[str, str]) -> ConsoleServer:
+        settings = ConsoleSettings({"bootstrap.servers": address}, listener=listener, registry_url=urls.get("registry"))
+        return ConsoleServer(settings)
 
     return "console", build
 
@@ -87,11 +87,13 @@ async def serve_beside(node: Node, announce: Callable[[Node], None], builders: S
         await ready.wait()
         try:
             address = _plaintext_address(node)
+            urls: dict[str, str] = {}
             async with asyncio.TaskGroup() as services:
                 for name, build in builders:
-                    service = build(address)
+                    service = build(address, urls)
                     running.append(service)
                     await _started(services, name, service)
+                    urls[name] = service.url
         finally:
             node.stop()
 
