@@ -102,10 +102,10 @@ def decode_bytes(data: bytes, wanted: str) -> Decoded:
     if wanted == "json":
         return _hex(data, "Not decoded: the bytes are not JSON.")
     try:
-        text = data.decode()
+        text = data.decode(errors="strict" if wanted == "auto" else "replace")
     except UnicodeDecodeError:
-        text = None if wanted == "auto" else data.decode(errors="replace")
-    if text is None or (wanted == "auto" and any(c < " " and c not in "\t\r\n" for c in text)):
+        return _hex(data)
+    if wanted == "auto" and any(c < " " and c not in "\t\r\n" for c in text):
         return _hex(data)
     return Decoded("text", text, size)
 
@@ -174,14 +174,23 @@ class RegistryDecoder:
 
     def _reader(self, kind: str, is_key: bool) -> Any:
         if (kind, is_key) not in self._readers:
-            if kind == "avro":
-                from barnabas.registry.serde.avro import AvroDeserializer as Reader
-            elif kind == "protobuf":
-                from barnabas.registry.serde.protobuf import ProtobufDeserializer as Reader
-            else:
-                from barnabas.registry.serde.json import JsonDeserializer as Reader
-            self._readers[kind, is_key] = Reader(self._client, is_key=is_key)
+            self._readers[kind, is_key] = _reader_class(kind)(self._client, is_key=is_key)
         return self._readers[kind, is_key]
+
+
+def _reader_class(kind: str) -> Any:
+    """The deserializer of a schema type; imported when the first value of this type is decoded."""
+    if kind == "avro":
+        from barnabas.registry.serde.avro import AvroDeserializer
+
+        return AvroDeserializer
+    if kind == "protobuf":
+        from barnabas.registry.serde.protobuf import ProtobufDeserializer
+
+        return ProtobufDeserializer
+    from barnabas.registry.serde.json import JsonDeserializer
+
+    return JsonDeserializer
 
 
 def _as_json(kind: str, value: Any) -> Any:

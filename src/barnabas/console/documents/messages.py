@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.console.browse.decoding import FORMATS
 from barnabas.console.browse.query import STARTS, parse_query, positions_text
 from barnabas.console.browse.reading import Progress
+from barnabas.console.browse.records import RecordView
 from barnabas.console.documents.topics import describe
 from barnabas.console.sources import Call
 
@@ -27,7 +28,8 @@ async def messages(call: Call) -> dict[str, Any]:
     query = parse_query(call.query, limit_max=limits.records, now_ms=call.now_ms)
     progress = Progress()
     viewer = call.sources.viewer(view.name, call.user)
-    records, older = [], {}
+    records: list[RecordView] = []
+    older: dict[int, int] = {}
     if query.start == "newest":
         records, older = await call.sources.reader.newest(view.name, query, viewer, progress)
     elif query.start != "live":

@@ -85,7 +85,7 @@ def _problem(level: str, text: str, link: str = "/brokers") -> dict[str, str]:
 
 def _busiest(call: Call) -> list[dict[str, Any]]:
     sampler = call.sources.sampler
-    rates = [
+    rates: list[dict[str, Any]] = [
         {"topic": name, "rate": sampler.ring.rate(("topic", name, "end_offset")), "bytes": size_bytes}
         for name, size_bytes in sampler.sample.topic_bytes.items()
         if not sampler.sample.topics[name].is_internal

@@ -61,7 +61,7 @@ async def describe(call: Call) -> TopicDescription:
     name = call.path["topic"]
     view = (await call.admin.describe_topics([name]))[name]
     if isinstance(view, KafkaError):
-        if view.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC):
+        if view.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
             raise NotFoundError(f"The topic {name!r} does not exist.")
         raise view
     return view
@@ -75,7 +75,7 @@ async def topic(call: Call) -> dict[str, Any]:
     starts = await call.admin.list_offsets(dict.fromkeys(led, EARLIEST))
     ends = await call.admin.list_offsets(dict.fromkeys(led, LATEST))
     sizes = _replica_sizes(call, view.name)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "partition": p.partition,
             "leader": p.leader,

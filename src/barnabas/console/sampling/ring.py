@@ -40,12 +40,11 @@ class SampleRing:
         for series in self._series.values():
             series[place] = nan
         for name, value in values.items():
-            series = self._series.get(name)
-            if series is None:
+            if name not in self._series:
                 if len(self._series) >= self._series_max:
                     continue
-                series = self._series[name] = array("d", [nan] * self._size)
-            series[place] = value
+                self._series[name] = array("d", [nan] * self._size)
+            self._series[name][place] = value
             self._last_seen[name] = self._count
         self._count += 1
         if place == 0:
