@@ -200,7 +200,7 @@ def test_transactions_are_listed_and_fenced(browser: Browser, broker: EmbeddedBr
         why = browser.document("/topics/paid/why")["partitions"][0]
         assert why["held"] == 1
         assert why["open_transactions"][0]["transactional_id"] == "billing"
-        assert "records held back" in browser.page("/topics/paid/why")
+        assert "1 record held back" in browser.page("/topics/paid/why")
         assert browser.document("/topics/paid/producers")["producers"][0]["open_since"] == 0
         producer.abort_transaction()
     assert browser.change("/transactions/billing/fence")["message"] == "The producer of billing is fenced."

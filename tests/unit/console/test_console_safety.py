@@ -160,7 +160,8 @@ def test_a_read_only_console_changes_nothing(broker: EmbeddedBroker) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_said_on_every_page() -> None:
-    with console("127.0.0.1:1") as browser:
+    client = {"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": 500, "request.timeout.ms": 400}
+    with console("127.0.0.1:1", client=client) as browser:
         assert "The cluster does not answer" in browser.page("/")
         assert browser.document("/topics", 503)["error"]
 

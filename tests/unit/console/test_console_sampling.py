@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.console.sampling.charts import draw, nice_ceiling
 from barnabas.console.sampling.ring import SampleRing
+from barnabas.console.sampling.stalls import StallWatch
 from barnabas.console.units import count_text, moment_text, rate_text
 
 NAME = ("topic", "orders", "end_offset")
@@ -59,7 +60,7 @@ def test_an_unknown_series_is_empty() -> None:
 
 def test_a_chart_scales_its_lines_and_breaks_them_at_gaps() -> None:
     chart = draw("In", [("in", [(0, 0.0), (10_000, 5.0), (20_000, float("nan")), (30_000, 10.0)])], rate_text)
-    assert chart.lines[0].path == "M56.0,138.0L234.7,74.0M592.0,10.0L592.0,10.0"
+    assert chart.lines[0].path == "M64.0,138.0L240.0,74.0M592.0,10.0L592.0,10.0"
     assert chart.lines[0].last == "10/s"
     assert [text for _, text in chart.y_labels] == ["0/s", "2.5/s", "5/s", "7.5/s", "10/s"]
     assert chart.summary == "In: now 10/s, between 0/s and 10/s in the time shown."
@@ -76,6 +77,22 @@ def test_a_chart_without_samples_says_so() -> None:
 )
 def test_the_top_of_a_chart_is_a_round_number(value: float, ceiling: float) -> None:
     assert nice_ceiling(value) == pytest.approx(ceiling)
+
+
+def test_the_top_of_a_chart_of_bytes_is_a_round_binary_number() -> None:
+    assert nice_ceiling(3_100_000, binary=True) == 4 * 1024 * 1024
+    assert nice_ceiling(700, binary=True) == 800
+
+
+def test_a_position_that_stands_still_is_noticed_until_it_moves() -> None:
+    watch = StallWatch[str]()
+    watch.observe(0, {"a": 5, "b": 5})
+    watch.observe(60_000, {"a": 5, "b": 6})
+    assert watch.stalled(60_000, 60_000) == {"a": (5, 0)}
+    watch.observe(70_000, {"b": 6})
+    assert watch.stalled(70_000, 60_000) == {}
+    watch.observe(120_000, {"a": 5, "b": 6})
+    assert watch.stalled(120_000, 60_000) == {"b": (6, 60_000)}
 
 
 def test_numbers_and_times_are_short() -> None:

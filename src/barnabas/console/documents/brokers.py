@@ -53,6 +53,7 @@ async def broker(call: Call) -> dict[str, Any]:
     found = next((b for b in cluster.brokers if b.broker_id == broker_id), None)
     if found is None:
         raise NotFoundError(f"Broker {broker_id} is not registered.")
+    ring = call.sources.sampler.ring
     head = {
         "id": broker_id,
         "address": f"{found.host}:{found.port}",
@@ -61,9 +62,7 @@ async def broker(call: Call) -> dict[str, Any]:
         "problem": "",
         "dirs": [],
         "configs": [],
-        "charts": [
-            draw("Bytes on disk", [("bytes", call.sources.sampler.ring.points(("broker", text, "bytes")))], size)
-        ],
+        "charts": [draw("Bytes on disk", [("bytes", ring.points(("broker", text, "bytes")))], size, binary=True)],
     }
     try:
         directories = (await call.admin.describe_log_dirs([broker_id], timeout_ms=5_000))[broker_id]

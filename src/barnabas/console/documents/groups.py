@@ -60,6 +60,8 @@ async def group(call: Call) -> dict[str, Any]:
     """One group: members, and the lag of each partition, now and over the last hour."""
     found = await describe(call)
     lag = await describe_lag(call.admin, found)
+    for row in lag:
+        row["host"] = (row["host"] or "").removeprefix("/")
     ring = call.sources.sampler.ring
     name = ("group", found.group_id, "lag")
     known = [row["lag"] for row in lag if row["lag"] is not None]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from barnabas.console.sampling.charts import draw
 from barnabas.console.sampling.sampler import BYTES, LAG, MESSAGES, OFFLINE, UNDER_REPLICATED, ClusterSample
 from barnabas.console.sources import Call
-from barnabas.console.units import count_text, rate_text, size
+from barnabas.console.units import count_text, duration_text, rate_text, size
 from barnabas.core.errors import BarnabasError, KafkaError
 
 _NAMED_MAX = 10
@@ -36,7 +37,7 @@ async def overview(call: Call) -> dict[str, Any]:
         "problems": problems(sample),
         "charts": [
             draw("Records per second", [("in", ring.rates(MESSAGES))], rate_text),
-            draw("Bytes on disk", [("bytes", ring.points(BYTES))], size),
+            draw("Bytes on disk", [("bytes", ring.points(BYTES))], size, binary=True),
             draw("Lag of all groups", [("records", ring.points(LAG))], count_text),
             draw(
                 "Unhealthy partitions",
@@ -69,6 +70,12 @@ def problems(sample: ClusterSample) -> list[dict[str, str]]:
             elif 0 <= directory.usable_bytes < directory.total_bytes * 0.1:
                 text = f"Broker {broker_id}: {path} has {size(directory.usable_bytes)} left."
                 found.append(_problem("warn", text))
+    for partition, (offset, since_ms) in sorted(sample.held_back.items())[:_NAMED_MAX]:
+        text = f"read_committed readers of {partition} stop at offset {offset}, {_since(since_ms, sample)}."
+        found.append(_problem("warn", text, f"/topics/{partition.topic}/why"))
+    for group, (_, since_ms) in sorted(sample.stalled_groups.items())[:_NAMED_MAX]:
+        text = f"The group {group} has members and a lag of {sample.lags[group]:,}, and commits nothing,"
+        found.append(_problem("warn", f"{text} {_since(since_ms, sample)}.", f"/groups/{quote(group, safe='')}/why"))
     for p in behind[:_NAMED_MAX]:
         missing = ", ".join(str(i) for i in sorted(set(p.replicas) - set(p.isr)))
         text = f"{p.topic}-{p.partition} is under-replicated: broker {missing} is not in sync."
@@ -77,6 +84,10 @@ def problems(sample: ClusterSample) -> list[dict[str, str]]:
     if unnamed:
         found.append(_problem("warn", f"{unnamed} more partitions are unhealthy.", "/topics"))
     return found
+
+
+def _since(since_ms: int, sample: ClusterSample) -> str:
+    return f"for {duration_text(sample.at_ms - since_ms)} or longer"
 
 
 def _problem(level: str, text: str, link: str = "/brokers") -> dict[str, str]:

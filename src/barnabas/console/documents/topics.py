@@ -99,7 +99,7 @@ async def topic(call: Call) -> dict[str, Any]:
         "rate": ring.rate(("topic", view.name, "end_offset")),
         "charts": [
             draw("Records per second", [("in", ring.rates(("topic", view.name, "end_offset")))], rate_text),
-            draw("Bytes of all replicas", [("bytes", ring.points(("topic", view.name, "bytes")))], size),
+            draw("Bytes of all replicas", [("bytes", ring.points(("topic", view.name, "bytes")))], size, binary=True),
         ],
     }
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isnan, log10
+from math import isnan, log, log10
 from typing import Final
 
 from barnabas.console.sampling.ring import Point
 
 WIDTH: Final = 600
 HEIGHT: Final = 160
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 22
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 10, 22
 _TICKS: Final = 4
 
 
@@ -51,11 +51,17 @@ class Chart:
         return not any(line.path for line in self.lines)
 
 
-def draw(title: str, series: Sequence[tuple[str, Sequence[Point]]], show: Callable[[float], str]) -> Chart:
-    """A chart of named series. `show` turns a value into text with its unit."""
+def draw(
+    title: str,
+    series: Sequence[tuple[str, Sequence[Point]]],
+    show: Callable[[float], str],
+    *,
+    binary: bool = False,
+) -> Chart:
+    """A chart of named series. `show` turns a value into text with its unit; `binary` rounds to KiB, MiB and so on."""
     known = [value for _, points in series for _, value in points if not isnan(value)]
     times = [time_ms for _, points in series for time_ms, _ in points]
-    top = nice_ceiling(max(known, default=0.0))
+    top = nice_ceiling(max(known, default=0.0), binary=binary)
     first, last = (min(times), max(times)) if times else (0, 1)
     span = max(last - first, 1)
 
@@ -97,10 +103,15 @@ def _line(
     return ChartLine(name, "".join(path), "".join(area), "" if newest is None else show(newest))
 
 
-def nice_ceiling(value: float) -> float:
-    """The smallest of 1, 2, 4, 6, 8, 10 times a power of ten that is not below the value; 4 for zero."""
+def nice_ceiling(value: float, *, binary: bool = False) -> float:
+    """The smallest of 1, 2, 4, 6, 8, 10 times a power of ten that is not below the value; 4 for zero. With
+    `binary`, also times a power of 1024.
+    """
     if value <= 0:
         return 4.0
+    if binary and value >= 1024:
+        scale = 1024.0 ** int(log(value, 1024))
+        return nice_ceiling(value / scale) * scale
     unit = 10.0 ** int(log10(value) if value >= 1 else log10(value) - 1)
     return next(step * unit for step in (1, 2, 4, 6, 8, 10, 20) if step * unit >= value)
 

@@ -14,8 +14,16 @@ from typing import Final
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.metadata import TopicDescription
-from barnabas.client.values import LATEST, ClusterDescription, GroupListing, LogDirDescription
+from barnabas.client.values import (
+    LATEST,
+    ClusterDescription,
+    GroupListing,
+    GroupState,
+    IsolationLevel,
+    LogDirDescription,
+)
 from barnabas.console.sampling.ring import SampleRing, SeriesName
+from barnabas.console.sampling.stalls import StallWatch
 from barnabas.console.settings import SamplingLimits
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, KafkaError
@@ -24,7 +32,8 @@ from barnabas.core.telemetry import get_logger
 
 log = get_logger("barnabas.console")
 
-TIMEOUT_MS: Final = 8_000
+STALLED_AFTER_MS: Final = 60_000
+"""The time after which a position that does not move is a problem."""
 _GROUPS_MAX: Final = 1_000
 _GROUPS_AT_ONCE: Final = 8
 _PAUSE_S: Final = 0.5
@@ -50,6 +59,10 @@ class ClusterSample:
     topic_bytes: Mapping[str, int] = field(default_factory=dict)
     groups: Sequence[GroupListing] = ()
     lags: Mapping[str, int] = field(default_factory=dict)
+    held_back: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Partitions whose last stable offset stands still below the end: (offset, time since when)."""
+    stalled_groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Groups with members and lag that commit nothing: (sum of the committed offsets, time since when)."""
     problem: str = ""
     """Why the cluster could not be measured; empty if it could."""
 
@@ -63,6 +76,8 @@ class Sampler:
         self._clock = clock
         self.ring = SampleRing(limits.samples, limits.series)
         self.sample = ClusterSample()
+        self._stable = StallWatch[TopicPartition]()
+        self._committed = StallWatch[str]()
         self._wake = asyncio.Event()
         self._first = asyncio.Event()
 
@@ -97,21 +112,39 @@ class Sampler:
     async def take(self) -> None:
         """Measure once. Raises BarnabasError if the cluster does not answer."""
         admin = self._admin
-        cluster = await admin.describe_cluster(include_fenced_brokers=True, timeout_ms=TIMEOUT_MS)
-        names = [t.name for t in await admin.list_topics(include_internal=True, timeout_ms=TIMEOUT_MS)]
-        described = await admin.describe_topics(names, timeout_ms=TIMEOUT_MS)
+        cluster = await admin.describe_cluster(include_fenced_brokers=True)
+        names = [t.name for t in await admin.list_topics(include_internal=True)]
+        described = await admin.describe_topics(names)
         topics = {name: view for name, view in described.items() if not isinstance(view, KafkaError)}
-        ends = await self._end_offsets(topics)
+        ends = await self._end_offsets(topics, IsolationLevel.READ_UNCOMMITTED)
+        stable = await self._end_offsets(topics, IsolationLevel.READ_COMMITTED)
         log_dirs = await self._log_dirs(cluster)
         topic_bytes = _topic_bytes(topics, log_dirs)
-        groups = [g for g in await admin.list_groups(timeout_ms=TIMEOUT_MS) if g.group_id]
-        lags = await self._lags(groups, ends)
-        self.sample = ClusterSample(self._clock.now_ms(), cluster, topics, ends, log_dirs, topic_bytes, groups, lags)
+        groups = [g for g in await admin.list_groups() if g.group_id]
+        lags, committed = await self._lags(groups, ends)
+        now_ms = self._clock.now_ms()
+        self._stable.observe(now_ms, {p: offset for p, offset in stable.items() if offset < ends.get(p, 0)})
+        reading = {g.group_id for g in groups if g.state is GroupState.STABLE and lags.get(g.group_id)}
+        self._committed.observe(now_ms, {name: committed[name] for name in reading})
+        self.sample = ClusterSample(
+            now_ms,
+            cluster,
+            topics,
+            ends,
+            log_dirs,
+            topic_bytes,
+            groups,
+            lags,
+            self._stable.stalled(now_ms, STALLED_AFTER_MS),
+            self._committed.stalled(now_ms, STALLED_AFTER_MS),
+        )
         self.ring.add(self.sample.at_ms, _values(self.sample))
 
-    async def _end_offsets(self, topics: Mapping[str, TopicDescription]) -> dict[TopicPartition, int]:
+    async def _end_offsets(
+        self, topics: Mapping[str, TopicDescription], isolation: IsolationLevel
+    ) -> dict[TopicPartition, int]:
         led = [p.topic_partition for view in topics.values() for p in view.partitions if p.leader >= 0]
-        answers = await self._admin.list_offsets(dict.fromkeys(led, LATEST), timeout_ms=TIMEOUT_MS) if led else {}
+        answers = await self._admin.list_offsets(dict.fromkeys(led, LATEST), isolation=isolation) if led else {}
         return {p: answer.offset for p, answer in answers.items() if not isinstance(answer, KafkaError)}
 
     async def _log_dirs(self, cluster: ClusterDescription) -> dict[int, Mapping[str, LogDirDescription | KafkaError]]:
@@ -119,36 +152,42 @@ class Sampler:
 
         async def ask(broker_id: int) -> Mapping[str, LogDirDescription | KafkaError]:
             try:
-                return (await self._admin.describe_log_dirs([broker_id], timeout_ms=TIMEOUT_MS))[broker_id]
+                return (await self._admin.describe_log_dirs([broker_id]))[broker_id]
             except BarnabasError:  # one broker without an answer must not hide the others
                 return {}
 
         return dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
 
-    async def _lags(self, groups: Sequence[GroupListing], ends: Mapping[TopicPartition, int]) -> dict[str, int]:
-        """The lag of each consumer group. Committed offsets are read after the end offsets, so that a lag that falls to
-        zero is not negative but limited to zero.
+    async def _lags(
+        self, groups: Sequence[GroupListing], ends: Mapping[TopicPartition, int]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """The lag of each consumer group, and the sum of its committed offsets.
+
+        Committed offsets are read after the end offsets, so a group that reads to the end has no negative lag: it is
+        limited to zero.
         """
         consumers = [g.group_id for g in groups if g.type not in ("share", "streams")][:_GROUPS_MAX]
         lags: dict[str, int] = {}
+        sums: dict[str, int] = {}
         waiting = asyncio.Semaphore(_GROUPS_AT_ONCE)
 
         async def ask(group_id: str) -> None:
             async with waiting:
                 try:
-                    committed = await self._admin.list_group_offsets(group_id, timeout_ms=TIMEOUT_MS)
+                    committed = await self._admin.list_group_offsets(group_id)
                 except KafkaError:  # not authorized for this group, or it was deleted just now
                     return
             known = [
-                max(ends[p] - answer.offset, 0)
+                (max(ends[p] - answer.offset, 0), answer.offset)
                 for p, answer in committed.items()
                 if not isinstance(answer, KafkaError) and answer.offset >= 0 and p in ends
             ]
             if known:
-                lags[group_id] = sum(known)
+                lags[group_id] = sum(lag for lag, _ in known)
+                sums[group_id] = sum(offset for _, offset in known)
 
         await asyncio.gather(*map(ask, consumers))
-        return lags
+        return lags, sums
 
 
 def _topic_bytes(

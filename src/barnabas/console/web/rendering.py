@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from barnabas.client.explanations.words import counted
 from barnabas.console import units
 
 _VALUE_CHARACTERS: Final = 20_480
@@ -30,6 +31,7 @@ def make_environment() -> Environment:
         size_rate=units.size_rate_text,
         moment=units.moment_text,
         duration=units.duration_text,
+        counted=counted,
         q=path_part,
         shown=shown,
         one_line=one_line,
