@@ -68,7 +68,7 @@ public class Mirrors {
         Method add = type.getDeclaredMethod("handleRecord", ConsumerRecord.class);
         Method ask = type.getDeclaredMethod("translateDownstream", String.class, TopicPartition.class, long.class);
         Field loaded = type.getDeclaredField("readToEnd");
-        Field lastOnly = type.getDeclaredField("initialLoadMustReadToEnd");
+        Field lastOnly = type.getDeclaredField("initializationMustReadToEnd");
         for (var member : new java.lang.reflect.AccessibleObject[] {add, ask, loaded, lastOnly}) {
             member.setAccessible(true);
         }
