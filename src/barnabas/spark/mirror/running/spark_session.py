@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +38,7 @@ def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | No
         settings.write_text(_LOG_SETTINGS)
         from pyspark.sql import SparkSession
 
-        copying = import_module("barnabas.spark.mirror.copying.copier")
+        from barnabas.spark.mirror.copying.copier import SparkCopier
 
         given: Mapping[str, str] = config.spark
         java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, '')}".strip()
@@ -49,7 +48,7 @@ def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | No
         chosen = master or given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
         spark = builder.master(chosen).getOrCreate()
         try:
-            yield lambda pair: copying.SparkCopier(spark)
+            yield lambda pair: SparkCopier(spark)
         finally:
             spark.stop()
 
