@@ -77,12 +77,16 @@ def run_mirror(
 
 
 def read_mirror_config(file: str) -> MirrorConfig:
-    """The file, with its references to secrets resolved."""
+    """The file, with its references to secrets resolved. Ends the command with one line if the file is wrong."""
+    from barnabas.core.errors import BarnabasError
     from barnabas.spark.connectors.connect.config_providers import ConfigProviders
     from barnabas.spark.mirror.config.parsing import parse_mirror_config
 
     properties = {name: str(text) for name, text in read_properties(file).items()}
-    return parse_mirror_config(ConfigProviders(properties).resolve(properties))
+    try:
+        return parse_mirror_config(ConfigProviders(properties).resolve(properties))
+    except BarnabasError as error:
+        fail(f"{file}: {error}", EXIT_USAGE)
 
 
 def _stop_on_signals(service: MirrorService) -> None:

@@ -23,6 +23,7 @@ QUICK = {
     "refresh.topics.interval.seconds": "1",
     "refresh.groups.interval.seconds": "1",
     "sync.topic.configs.interval.seconds": "1",
+    "sync.topic.acls.interval.seconds": "1",
     "sync.group.offsets.interval.seconds": "1",
     "emit.checkpoints.interval.seconds": "1",
     "admin.timeout.ms": "10000",

@@ -8,10 +8,19 @@ from uuid import uuid4
 
 import pytest
 
-from barnabas.client import AsyncAdmin
+from barnabas.client import AsyncAdmin, AsyncConsumer
 from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, OffsetAndMetadata
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.security.acls import (
+    AclBinding,
+    AclBindingFilter,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+)
+from barnabas.protocol.security.operations import AclOperation
+from barnabas.server.broker.authorization.loading import STANDARD
 from barnabas.spark.mirror.config.parsing import parse_mirror_config
 from barnabas.spark.mirror.errors import MirrorDataLossError
 from barnabas.spark.mirror.records import decode_heartbeat
@@ -24,18 +33,19 @@ from tests.system.mirror.plain_copier import PlainCopier
 
 pytestmark = pytest.mark.system
 
+_SECURED = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
 _ONE_WAY = {"A->B.enabled": "true", "A->B.sync.group.offsets.enabled": "true"}
 
 
 @pytest.fixture(scope="module")
 def a() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(_SECURED) as broker:
         yield broker.bootstrap_servers
 
 
 @pytest.fixture(scope="module")
 def b() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(_SECURED) as broker:
         yield broker.bootstrap_servers
 
 
@@ -107,6 +117,61 @@ def test_records_configs_partitions_and_groups_arrive(a: str, b: str, topic: str
         assert {(beat.source_alias, beat.target_alias) for beat in heartbeats} == {("A", "B")}
 
     asyncio.run(scenario())
+
+
+def test_readers_get_their_acls_and_groups_with_members_are_left_alone(a: str, b: str, topic: str) -> None:
+    async def scenario() -> None:
+        group, copy = f"g-{topic}", f"A.{topic}"
+        async with AsyncAdmin(bootstrap_servers=a) as admin:
+            await admin.create_topic(topic, 1, 1)
+            await admin.create_acls([_acl(topic, AclOperation.ALL), _acl(topic, AclOperation.WRITE)])
+        await produce(a, topic, [f"v{n}" for n in range(20)])
+        await _commit(a, group, TopicPartition(topic, 0), 10)
+        given = {**_ONE_WAY, "topics": topic, "groups": group}
+        pair = parse_mirror_config(properties(a, b, given)).pair("A", "B")
+        assert pair is not None
+
+        async def checkpoint_is(offset: int) -> bool:
+            if await end_of(b, pair.checkpoints_topic) < 1:
+                return False
+            return [found.downstream for found in await read_checkpoints(pair, group)] == [offset]
+
+        async def has_acls() -> bool:
+            async with AsyncAdmin(bootstrap_servers=b) as admin:
+                acls = await admin.describe_acls(AclBindingFilter(AclResourceType.TOPIC, copy))
+            return acls == [_acl(copy, AclOperation.READ)]
+
+        async def committed_is(offset: int) -> bool:
+            found = (await _committed(b, group)).get(TopicPartition(copy, 0))
+            return found is not None and found.offset == offset
+
+        async with AsyncConsumer(bootstrap_servers=b, group_id=group, enable_auto_commit=False) as consumer:
+            consumer.subscribe([copy])
+
+            async def is_member() -> bool:
+                await consumer.poll(timeout_ms=10)
+                async with AsyncAdmin(bootstrap_servers=b) as admin:
+                    found = (await admin.describe_groups([group]))[group]
+                return not isinstance(found, KafkaError) and bool(found.members)
+
+            await until(is_member, "the consumer is a member")
+            async with mirroring(a, b, given, ["B"]) as service:
+                await until(lambda: checkpoint_is(10), "the group has a checkpoint", service)
+                await until(has_acls, "the ACLs have arrived", service)
+                await _commit(a, group, TopicPartition(topic, 0), 15)
+                # Between two rounds of checkpoints, there is one of group offsets.
+                await until(lambda: checkpoint_is(15), "the group has a newer checkpoint", service)
+                assert await is_member()
+                assert await _committed(b, group) == {}
+                await consumer.close()
+                await until(lambda: committed_is(15), "the group without members has its offset", service)
+
+    asyncio.run(scenario())
+
+
+def _acl(topic: str, operation: AclOperation) -> AclBinding:
+    allow = AclPermissionType.ALLOW
+    return AclBinding(AclResourceType.TOPIC, topic, PatternType.LITERAL, "User:reader", "*", operation, allow)
 
 
 def test_a_reset_to_a_time_finds_the_same_record_on_both_sides(a: str, b: str, topic: str) -> None:
