@@ -107,6 +107,9 @@ class FollowerRole:
         replica, target = self._replica, self._replica.open_log
         size = 0
         if len(records):
+            first = int.from_bytes(records[:8], "big")
+            if first < target.log_end_offset == target.log_start_offset:  # the log start lies inside the first batch
+                target.truncate_fully_and_start_at(first, target.log_start_offset, now_ms=now_ms)
             info = target.append_as_follower(records, now_ms=now_ms, leader_epoch=step.leader_epoch)
             size = 0 if info is None else info.size
         if size:
