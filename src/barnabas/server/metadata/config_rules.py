@@ -7,7 +7,7 @@ The rules are those of Kafka's `LogConfig.validate`, `DynamicBrokerConfig.valida
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.core.config import ConfigDef, ConfigError, ConfigValue, UpdateMode
@@ -51,6 +51,22 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
             raise ConfigError(f"{_OVERRIDES}: {part!r} does not have the form host:count.")
         overrides[host] = int(count)
     return overrides
+
+
+LINK_CONFIGS: Final = frozenset({"mirror.name", "mirror.state"})
+"""The topic configs that only the coordinator of a cluster link sets."""
+
+
+def is_mirror_topic(configs: Mapping[str, str]) -> bool:
+    """Whether the dynamic configs of a topic make it a mirror of a cluster link, which refuses writes."""
+    return bool(configs.get("mirror.name")) and configs.get("mirror.state") != "stopped"
+
+
+def check_no_link_configs(names: Iterable[str]) -> None:
+    """Raises ConfigError if a client sets or deletes a config that belongs to cluster links."""
+    found = sorted(LINK_CONFIGS.intersection(names))
+    if found:
+        raise ConfigError(f"{', '.join(found)} is set by cluster links only. Use barnabas links.")
 
 
 def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:

@@ -6,6 +6,8 @@ the modules of this package import each other in one direction only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.server.replication.context import ReplicationContext
@@ -17,6 +19,10 @@ FLUSH_EVERY_MESSAGE = 1
 NEWS_S = 0.05
 """The longest time in seconds that a waiting follower's fetch is held after the high watermark or the log start moved.
 Consumers of that follower (KIP-392) and DeleteRecords requests wait for the follower to learn the new value."""
+
+
+def _ignore() -> None:
+    """Does nothing."""
 
 
 class LocalReplica:
@@ -46,6 +52,8 @@ class LocalReplica:
         """DeleteRecords requests that wait until every replica has deleted the records."""
         self.delayed_produces: CommitPurgatory[ErrorCode] = CommitPurgatory()
         """Produce requests with acks=all that wait for the high watermark."""
+        self.on_progress: Callable[[], None] = _ignore
+        """Called when the progress of a follower is known anew."""
         self._unannounced_bytes = 0
         """Bytes appended since `consumer_fetches` were last notified that the whole log is committed."""
 

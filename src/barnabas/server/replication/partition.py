@@ -106,6 +106,11 @@ class Partition(LocalReplica, LogListener):
     def is_leader(self) -> bool:
         return isinstance(self.role, LeaderRole)
 
+    @property
+    def is_mirror(self) -> bool:
+        """Whether a cluster link writes the partition, and no one else."""
+        return self.log is not None and self.log.config.is_mirror
+
     def apply_image(self, image: PartitionImage) -> bool:
         """Take the role that the image gives. Returns True if this broker now leads in a new leader epoch."""
         if image.leader_epoch < self.leader_epoch:
@@ -133,7 +138,8 @@ class Partition(LocalReplica, LogListener):
     def _lead(self, image: PartitionImage, log: Log) -> bool:
         """Begin a leadership, unless the log fails when the new leader epoch is written. Requests that wait for the
         high watermark keep waiting if this broker led before: the log still has their records."""
-        log.assign_epoch(image.leader_epoch, log.log_end_offset)
+        if not log.config.is_mirror:  # the epochs of a mirror's log are those of the source
+            log.assign_epoch(image.leader_epoch, log.log_end_offset)
         if log.failure is not None:  # `on_log_dir_failed` has been called
             return False
         state = begin_leadership(

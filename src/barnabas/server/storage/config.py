@@ -13,6 +13,8 @@ from barnabas.protocol.records.validate import Origin, ValidationRules
 
 LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
+MIRROR_STOPPED: Final = "stopped"
+"""The value of `mirror.state` with which a mirror topic has become an ordinary one."""
 
 
 class LogConfig(Struct, frozen=True):
@@ -41,12 +43,20 @@ class LogConfig(Struct, frozen=True):
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
     min_insync_replicas: int
+    mirror_name: str | None
+    mirror_state: str
+    mirror_support_unclean_leader_election: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
     segment_jitter_ms: int
     segment_ms: int
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether a cluster link writes this log, and no one else: no client, no retention, no compaction."""
+        return bool(self.mirror_name) and self.mirror_state != MIRROR_STOPPED
 
     @property
     def compact(self) -> bool:

@@ -34,6 +34,7 @@ class RetentionVerdict(Enum):
     OFFLINE = "the log is offline"
     EMPTY = "the log is empty"
     UNREPLICATED = "it reaches above the high watermark"
+    MIRROR = "the topic is a mirror, whose log start offset follows the source's"
     KEPT_BY_POLICY = "cleanup.policy does not include delete"
     UNLIMITED = "neither retention.ms nor retention.bytes sets a limit"
     WITHIN_LIMITS = "it is neither too old nor too much"
@@ -84,6 +85,8 @@ def _verdict(state: LogState, segment: Segment, end: int, high_watermark: int, n
         return RetentionVerdict.UNREPLICATED
     if _below_start(state)(segment, end):
         return RetentionVerdict.BELOW_START
+    if config.is_mirror:
+        return RetentionVerdict.MIRROR
     if not config.delete:
         return RetentionVerdict.KEPT_BY_POLICY
     if _too_old(state, now_ms)(segment, end):
@@ -151,7 +154,7 @@ class Retention:
             return 0
         with state.guarded():
             deleted = self._delete_while(_below_start(state), now_ms, high_watermark)
-            if state.config.delete:
+            if state.config.delete and not state.config.is_mirror:
                 deleted += self._delete_while(_too_old(state, now_ms), now_ms, high_watermark)
                 deleted += self._delete_while(_too_much(state), now_ms, high_watermark)
             return deleted

@@ -27,6 +27,7 @@ from barnabas.server.broker.handlers.transactions import add_partitions_to_txn a
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.share_sessions import ShareSessionCache
 from barnabas.server.broker.shares import Shares
+from barnabas.server.metadata.image.small import ConfigsImage
 from tests.steps import longest_step
 
 EXISTING = 2_000
@@ -186,7 +187,7 @@ class Transactions:
 
 def transaction_services(transactions: Transactions) -> Any:
     topics = SimpleNamespace(partition=lambda name, index: object() if index < EXISTING else None)
-    image = SimpleNamespace(topics=topics, features=SimpleNamespace(levels={}))
+    image = SimpleNamespace(topics=topics, configs=ConfigsImage(), features=SimpleNamespace(levels={}))
     config = SimpleNamespace(add_partitions_to_txn_retry_backoff_max_ms=0)
     return SimpleNamespace(metadata=SimpleNamespace(image=image), transactions=transactions, config=config)
 

@@ -28,6 +28,7 @@ from barnabas.server.broker.verification import TransactionVerifier
 from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
+from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.storage.producers.state import ProducerEntry, ProducerState
 from tests.configs import transaction_config
@@ -65,6 +66,8 @@ class DataPartition:
 
 class Replica:
     """A data partition on one broker: the part of `replication.Partition` that verification and WriteTxnMarkers use."""
+
+    is_mirror = False
 
     def __init__(self, node_id: int, data: DataPartition) -> None:
         self._node_id = node_id
@@ -230,7 +233,7 @@ class Node:
                     request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20
                 ),
                 partitions=SimpleNamespace(get=lambda topic, p: self.replicas.get(TopicPartition(topic, p))),
-                metadata=SimpleNamespace(image=SimpleNamespace(topics=self)),
+                metadata=SimpleNamespace(image=SimpleNamespace(topics=self, configs=ConfigsImage())),
             ),
         )
         self.channels.connect(self.services)

@@ -1,6 +1,7 @@
 """Table: topic configs.
 
-Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own.
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the descriptions are our own. The configs
+`mirror.*` are of cluster links (KIP-1279), which Kafka 4.3 does not have.
 """
 
 from __future__ import annotations
@@ -178,6 +179,25 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The minimum number of in-sync replicas for a write with acks=all to be accepted.",
         InRange(1),
         synonyms=("min.insync.replicas",),
+    ),
+    string(
+        "mirror.name",
+        None,
+        "The cluster link of which the topic is a mirror. Set by the link's coordinator.",
+        internal=True,
+    ),
+    string(
+        "mirror.state",
+        "active",
+        "What the cluster link does with the topic: active, paused, stopping, or stopped (the topic takes writes).",
+        OneOf(("active", "paused", "stopping", "stopped")),
+        internal=True,
+    ),
+    boolean(
+        "mirror.support.unclean.leader.election",
+        False,
+        "Whether a mirror cuts off records that the source has lost by an unclean leader election, or fails.",
+        internal=True,
     ),
     boolean(
         "preallocate",

@@ -16,10 +16,12 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages import alter_configs as legacy
 from barnabas.protocol.wire.messages import incremental_alter_configs as incremental
 from barnabas.server.metadata.config_rules import (
+    LINK_CONFIGS,
     check_applied,
     check_broker_configs,
     check_client_metrics_configs,
     check_group_configs,
+    check_no_link_configs,
     check_topic_configs,
 )
 from barnabas.server.metadata.config_view import ConfigView
@@ -145,7 +147,7 @@ def _replace(
         raise invalid_request(f"Null value not supported for : {','.join(nulls)}")
     present = image.configs.of(resource)
     changes: dict[str, str | None] = {config.name: config.value for config in given}
-    changes.update((name, None) for name in sorted(present) if name not in changes)
+    changes.update((name, None) for name in sorted(present) if name not in changes and name not in LINK_CONFIGS)
     return _changed(image, resource, present, changes, ctx)
 
 
@@ -157,6 +159,8 @@ def _changed(
     ctx: DecideContext,
 ) -> list[MetadataRecord]:
     """Check the resulting configs and that the resource exists. Returns the records of the configs that change."""
+    if resource.type == ResourceType.TOPIC:
+        check_no_link_configs(name for name, value in changes.items() if value != present.get(name))
     merged = {**present, **changes}
     check_min_isr(image, resource, changes)
     _check(image, resource, {name: value for name, value in merged.items() if value is not None}, ctx)

@@ -25,7 +25,7 @@ from barnabas.protocol.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.server.metadata.config_rules import check_topic_configs
+from barnabas.server.metadata.config_rules import check_no_link_configs, check_topic_configs
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.configs.tables import TOPIC_CONFIGS
 from barnabas.server.metadata.controller.answers import (
@@ -145,6 +145,7 @@ class _Configs:
     def check(self, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
         """The effective configs. Raises ConfigError, or KafkaError."""
         if self._last is None or self._last[0] != configs:
+            check_no_link_configs(configs)
             check_topic_configs(configs, self._view)
             self._last = configs, _effective(self._view, configs)
         return self._last[1]

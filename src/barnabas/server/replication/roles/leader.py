@@ -106,6 +106,8 @@ class LeaderRole:
         replica, state = self._replica, self.state
         target = replica.log
         assert target is not None, "a leader has a log"
+        if target.config.mirror_name:
+            self._check_writable()
         if acks == -1:
             refusal = refuse_append(state, acks, target.config.min_insync_replicas)
             if refusal is not ErrorCode.NONE:
@@ -122,13 +124,28 @@ class LeaderRole:
             traffic.appends += 1
             traffic.messages_in += info.last_offset - info.first_offset + 1
             traffic.bytes_in += info.size
-            replica.add_unannounced(info.size)
-            if target.must_flush:
-                replica.flush_if_due()
-            self.advance()
-            if replica.follower_fetches:
-                replica.follower_fetches.notify(info.size)
+            self.on_appended(info.size)
         return info
+
+    def on_appended(self, size: int) -> None:
+        """Commit what was appended, if no follower is needed for that, and wake up the requests that wait for it."""
+        replica = self._replica
+        replica.add_unannounced(size)
+        if replica.open_log.must_flush:
+            replica.flush_if_due()
+        self.advance()
+        if replica.follower_fetches:
+            replica.follower_fetches.notify(size)
+
+    def _check_writable(self) -> None:
+        """Raises KafkaError POLICY_VIOLATION while the partition is a mirror."""
+        config = self._replica.open_log.config
+        if config.is_mirror:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self._replica.name} is a mirror: only the cluster link {config.mirror_name} writes it. Promote the "
+                f"topic first (barnabas links promote {config.mirror_name}).",
+            )
 
     def try_committed(self, offset: int) -> ErrorCode | None:
         """The acks=all answer for the records below `offset`, or None while those records are not committed."""
@@ -165,6 +182,7 @@ class LeaderRole:
         """Move the log start to `before_offset` (-1: the high watermark). Returns the low watermark, which followers
         may still hold back."""
         replica, target = self._replica, self._replica.open_log
+        self._check_writable()
         if target.config.compact and not target.config.delete:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
@@ -220,6 +238,7 @@ class LeaderRole:
             broker_epoch=fetch.broker_epoch,
             log_start_offset=fetch.log_start_offset,
         )
+        replica.on_progress()
         if fetch.log_start_offset > leader.progress(fetch.replica_id).log_start_offset:
             replica.delayed_deletes.notify(COMPLETE_NOW)
         if len(leader.isr) < len(leader.replicas):

@@ -18,6 +18,7 @@ class CleaningVerdict(Enum):
     DIRTY_ENOUGH = "the dirty ratio exceeds min.cleanable.dirty.ratio"
     LAG_EXCEEDED = "the oldest dirty record is older than max.compaction.lag.ms"
     NOT_COMPACTED = "cleanup.policy does not include compact"
+    MIRROR = "the topic is a mirror, which has the source's batches as they are"
     OFFLINE = "the log is offline"
     MOVING = "the replica is being moved to another log directory"
     EMPTY = "the log is empty"
@@ -36,6 +37,7 @@ class CleaningVerdict(Enum):
         """Whether a pass is possible. A pass that is not due is possible too."""
         return self not in (
             CleaningVerdict.NOT_COMPACTED,
+            CleaningVerdict.MIRROR,
             CleaningVerdict.OFFLINE,
             CleaningVerdict.MOVING,
             CleaningVerdict.EMPTY,
@@ -71,6 +73,8 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> CleanableLog:
         return CleanableLog(CleaningVerdict.OFFLINE, detail=str(log.failure))
     if not config.compact:
         return CleanableLog(CleaningVerdict.NOT_COMPACTED)
+    if config.is_mirror:
+        return CleanableLog(CleaningVerdict.MIRROR)
     if log.moving:
         return CleanableLog(CleaningVerdict.MOVING)
     dirty_from = first_dirty_offset(log)

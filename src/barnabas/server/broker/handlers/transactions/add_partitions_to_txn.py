@@ -8,7 +8,7 @@
 - 5: TRANSACTION_ABORTABLE (KIP-890)
 
 If one partition does not exist, none of the transaction is added: the other partitions are answered with
-OPERATION_NOT_ATTEMPTED, as in Kafka.
+OPERATION_NOT_ATTEMPTED, as in Kafka. The same happens if one is a mirror of a cluster link (POLICY_VIOLATION).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from barnabas.server.coordination.transaction.partition_results import (
     distinct_partitions,
     topic_results,
 )
+from barnabas.server.metadata.config_rules import is_mirror_topic
 
 BATCHED_SINCE = 4
 
@@ -70,14 +71,18 @@ async def _batched(services: Services, transaction: AddPartitionsToTxnTransactio
 
 
 async def _missing(services: Services, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """The error codes of all partitions if one does not exist; empty if all exist."""
-    image = services.metadata.image.topics
+    """The error codes of all partitions if one cannot be added; empty if all can."""
+    image, configs = services.metadata.image.topics, services.metadata.image.configs
     codes: dict[TopicPartition, ErrorCode] = {}
     missing = False
     pauses = Pauses()
     for tp in partitions:
-        exists = image.partition(tp.topic, tp.partition) is not None
-        codes[tp] = ErrorCode.OPERATION_NOT_ATTEMPTED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        missing = missing or not exists
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED
+        if image.partition(tp.topic, tp.partition) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif is_mirror_topic(configs.topic(tp.topic)):
+            code = ErrorCode.POLICY_VIOLATION
+        codes[tp] = code
+        missing = missing or code is not ErrorCode.OPERATION_NOT_ATTEMPTED
         await pauses.after(1)
     return codes if missing else {}

@@ -11,6 +11,9 @@ A marker of a previous coordinator is rejected with TRANSACTION_COORDINATOR_FENC
 epoch with INVALID_PRODUCER_EPOCH. In transaction version 2 the epoch of a marker is the epoch of the producer's next
 transaction. A delayed marker with the same epoch as an open transaction belongs to the previous transaction, and is
 rejected too.
+
+A marker for a mirror of a cluster link is answered without being written: the log is the source's, and a topic that
+became a mirror while a transaction was open has lost that transaction's records.
 """
 
 from __future__ import annotations
@@ -68,6 +71,9 @@ async def write_markers(
                     partition = services.partitions.get(topic.name, answer.partition_index)
                     if partition is None:  # also if other brokers have replicas, as Kafka's handler; the sender retries
                         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    if partition.is_mirror:
+                        partition.require_log()
+                        continue
                     _check(services, partition, marker)
                     if topic.name == CONSUMER_OFFSETS_TOPIC:
                         offsets.append((answer, marker))
