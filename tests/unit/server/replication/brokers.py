@@ -35,7 +35,7 @@ from barnabas.protocol.wire.schema import Message, Request, Response
 from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
-from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
+from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs, metadata
 from barnabas.server.broker.handlers.data import (
     delete_records,
     describe_producers,
@@ -55,6 +55,7 @@ from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import DEFAULT_LEVELS, SUPPORTED_FEATURES, bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage, ResourceType
 from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.ports import ImageSubscriber
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import ConfigRecord
 from barnabas.server.node.channels.replication import ReplicationChannel
@@ -81,6 +82,7 @@ HANDLERS: Mapping[int, Any] = {
     ApiKey.DESCRIBE_PRODUCERS: describe_producers.handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
     ApiKey.PRODUCE: produce.handle,
+    ApiKey.METADATA: metadata.handle,
     ApiKey.WRITE_TXN_MARKERS: write_txn_markers.handle,
     ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs.handle,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
@@ -223,10 +225,13 @@ class Broker:
         self.state = 0
         self.fetches: list[Any] = []
         """Requests this broker has served."""
+        self.subscribers: list[ImageSubscriber] = []
+        """Notified of images after all others; a restart empties the list."""
 
     def start(self, *, stopped_in_order: bool = False) -> None:
         cluster, loop = self.cluster, self.cluster.loop
         self.state += 1
+        self.subscribers.clear()
         delays = random.Random(self.number * 1_000 + self.state)
         self.process = Process(f"broker-{self.number}", str(self.number), lambda: delays.uniform(0.001, 0.01))
         cluster.processes.append(self.process)
@@ -277,6 +282,7 @@ class Broker:
             SimpleNamespace(
                 node_id=self.number,
                 clock=self.clock,
+                rng=rng,
                 metadata=self.metadata,
                 partitions=self.partitions,
                 mover=self.mover,
@@ -367,6 +373,8 @@ class Broker:
                 self.replication.on_image(delta, image)
                 self.mover.on_image(delta, image)
                 self.metadata.on_image(delta, image)
+                for subscriber in self.subscribers:
+                    subscriber.on_image(delta, image)
 
         process.run(self.cluster.loop.call_later, HOP_S, arrive)
 
