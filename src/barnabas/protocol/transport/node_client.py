@@ -11,6 +11,7 @@ from barnabas.core.rng import Rng
 from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
 from barnabas.protocol.transport.connection_pool import ConnectionPool
+from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
 from barnabas.protocol.wire.apis import API_KEYS
 from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 from barnabas.protocol.wire.schema import Request, Response
@@ -90,6 +91,14 @@ class NodeClient:
         if notify is not None and self._pool is not None:
             notify()
 
+    async def connection(self, to: Destination, deadline: float) -> OutgoingConnection:
+        """An open connection, for a caller that builds its request for the version that the other node serves.
+        `deadline` is in seconds of the loop's clock. Raises KafkaError as `send` does."""
+        pool = self._pool
+        if pool is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "This node is starting or shutting down.")
+        return pool.current(to) or await pool.connection(to, deadline)
+
     async def send(
         self,
         host: str,
@@ -108,12 +117,9 @@ class NodeClient:
         node have handled the request; any other error means that the request was not sent. If no process listens on
         `port`, BROKER_NOT_AVAILABLE is a NodeRefusedError.
         """
-        pool = self._pool
-        if pool is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "This node is starting or shutting down.")
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         to = Destination(host, port, purpose)
-        connection = pool.current(to) or await pool.connection(to, deadline)
+        connection = await self.connection(to, deadline)
         try:
             key = API_KEYS[request.__schema__.key]
             version = connection.choose_version(key, max_version=version_max, unstable=True)

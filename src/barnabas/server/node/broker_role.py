@@ -55,6 +55,7 @@ from barnabas.server.node.connection_limits import (
 )
 from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
+from barnabas.server.node.links import NoLinks, build_links
 from barnabas.server.node.monitoring.node import monitor_broker
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.patience import ShutdownPatience
@@ -126,6 +127,8 @@ class BrokerRole:
             self.partitions, self._directory_reporter, self._flusher, parts.disk,
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
+        no_links = NoLinks()
+        self.links = build_links(parts, self.partitions, no_links, no_links, no_links)
         self._services = self._build_services(controller)
         self._budget = RequestBudget(build_transport_config(config))
         self.monitor = monitor_broker(
@@ -188,13 +191,14 @@ class BrokerRole:
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
             self._maintenance.run, self._compactor.run,
             partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
-            shares.coordinator.run, shares.partitions.run, services.checker.run, self.monitor.run,
+            shares.coordinator.run, shares.partitions.run, services.checker.run, self.links.run, self.monitor.run,
         ):  # fmt: skip
             await in_slices(self.partitions.discover())
             role_listeners = (
                 GroupCoordinatorListener(groups),
                 TransactionCoordinatorListener(transactions),
                 ShareGroupListener(shares),
+                self.links,
             )
             for listener in role_listeners:
                 self.partitions.add_listener(listener)
