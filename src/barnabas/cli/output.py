@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from barnabas.client.explanations.words import size_text as size_text
-
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
@@ -63,6 +61,13 @@ def _cell(value: object, *, commas: bool) -> str:
     if isinstance(value, (list, tuple, set, frozenset)):
         return ",".join(str(v) for v in value)
     return str(value)
+
+
+def size_text(size: int) -> str:
+    """A number of bytes with a unit, such as `1.5 MiB`."""
+    from barnabas.client.explanations import words  # `barnabas serve` imports this module, and not the client
+
+    return words.size_text(size)
 
 
 def note(text: str) -> None:

@@ -24,7 +24,16 @@ _SHUTDOWN_S = 3
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to the program, which may run a broker as well."""
+    """Leaves the signals to the program, which may run a broker as well, and says when it has started."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._on_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -80,10 +89,8 @@ class ConsoleServer:
         )
         with self._bound() as listening:
             self._port = listening.getsockname()[1]
-            server = self._server = _Server(config)
+            server = self._server = _Server(config, lambda: None if on_ready is None else on_ready(self))
             server.should_exit = self._is_stopped
-            if on_ready is not None:
-                on_ready(self)
             try:
                 await server.serve(sockets=[listening])
             except SystemExit as error:  # uvicorn's way to say that the application did not start

@@ -24,6 +24,7 @@ def test_serve_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "settings": [],
         "metrics": None,
         "registry": None,
+        "console": None,
         "processes": None,
         "add_scram": None,
         "cluster_id": None,
