@@ -57,7 +57,7 @@ def run_mirror(
     config = read_mirror_config(file)
     try:
         from barnabas.core.telemetry.log import configure_logging
-        from barnabas.spark.mirror.running.service import MirrorService
+        from barnabas.spark.mirror.running.service import MirrorService, first_error
         from barnabas.spark.mirror.running.spark_session import spark_copiers
     except ModuleNotFoundError as error:
         fail(f"mirroring needs {error.name}: pip install 'barnabas[spark]'", EXIT_USAGE)
@@ -68,10 +68,13 @@ def run_mirror(
             service = MirrorService(config, targets, new_copier)
             _stop_on_signals(service)
             print(f"barnabas mirror ready: {', '.join(runner.config.name for runner in service.runners)}", flush=True)
-            async with asyncio.TaskGroup() as tasks:
-                printing = tasks.create_task(_print_status(service, status_interval, as_json))
-                await service.run()
-                printing.cancel()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    printing = tasks.create_task(_print_status(service, status_interval, as_json))
+                    await service.run()
+                    printing.cancel()
+            except BaseExceptionGroup as errors:
+                raise first_error(errors) from None
 
     run(main)
 

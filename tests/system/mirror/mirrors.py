@@ -12,7 +12,7 @@ from barnabas.client.offsets import offsets_at
 from barnabas.client.values import LATEST, ConsumerRecord
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.mirror.config.parsing import parse_mirror_config
-from barnabas.spark.mirror.config.values import PairConfig
+from barnabas.spark.mirror.ports import RecordCopier
 from barnabas.spark.mirror.running.service import MirrorService
 from tests.system.mirror.plain_copier import PlainCopier
 
@@ -37,17 +37,14 @@ def properties(a: str, b: str, given: dict[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def mirroring(
-    a: str, b: str, given: dict[str, str], targets: Sequence[str] = (), copiers: list[PlainCopier] | None = None
+    a: str,
+    b: str,
+    given: dict[str, str],
+    targets: Sequence[str] = (),
+    new_copier: Callable[[], RecordCopier] = PlainCopier,
 ) -> AsyncIterator[MirrorService]:
-    """A running mirror, which is stopped in order at the end. Raises what has ended it. `copiers` gets its copiers."""
-
-    def new_copier(_: PairConfig) -> PlainCopier:
-        copier = PlainCopier()
-        if copiers is not None:
-            copiers.append(copier)
-        return copier
-
-    service = MirrorService(parse_mirror_config(properties(a, b, given)), targets, new_copier)
+    """A running mirror, which is stopped in order at the end. Raises what has ended it."""
+    service = MirrorService(parse_mirror_config(properties(a, b, given)), targets, lambda _: new_copier())
     running = asyncio.create_task(service.run())
     try:
         yield service

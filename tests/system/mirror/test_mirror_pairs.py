@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from uuid import uuid4
 
 import pytest
 
@@ -20,38 +18,18 @@ from barnabas.protocol.security.acls import (
     PatternType,
 )
 from barnabas.protocol.security.operations import AclOperation
-from barnabas.server.broker.authorization.loading import STANDARD
 from barnabas.spark.mirror.config.parsing import parse_mirror_config
 from barnabas.spark.mirror.errors import MirrorDataLossError
 from barnabas.spark.mirror.records import decode_heartbeat
 from barnabas.spark.mirror.running.group_jobs import group_offsets
 from barnabas.spark.mirror.running.lags import read_lags
 from barnabas.spark.mirror.running.translating import read_checkpoints
-from barnabas.testing.embedded import EmbeddedBroker
 from tests.system.mirror.mirrors import FIRST_MS, end_of, mirroring, produce, properties, read, until, values
 from tests.system.mirror.plain_copier import PlainCopier
 
 pytestmark = pytest.mark.system
 
-_SECURED = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
 _ONE_WAY = {"A->B.enabled": "true", "A->B.sync.group.offsets.enabled": "true"}
-
-
-@pytest.fixture(scope="module")
-def a() -> Iterator[str]:
-    with EmbeddedBroker(_SECURED) as broker:
-        yield broker.bootstrap_servers
-
-
-@pytest.fixture(scope="module")
-def b() -> Iterator[str]:
-    with EmbeddedBroker(_SECURED) as broker:
-        yield broker.bootstrap_servers
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"orders-{uuid4().hex[:8]}"
 
 
 async def _commit(servers: str, group: str, partition: TopicPartition, offset: int) -> None:
@@ -310,8 +288,13 @@ def test_a_failed_copier_is_started_again_and_a_loss_ends_the_mirror(a: str, b: 
             await admin.create_topic(topic, 1, 1)
         given = {"A->B.enabled": "true", "topics": topic}
         copiers: list[PlainCopier] = []
+
+        def new_copier() -> PlainCopier:
+            copiers.append(PlainCopier())
+            return copiers[-1]
+
         with pytest.raises(MirrorDataLossError, match="gone"):
-            async with mirroring(a, b, given, ["B"], copiers) as service:
+            async with mirroring(a, b, given, ["B"], new_copier) as service:
 
                 async def plans(count: int) -> bool:
                     return len(copiers[0].plans) == count
