@@ -85,6 +85,7 @@ class HasApis(Protocol):
 
 ServicesT = TypeVar("ServicesT", bound=HasApis)
 Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None]]
+"""May raise what its coroutine raises: the authorization of a request runs before the coroutine exists."""
 
 
 class _LoadedRoute:
@@ -190,8 +191,8 @@ class Dispatcher(Generic[ServicesT]):
             raise CloseConnectionError(f"{APIS[ApiKey(key)].name} v{version} cannot be decoded: {error}") from error
         services = self._services
         ctx = self._newest = self._context(request, peer)
-        coroutine = loaded.handle(services, ctx, message)
         try:
+            coroutine = loaded.handle(services, ctx, message)
             awaited = coroutine.send(None)
         except StopIteration as stop:
             response = stop.value

@@ -17,6 +17,7 @@ from barnabas.protocol.security.operations import (
     AclOperation,
 )
 from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.server.broker.authorization.grants import Grants, operation_on
 from barnabas.server.broker.authorization.ports import Action, AuthorizedClient, Authorizer
 from barnabas.server.broker.request_context import RequestContext
 
@@ -52,13 +53,19 @@ _SUPPORTED: Final[Mapping[AclResourceType, int]] = {
 class ClientRights:
     """What the client of one request may do."""
 
-    __slots__ = ("_authorizer", "_client", "version")
+    __slots__ = ("_api_key", "_authorizer", "_grants", "_peer", "version")
 
-    def __init__(self, authorizer: Authorizer, ctx: RequestContext) -> None:
+    def __init__(self, authorizer: Authorizer, grants: Grants | None, ctx: RequestContext) -> None:
+        """`grants` are those of the authorizer; None if it is asked each time."""
         self._authorizer = authorizer
-        client = ctx.client
-        self._client = AuthorizedClient(client.principal, client.host, _API_NAMES[ctx.api_key])
+        self._grants = grants
+        self._peer = ctx.client
+        self._api_key = ctx.api_key
         self.version = ctx.api_version
+
+    @property
+    def _client(self) -> AuthorizedClient:
+        return AuthorizedClient(self._peer.principal, self._peer.host, _API_NAMES[self._api_key])
 
     def allows(
         self,
@@ -71,8 +78,19 @@ class ClientRights:
     ) -> bool:
         """Whether the client may do the operation. With `silent` a denial is not written to the audit log, because
         another right may allow the request, or because the check filters a list."""
+        grants = self._grants
+        if grants is None:
+            action = Action(operation, resource_type, name, ref_count, log_if_denied=not silent)
+            return self._authorizer.authorize(self._client, action)
+        grant = (operation_on(operation, resource_type), name, self._peer.principal, self._peer.host)
+        if grant in grants.known and not grants.is_audited():
+            grants.hits += 1
+            return True
         action = Action(operation, resource_type, name, ref_count, log_if_denied=not silent)
-        return self._authorizer.authorize(self._client, action)
+        allowed = self._authorizer.authorize(self._client, action)
+        if allowed:
+            grants.remember(grant)
+        return allowed
 
     def allowed_names(
         self, operation: AclOperation, resource_type: AclResourceType, names: Iterable[str], *, silent: bool = False
@@ -106,10 +124,11 @@ class ClientRights:
     def operations(self, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> int:
         """The operations that the client may do on a resource, as the bit field of `authorized_operations`."""
         found = 0
+        client = self._client
         for operation in AclOperation:
             if _SUPPORTED[resource_type] >> operation & 1:
                 action = Action(operation, resource_type, name, log_if_allowed=False, log_if_denied=False)
-                found |= self._authorizer.authorize(self._client, action) << operation
+                found |= self._authorizer.authorize(client, action) << operation
         return found
 
     def cluster_operations(self, present: int) -> int:

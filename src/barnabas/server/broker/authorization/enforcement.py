@@ -18,6 +18,7 @@ from barnabas.protocol.transport.ports import CloseConnectionError
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.authorization.checks import CLUSTER, REFUSALS, ClientRights
+from barnabas.server.broker.authorization.grants import Grants, grants_of
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.authorization.table import ApiAccess
 from barnabas.server.broker.request_context import RequestContext
@@ -52,11 +53,16 @@ def authorized(handle: Handle, key: int, services: HasAuthorizer) -> Handle:
     authorizer = services.authorizer
     if authorizer is None:
         return handle
+    grants = grants_of(authorizer)
     access = access_of(key, services)
     if access.cluster_operation is not None:
-        return _needs_cluster(handle, access, authorizer)
+        return _needs_cluster(handle, access, authorizer, grants)
     if access.guard:
-        return _guarded(handle, access, authorizer)
+        guarded = _guarded(handle, access, authorizer, grants)
+        if grants is None or not access.granted:
+            return guarded
+        granted: Handle = _function(access.granted)(handle, guarded, grants)
+        return granted
     return handle
 
 
@@ -72,8 +78,9 @@ def undecoded_right(key: int, services: HasAuthorizer) -> AclOperation | None:
 def refuse_undecoded(operation: AclOperation, services: HasAuthorizer, ctx: RequestContext) -> Message | None:
     """The response to a request without the right `operation` on the cluster; None if the client has the right. Raises
     KafkaError if the authorizer is not ready."""
-    assert services.authorizer is not None
-    if ClientRights(services.authorizer, ctx).allows(operation, CLUSTER):
+    authorizer = services.authorizer
+    assert authorizer is not None
+    if ClientRights(authorizer, grants_of(authorizer), ctx).allows(operation, CLUSTER):
         return None
     return _refusal(ctx.api_key)
 
@@ -87,28 +94,31 @@ def _refusal(key: int) -> Message:
     return result
 
 
-def _needs_cluster(handle: Handle, access: ApiAccess, authorizer: Authorizer) -> Handle:
+def _needs_cluster(handle: Handle, access: ApiAccess, authorizer: Authorizer, grants: Grants | None) -> Handle:
     operation = access.cluster_operation
     assert operation is not None
     refuse: Callable[[Any, int, ErrorCode], Message] | None = _function(access.refuse) if access.refuse else None
 
     async def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Message | None:
-        if ClientRights(authorizer, ctx).allows(operation, CLUSTER):
+        if ClientRights(authorizer, grants, ctx).allows(operation, CLUSTER):
             return await handle(services, ctx, request)
         return _refusal(ctx.api_key) if refuse is None else refuse(request, ctx.api_version, _REFUSED)
 
     return handle_authorized
 
 
-def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer) -> Handle:
+def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer, grants: Grants | None) -> Handle:
     guard = _function(access.guard)
     wants_context = len(signature(guard).parameters) > 3
 
-    async def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Message | None:
-        auth = ClientRights(authorizer, ctx)
+    def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Coroutine[Any, Any, Message | None]:
+        auth = ClientRights(authorizer, grants, ctx)
         outcome = guard(services, auth, request, ctx) if wants_context else guard(services, auth, request)
-        if outcome is None:
-            return await handle(services, ctx, request)
+        if outcome is None:  # no coroutine around that of the handler: most requests are allowed
+            return handle(services, ctx, request)
+        return carry_out(outcome, services, ctx, request)
+
+    async def carry_out(outcome: Any, services: Any, ctx: RequestContext, request: Any) -> Message | None:
         if isinstance(outcome, CoroutineType):
             ctx.runs_alone = True  # the wait for the checks must not change the order of the connection's requests
             outcome = await outcome

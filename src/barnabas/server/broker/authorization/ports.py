@@ -3,7 +3,7 @@
 `StandardAuthorizer` decides by the ACLs of the cluster. A class of a user is named by `authorizer.class.name`, as
 `package.module.Class` or `package.module:Class`, and must have the methods of `Authorizer`. Its constructor gets the
 configs of the node as a mapping of texts. A class that extends `StandardAuthorizer` keeps the ACLs of the cluster, and
-may allow or deny more than they do.
+may allow or deny more than they do. It is asked about each request, unless it has the attribute `grants` (`grants.py`).
 """
 
 from __future__ import annotations

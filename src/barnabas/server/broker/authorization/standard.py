@@ -23,6 +23,7 @@ from barnabas.protocol.security.acl_index import AclIndex, Ruling
 from barnabas.protocol.security.acls import AclResourceType
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.security.principals import KafkaPrincipal, parse_principal
+from barnabas.server.broker.authorization.grants import Grants
 from barnabas.server.broker.authorization.ports import Action, AuthorizedClient
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
@@ -45,6 +46,7 @@ class StandardAuthorizer:
         self._ready = False
         self.decisions = {True: 0, False: 0}
         """The number of operations that were allowed and denied. For metrics."""
+        self._grants = Grants(partial(audit_log.isEnabledFor, logging.DEBUG))
 
     def add_metrics(self, metrics: Metrics) -> None:
         """Register the metrics of KIP-801."""
@@ -52,16 +54,26 @@ class StandardAuthorizer:
             metrics.gauge(
                 "barnabas_authorizer_decisions",
                 "Operations that the authorizer has allowed or denied since the node started.",
-                partial(self.decisions.__getitem__, allowed),
+                partial(self._decided, allowed),
                 result=result,
             )
         metrics.gauge("barnabas_authorizer_acls", "ACLs that the authorizer has loaded.", lambda: len(self._acls))
+
+    def _decided(self, allowed: bool) -> int:
+        return self.decisions[allowed] + (self._grants.hits if allowed else 0)
 
     @property
     def keeps_acls(self) -> bool:
         return True
 
+    @property
+    def grants(self) -> Grants:
+        """What was allowed since the ACLs changed last."""
+        return self._grants
+
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        if delta.acls.changed:
+            self._grants.forget()
         for acl_id, acl in delta.acls.changed.items():
             if acl is None:
                 self._acls.remove(acl_id)
@@ -69,6 +81,7 @@ class StandardAuthorizer:
                 self._acls.put(acl_id, acl.binding)
 
     def on_caught_up(self) -> None:
+        self._grants.forget()
         self._ready = True
 
     def authorize(self, client: AuthorizedClient, action: Action) -> bool:

@@ -51,6 +51,9 @@ class ApiAccess(Struct, frozen=True):
     """The operation on the cluster that the whole request needs."""
     guard: str = ""
     """`module.function` in `guards/`."""
+    granted: str = ""
+    """`module.function` in `guards/`: builds the handler of requests that were allowed before, and need no guard. For
+    APIs whose every microsecond counts."""
     refuse: str = ""
     """`module.function` in `guards/` that builds the refusal, if the response has no top-level error code."""
     is_forwarded: bool = False
@@ -70,8 +73,8 @@ def forwarded() -> ApiAccess:
     return ApiAccess(is_forwarded=True)
 
 
-def guarded(guard: str, *needs: Need, reason: str = "") -> ApiAccess:
-    return ApiAccess(needs, guard=guard, reason=reason)
+def guarded(guard: str, *needs: Need, reason: str = "", granted: str = "") -> ApiAccess:
+    return ApiAccess(needs, guard=guard, granted=granted, reason=reason)
 
 
 _K, _O = ApiKey, AclOperation
@@ -93,7 +96,13 @@ _TRANSACTION: Final = Need(_O.WRITE, TRANSACTIONAL_ID)
 
 BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     # data
-    _K.PRODUCE: guarded("topics.produce", _TRANSACTION, _topic(_O.WRITE), reason="transactional batches only: the id"),
+    _K.PRODUCE: guarded(
+        "topics.produce",
+        _TRANSACTION,
+        _topic(_O.WRITE),
+        reason="transactional batches only: the id",
+        granted="topics.produce_if_granted",
+    ),
     _K.FETCH: guarded("topics.fetch", _topic(_O.READ), reason="followers: CLUSTER_ACTION on the cluster"),
     _K.LIST_OFFSETS: guarded("topics.list_offsets", _topic(_O.DESCRIBE)),
     _K.DELETE_RECORDS: guarded("topics.delete_records", _topic(_O.DELETE)),

@@ -34,15 +34,26 @@ TIMEOUT_MS = 30_000
 
 
 class SettableAuthorizer(StandardAuthorizer):
-    """An authorizer that takes its ACLs from a test."""
+    """An authorizer that takes its ACLs from a test, and whose permissions are remembered until the next ones."""
 
-    is_open = False
-    """Every client may do everything."""
+    _is_open = False
+    grants = StandardAuthorizer.grants
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every client may do everything."""
+        return self._is_open
+
+    @is_open.setter
+    def is_open(self, is_open: bool) -> None:
+        self._is_open = is_open
+        self._grants.forget()
 
     def authorize(self, client: AuthorizedClient, action: Action) -> bool:
-        return self.is_open or super().authorize(client, action)
+        return self._is_open or super().authorize(client, action)
 
     def set_acls(self, *acls: AclBinding) -> None:
+        self._grants.forget()
         self._acls.clear()
         for number, acl in enumerate(acls):
             self._acls.put(UUID(int=number + 1), acl)

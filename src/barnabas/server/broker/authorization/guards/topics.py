@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
+from struct import Struct
 from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode
@@ -36,10 +37,12 @@ from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRe
 from barnabas.protocol.wire.messages.produce import ProduceRequest
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.authorization.checks import CLUSTER, MANY, TOPIC, TRANSACTIONAL_ID, ClientRights
+from barnabas.server.broker.authorization.grants import Grants, operation_on
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
+Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None]]
 Completion = Callable[[Any], Message | Coroutine[Any, Any, Message] | None]
 Decided = Message | Completion | None
 Outcome = Decided | Coroutine[Any, Any, Decided]
@@ -50,6 +53,8 @@ REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _BATCH_HEAD: Final = 12
 """Base offset and length, which precede the bytes that the length counts."""
 _ATTRIBUTES_AT: Final = 21
+_unpack_length = Struct(">i").unpack_from
+_WRITE_TOPIC: Final = operation_on(_O.WRITE, TOPIC)
 
 
 def name_of(services: Services, entry: Any) -> str | None:
@@ -153,6 +158,26 @@ async def _unanswered(outcome: Outcome) -> Decided:
 _produce = by_topic(_O.WRITE, "topic_data", "responses", base_offset=-1)
 
 
+def produce_if_granted(handle: Handle, guarded: Handle, grants: Grants) -> Handle:
+    """`handle` for a request to topics to which the client was allowed to write before, without transactional batches;
+    else `guarded`."""
+    known, is_audited = grants.known, grants.is_audited  # the set changes in place
+
+    def handle_granted(
+        services: Services, ctx: RequestContext, request: ProduceRequest
+    ) -> Coroutine[Any, Any, Message | None]:
+        client, topics = ctx.client, request.topic_data
+        for topic in topics:
+            if (_WRITE_TOPIC, topic.name or name_of(services, topic), client.principal, client.host) not in known:
+                return guarded(services, ctx, request)
+        if _has_transactional_batch(request) or is_audited():
+            return guarded(services, ctx, request)
+        grants.hits += len(topics)
+        return handle(services, ctx, request)
+
+    return handle_granted
+
+
 def _close_if_unanswered(request: ProduceRequest, response: Message) -> Message:
     if request.acks == 0:  # Kafka closes the connection, too, so that the producer notices the error
         raise CloseConnectionError("A Produce request with acks=0, which gets no response, is not authorized.")
@@ -172,7 +197,7 @@ def _has_transactional_batch(request: ProduceRequest) -> bool:
             while start + _ATTRIBUTES_AT + 2 <= end:
                 if view[start + _ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
                     return True
-                size = int.from_bytes(view[start + 8 : start + _BATCH_HEAD], "big", signed=True)
+                size = _unpack_length(view, start + 8)[0]
                 if size <= 0:
                     break
                 start += _BATCH_HEAD + size
