@@ -56,6 +56,11 @@ class ConnectionPool:
         self._tokens: LoginTokens | None = None
         """The tokens of OAUTHBEARER; None until the first connection is opened."""
 
+    def replace_config(self, config: ConnectionConfig) -> None:
+        """Open later connections with other settings; open connections are kept."""
+        self._config = config
+        self._tls = None
+
     @property
     def is_used(self) -> bool:
         """Whether a connection was opened, or an attempt to open one was made, since the pool was made or closed."""

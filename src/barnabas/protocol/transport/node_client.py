@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
@@ -71,6 +73,12 @@ class NodeClient:
         self._rng = rng
         self._pool: ConnectionPool | None = None
         self._on_lost: dict[str, Callable[[], None]] = {}
+
+    def replace_security(self, security: SecurityConfig) -> None:
+        """Open later connections with other security settings; open connections are kept."""
+        self._config = replace(self._config, security=security)
+        if self._pool is not None:
+            self._pool.replace_config(self._config)
 
     async def run(self) -> None:
         """Runs until cancelled; then every connection is closed, and every unanswered request fails."""

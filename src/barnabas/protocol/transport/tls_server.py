@@ -45,6 +45,7 @@ class TlsAcceptor:
 
     def __init__(self, config: TlsServerConfig, now: Callable[[], float]) -> None:
         self._config = config
+        self._now = now
         self._mapper = PrincipalMapper(config.ssl_principal_mapping_rules)
         self._files = StoreFiles(config.tls, now)  # before they are read: a change while they are read is noticed
         self._context = build_server_context(config)
@@ -64,16 +65,49 @@ class TlsAcceptor:
             return ANONYMOUS
         return KafkaPrincipal("User", self._mapper.user_name(subject_name(certificate)))
 
+    def check(self, config: TlsServerConfig, *, between_nodes: bool) -> None:
+        """Check settings that are to replace those of this listener, as Kafka's SslFactory does. Raises ConfigError.
+
+        With `between_nodes` other nodes connect to the listener, and this node to theirs, with these stores: nodes with
+        the previous stores and nodes with the new ones must accept each other.
+        """
+        self._prepare(config)
+        if between_nodes:
+            from barnabas.protocol.transport.tls_agreement import check_agreement
+
+            check_agreement(self._config, config)
+
+    def replace(self, config: TlsServerConfig) -> None:
+        """Use other settings for later connections. Raises ConfigError if they do not fit; then nothing changes."""
+        self._context, self._certificate = self._prepare(config)
+        self._files = StoreFiles(config.tls, self._now)
+        self._config = config
+
+    def _prepare(self, config: TlsServerConfig) -> tuple[ssl.SSLContext, bytes]:
+        if _trusts_some(self._config.tls) != _trusts_some(config.tls):
+            raise ConfigError(
+                "A trust store can neither be added to a listener nor removed from it while the node runs. Restart the"
+                " node, or add a listener."
+            )
+        context, certificate = build_server_context(config), own_certificate(config.tls)
+        try:
+            check_replacement(self._certificate, certificate, config)
+        except CertificateError as error:
+            raise ConfigError(f"The certificate of the key store cannot be read: {error}") from error
+        return context, certificate
+
     def _reload(self) -> None:
         try:
-            context = build_server_context(self._config)
-            certificate = own_certificate(self._config.tls)
-            check_replacement(self._certificate, certificate, self._config)
-        except (ConfigError, CertificateError) as error:
+            context, certificate = self._prepare(self._config)
+        except ConfigError as error:
             log.error("the changed certificate files are refused; the previous ones stay in use", reason=str(error))
         else:
             self._context, self._certificate = context, certificate
             log.info("certificate files reloaded", key_store=self._config.tls.ssl_certificate_location)
+
+
+def _trusts_some(tls: TlsConfig) -> bool:
+    return bool(tls.ssl_truststore_location or tls.ssl_truststore_certificates)
 
 
 def check_replacement(before: bytes, after: bytes, config: TlsServerConfig) -> None:

@@ -18,6 +18,7 @@ from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.authorization.table import CONTROLLER_ACCESS, ApiAccess
 from barnabas.server.broker.controller_apis import CONTROLLER_APIS
 from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.broker.listener_configs import ListenerConfigs
 from barnabas.server.broker.quorum.ports import QuorumHandle
 from barnabas.server.metadata.image.cluster import ClusterImage
 
@@ -50,6 +51,8 @@ class ControllerServices(Struct):
     active controller."""
     quorum: QuorumHandle
     static_config: Mapping[str, str]
+    listener_configs: ListenerConfigs | None = None
+    """None: a controller leaves it to the brokers to check changes of their listeners."""
     authorizer: Authorizer | None = None
     """None if every client may do everything."""
     apis: ApiTable = CONTROLLER_APIS

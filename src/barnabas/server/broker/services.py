@@ -18,6 +18,7 @@ from barnabas.server.broker.client_metrics.store import ClientMetrics
 from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
+from barnabas.server.broker.listener_configs import ListenerConfigs
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
 from barnabas.server.broker.shares import Shares
@@ -88,6 +89,8 @@ class Services(Struct):
     client_metrics: ClientMetrics
     unsent_bytes: Callable[[], int] = int
     """The bytes of responses that wait in memory for slow clients."""
+    listener_configs: ListenerConfigs | None = None
+    """Checks changes of this broker's listeners."""
     authorizer: Authorizer | None = None
     """None if every client may do everything."""
     apis: ApiTable = BROKER_APIS

@@ -7,19 +7,22 @@ The rules are those of Kafka's `LogConfig.validate`, `DynamicBrokerConfig.valida
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from barnabas.core.config import ConfigDef, ConfigError, ConfigValue, UpdateMode
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.config_view import ConfigView
-from barnabas.server.metadata.configs.not_applied import NOT_APPLIED
+from barnabas.server.metadata.configs.not_applied import NOT_APPLIED, OF_OPEN_LISTENERS
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 
-_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?P<config>.+)")
+_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<config>.+)")
 _SECURITY: Final = re.compile(r"ssl\.(key|keystore|truststore)\..*")
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 _LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
+_OF_LISTENERS: Final = ("listeners", "listener.security.protocol.map")
+_OF_NEW_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+"""The beginnings of the configs that a new listener reads."""
 _MATCH_SELECTORS: Final = frozenset(
     {
         "client_instance_id",
@@ -116,9 +119,25 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
                 raise _invalid_request(str(error)) from error
 
 
-def check_applied(changes: Mapping[str, str | None], present: Mapping[str, str]) -> None:
+def check_applied(
+    changes: Mapping[str, str | None], present: Mapping[str, str], open_listeners: Collection[str] = ()
+) -> None:
     """Raises KafkaError INVALID_REQUEST for a new value of a broker config that brokers of Barnabas do not apply while
-    they run, also for one listener (`listener.name.<listener>.<config>`). A removal is always possible."""
+    they run, also for one listener (`listener.name.<listener>.<config>`). A removal is always possible.
+
+    `open_listeners` are the names of those listeners whose settings cannot be changed any more, but for their stores
+    and limits. The broker itself knows all its listeners, and checks the change, too (`server/node/listening`).
+    """
+    fixed = sorted(
+        name
+        for name, value in changes.items()
+        if value is not None and value != present.get(name) and _is_of_open_listener(name, open_listeners)
+    )
+    if fixed:
+        raise _invalid_request(
+            f"Configs cannot be updated dynamically for an existing listener: {_set(fixed)}. Restart the broker with "
+            "the new values in its configuration file, or create a new listener."
+        )
     names = sorted(
         name
         for name, value in changes.items()
@@ -129,6 +148,11 @@ def check_applied(changes: Mapping[str, str | None], present: Mapping[str, str])
             f"Cannot update these configs dynamically: {_set(names)}. A broker reads them at its start, or not at all: "
             "set them in the broker's configuration file, and restart it."
         )
+
+
+def is_about_listeners(name: str) -> bool:
+    """Whether a dynamic config of a broker is about its listeners."""
+    return name in _OF_LISTENERS or name.startswith("listener.name.")
 
 
 def check_group_configs(configs: Mapping[str, str], view: ConfigView) -> None:
@@ -243,8 +267,15 @@ def _is_fixed(name: str) -> bool:
     return key is not None and not key.is_dynamic
 
 
+def _is_of_open_listener(name: str, open_listeners: Collection[str]) -> bool:
+    match = _LISTENER_PREFIX.fullmatch(name)
+    return match is not None and match["listener"].upper() in open_listeners and _plain(name) not in OF_OPEN_LISTENERS
+
+
 def _is_not_applied(name: str) -> bool:
     plain = _plain(name)
+    if plain != name and plain.startswith(_OF_NEW_LISTENERS):
+        return False
     own_limit = plain != name and plain.startswith("max.connections.per.ip")  # these limits count all listeners
     return plain in NOT_APPLIED or own_limit
 

@@ -56,6 +56,7 @@ from barnabas.server.node.connection_limits import (
 from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.links import NoLinks, build_links
+from barnabas.server.node.listening.broker_listeners import BrokerListeners, BuildListener
 from barnabas.server.node.monitoring.node import monitor_broker
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.patience import ShutdownPatience
@@ -99,7 +100,6 @@ class BrokerRole:
 
     def __init__(self, parts: Parts, controller: ControllerChannel, ports: Sequence[TakenPort]) -> None:
         self._parts = parts
-        self._ports = ports
         config = parts.config
         self._images: ImageSlices | None = None
         self._flusher = Flusher(parts.disk)
@@ -137,12 +137,14 @@ class BrokerRole:
         """Reads the groups that this broker coordinates; the console reads their lag from it."""
         self.are_logs_open = False
         """Whether all logs that the metadata knows are open, and recovered if that was necessary."""
-        shares, names = parts.descriptors, [port.endpoint.name for port in ports]
+        shares, names = parts.descriptors, [port.endpoint.name for port in ports]  # BrokerListeners changes the names
         limits = DescriptorLimits(shares.connections, shares.highest)
         self._connection_quotas = build_connection_quotas(config, names, limits)
         self._connection_limits = ConnectionLimitsUpdater(
             self._connection_quotas, names, parts.node_id, config.given, parts.disk
         )
+        self._listeners = BrokerListeners(parts, ports, self._connection_quotas, names, self._connection_limits.refresh)
+        self._services.listener_configs = self._listeners
         self._channels.connect(self._services)
         self._lifecycle = BrokerLifecycle(
             controller,
@@ -217,7 +219,7 @@ class BrokerRole:
                     self._directory_reporter, self._replication, self._mover, *role_listeners,
                     services.metadata, config_updater, services.quotas, services.client_metrics,
                     self._connection_limits,
-                    self._lifecycle,
+                    self._listeners, self._lifecycle,
                 ),
                 lambda: parts.image,
             )  # fmt: skip
@@ -232,24 +234,21 @@ class BrokerRole:
         """Listen for clients after this broker is unfenced.
 
         Until then connections are refused, and clients retry or use another broker. An earlier Metadata response would
-        not contain this broker, and in a cluster of one node no broker at all.
+        not contain this broker, and in a cluster of one node no broker at all. Listeners in `early.start.listeners` do
+        not wait.
         """
-        parts = self._parts
-        listeners = self._build_listeners()
-        await unless(parts.stopping, self._lifecycle.wait_unfenced())
-        for listener in listeners:
-            await listener.bind()
+        parts, listeners, build = self._parts, self._listeners, self._listener_builder()
         async with asyncio.TaskGroup() as tasks:
-            for listener in listeners:
-                tasks.create_task(listener.serve(), name=f"listener {listener.endpoint}")
-            await asyncio.sleep(0)
             try:
+                await listeners.open(build, tasks, early=True)
+                await unless(parts.stopping, self._lifecycle.wait_unfenced())
+                await listeners.open(build, tasks, early=False)
+                listeners.follow_configs()
                 on_ready()
                 await parts.stopping.wait()
                 await self._controlled_shutdown()
             finally:
-                for listener in listeners:
-                    listener.stop()
+                listeners.stop()
 
     async def _controlled_shutdown(self) -> None:
         """Perform a controlled shutdown if the cluster has other brokers, for as long as a controller may grant it."""
@@ -373,7 +372,7 @@ class BrokerRole:
             parts.metrics,
         )
 
-    def _build_listeners(self) -> list[Listener]:
+    def _listener_builder(self) -> BuildListener:
         parts, services = self._parts, self._services
         dispatcher = Dispatcher(
             services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs, services.quotas
@@ -383,13 +382,10 @@ class BrokerRole:
         quotas, budget = self._connection_quotas, self._budget
         measure_request_memory(parts.metrics, budget)
         services.unsent_bytes = lambda: budget.unsent
-        return [
-            Listener(
-                port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, sock=port.sock,
-                security=parts.security.listeners.get(port.endpoint.name), principals=parts.principals,
-            )
-            for port in self._ports
-        ]  # fmt: skip
+        return lambda port, security: Listener(
+            port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, sock=port.sock,
+            security=security, principals=parts.principals,
+        )  # fmt: skip
 
 
 async def _caught_up(publisher: Publisher, offset: int) -> None:

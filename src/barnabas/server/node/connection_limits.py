@@ -80,6 +80,11 @@ class ConnectionLimitsUpdater:
         self._hosts: dict[str, tuple[str, ...]] = {}
         """The addresses of the hosts in `max.connections.per.ip.overrides` that are names."""
 
+    def refresh(self, image: ClusterImage) -> None:
+        """Set the limits again, because the names of the listeners have changed."""
+        self._limits = None
+        self.on_image(ClusterDelta(image), image)
+
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if delta.configs or self._limits is None:
             view = ConfigView(image.configs, node_id=self._node_id, static=self._static)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.security.principal_builder import PrincipalBuilder
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.metadata.config_view import ConfigView
@@ -21,7 +24,7 @@ from barnabas.server.metadata.publish import Publisher
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.setup.identity import Identity
-from barnabas.server.node.setup.security import NodeSecurity
+from barnabas.server.node.setup.security import BuiltSecurity, NodeSecurity
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.descriptors import DescriptorShares
 from barnabas.server.storage.directory.log_dir import LogDir
@@ -60,6 +63,9 @@ class Parts(Struct):
     publisher: Publisher
     descriptors: DescriptorShares
     """How the file descriptors of the process are divided."""
+    listen_at: Callable[[ListenerEndpoint], socket.socket]
+    build_security: Callable[[NodeConfig, ListenerEndpoint], BuiltSecurity]
+    """The security of a listener that is opened while the node runs. Raises ConfigError."""
     authorizer: Authorizer | None = None
     principals: PrincipalBuilder | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

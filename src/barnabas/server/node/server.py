@@ -21,13 +21,12 @@ from barnabas.core.rng import Rng, secure_rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.core.telemetry.table import NameFamily
-from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.security.principal_builder import build_principal_builder
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.broker.authorization.loading import build_authorizer
-from barnabas.server.metadata.image.cluster import ClusterImage, DelegationTokenImage
+from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.snapshot import image_records
@@ -47,7 +46,7 @@ from barnabas.server.node.setup.descriptors import measure_descriptors
 from barnabas.server.node.setup.identity import find_identity, new_cluster_id
 from barnabas.server.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
 from barnabas.server.node.setup.ports_taken import TakenPort, release_ports, take_ports
-from barnabas.server.node.setup.security import NodeSecurity, is_secure
+from barnabas.server.node.setup.security import NodeSecurity, SecurityBuilder
 from barnabas.server.node.setup.topology import Address
 from barnabas.server.node.typed_configs import build_quorum_config
 from barnabas.server.raft.machine.values import ReplicaKey
@@ -120,6 +119,9 @@ class Node:
         self._quorum_watch: QuorumWatch | None = None
         self._security = NodeSecurity()
         monitor_process(self.metrics, self._labels, self.health)
+        self._builder = SecurityBuilder(
+            self._clock, self._nonces, lambda: None if self.parts is None else self.parts.image
+        )
 
     @property
     def bootstrap_servers(self) -> str:
@@ -168,7 +170,7 @@ class Node:
         """
         config = self.config
         log.info("the node is starting", **self._labels(), data=",".join(config.log_dirs))
-        self._security = self._build_security()
+        self._security = self._builder.of_node(config)
         for keys in self._security.provider_keys:
             await keys.start()
         clients = take_ports(self._listen_at, config.listeners, config.advertised)
@@ -340,22 +342,6 @@ class Node:
             majority_may_run=majority_may_run,
         )
 
-    def _build_security(self) -> NodeSecurity:
-        """Raises ConfigError if a setting of TLS or SASL is wrong."""
-        if not is_secure(self.config):
-            return NodeSecurity()
-        from barnabas.server.node.setup.security_configs import SecuritySources, build_node_security
-
-        def scram_credential(mechanism: int, user: str) -> ScramCredential | None:
-            return None if self.parts is None else self.parts.image.scram.get(mechanism, user)
-
-        def token(token_id: str) -> DelegationTokenImage | None:
-            return None if self.parts is None else self.parts.image.tokens.by_id.get(token_id)
-
-        loop_time = asyncio.get_running_loop().time
-        sources = SecuritySources(self._clock, loop_time, self._nonces, scram_credential, token)
-        return build_node_security(self.config, sources)
-
     def _build_parts(
         self, outgoing: NodeClient, to_brokers: NodeClient, metadata: RaftMetadataLog | ZooKeeperMetadataLog
     ) -> Parts:
@@ -379,6 +365,8 @@ class Node:
             security=self._security,
             metadata=metadata,
             descriptors=self._shares,
+            listen_at=self._listen_at,
+            build_security=self._builder.of_listener,
             publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),
             authorizer=self._authorizer,
             principals=self._principals,

@@ -336,9 +336,8 @@ def test_valid_broker_configs_pass_and_a_static_config_is_rejected(configs: dict
 @pytest.mark.parametrize(
     "name",
     [
-        "listeners",
         "num.io.threads",
-        "listener.name.tls.ssl.keystore.location",
+        "listener.name.tls.num.network.threads",
         "listener.name.x.max.connections.per.ip",
     ],
 )
@@ -348,6 +347,17 @@ def test_configs_that_are_not_applied_are_rejected(name: str) -> None:
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
     check_applied({name: "7"}, {name: "7"})  # as another implementation left it
     check_applied({name: None}, {name: "7"})
+
+
+def test_configs_of_an_open_listener_are_fixed_but_for_its_stores_and_limits() -> None:
+    mechanisms = {"listener.name.tls.sasl.enabled.mechanisms": "PLAIN"}
+    check_applied(mechanisms, {}, ["OTHER"])  # read by a listener that is opened later
+    with pytest.raises(KafkaError, match="create a new listener") as refusal:
+        check_applied(mechanisms, {}, ["TLS"])
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+    check_applied(mechanisms, mechanisms, ["TLS"])
+    stores = {"listener.name.tls.ssl.keystore.location": "/x", "listener.name.tls.max.connections": "7"}
+    check_applied(stores, {}, ["TLS"])
 
 
 @pytest.mark.parametrize("text", ["h", "h:", "h:x", "h:1,:"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.server.metadata.configs.not_applied import NOT_APPLIED
+from barnabas.server.metadata.configs.not_applied import NOT_APPLIED, STORES
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.node import typed_configs
 
 REBUILT = (typed_configs.BROKER, typed_configs.CLEANER, typed_configs.REPLICATION, typed_configs.CONNECTIONS)
 """The config classes that are built again from the newest image."""
+OF_LISTENERS = {"listeners", "listener.security.protocol.map"}
+"""Applied by `node/listening`, as `STORES`."""
 OVERRIDES = {"max.connections.per.ip.overrides"}
 """A computed field of `typed_configs.CONNECTIONS`."""
 
@@ -15,7 +17,9 @@ OVERRIDES = {"max.connections.per.ip.overrides"}
 def test_every_dynamic_broker_config_is_applied_or_rejected() -> None:
     dynamic = {key.name for key in BROKER_CONFIGS if key.is_dynamic}
     inherited = {name for table in (TOPIC_CONFIGS, GROUP_CONFIGS) for key in table for name in key.synonyms}
-    applied = inherited | OVERRIDES | {name for builder in REBUILT for name in builder.config_names}
+    applied = (
+        inherited | OVERRIDES | STORES | OF_LISTENERS | {name for builder in REBUILT for name in builder.config_names}
+    )
     assert sorted(dynamic & applied & NOT_APPLIED) == []
     assert sorted(dynamic - applied - NOT_APPLIED) == []
     only_for_one_mechanism = {name for name in NOT_APPLIED - dynamic if name.startswith(("sasl.", "connections."))}

@@ -133,7 +133,7 @@ def _incremental(
             case ConfigOperation.DELETE:
                 changes[config.name] = None
             case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
-                changes[config.name] = _edit_list(resource, config, current)
+                changes[config.name] = edit_list(resource, config, current)
             case unknown:
                 raise invalid_request(f"Unknown operation type {unknown}")
     return _changed(image, resource, present, changes, ctx)
@@ -165,7 +165,7 @@ def _changed(
     check_min_isr(image, resource, changes)
     _check(image, resource, {name: value for name, value in merged.items() if value is not None}, ctx)
     if resource.type == ResourceType.BROKER:
-        check_applied(changes, present)
+        check_applied(changes, present, _open_listeners(image, resource))
     _check_exists(image, resource)
     records: list[MetadataRecord] = [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
@@ -177,7 +177,7 @@ def _changed(
     return records + records_after_change(image, records)
 
 
-def _edit_list(resource: ConfigResourceKey, config: incremental.AlterableConfig, current: str | None) -> str:
+def edit_list(resource: ConfigResourceKey, config: incremental.AlterableConfig, current: str | None) -> str:
     operation = ConfigOperation(config.config_operation)
     table = _TABLES.get(ResourceType(resource.type)) if resource.type in list(ResourceType) else None
     key = table.get(config.name) if table is not None else None
@@ -223,6 +223,12 @@ def _check(image: ClusterImage, resource: ConfigResourceKey, configs: Mapping[st
             check_client_metrics_configs(configs)
         case unknown:
             raise invalid_request(f"Unknown resource type {unknown}")
+
+
+def _open_listeners(image: ClusterImage, resource: ConfigResourceKey) -> list[str]:
+    """The listeners with which a broker is registered."""
+    broker = image.brokers.get(_broker_id(resource.name)) if resource.name else None
+    return [] if broker is None else [endpoint.name for endpoint in broker.endpoints]
 
 
 def _check_exists(image: ClusterImage, resource: ConfigResourceKey) -> None:

@@ -32,6 +32,9 @@ from barnabas.server.node.setup.security import NodeSecurity
 
 if TYPE_CHECKING:
     from barnabas.protocol.security.sasl_conversation import SaslServerConfig
+    from barnabas.protocol.transport.endpoint import ListenerEndpoint
+    from barnabas.protocol.transport.oauth.provider_keys import ProviderKeys
+    from barnabas.protocol.transport.tls_server import TlsServerConfig
     from barnabas.server.node.config import NodeConfig
 
 log = get_logger("barnabas.server.node")
@@ -102,17 +105,36 @@ def build_node_security(config: NodeConfig, sources: SecuritySources) -> NodeSec
                 listeners[endpoint.name] = _listener_security(configs, endpoint.security_protocol, sources, oauth)
             except ConfigError as error:
                 raise ConfigError(f"Listener {endpoint.name} ({endpoint.security_protocol}): {error.detail}") from error
-    protocols = {e.name: e.security_protocol for e in (*config.listeners, *config.controller_listeners)}
-    to_brokers = to_controllers = PLAINTEXT
-    between = config.inter_broker_listener
-    if between and protocols[between] != "PLAINTEXT":
-        mechanism = config["sasl.mechanism.inter.broker.protocol"]
-        to_brokers = _outgoing(config, between, protocols[between], mechanism, "sasl.mechanism.inter.broker.protocol")
-    name, protocol = config.controller_listener
-    if protocol != "PLAINTEXT":
-        mechanism = config["sasl.mechanism.controller.protocol"]
-        to_controllers = _outgoing(config, name, protocol, mechanism, "sasl.mechanism.controller.protocol")
-    return NodeSecurity(listeners, to_brokers, to_controllers, oauth.provider_keys)
+    return NodeSecurity(listeners, security_to_brokers(config), security_to_controllers(config), oauth.provider_keys)
+
+
+def security_of_listener(
+    config: NodeConfig, endpoint: ListenerEndpoint, sources: SecuritySources
+) -> tuple[ListenerSecurity, tuple[ProviderKeys, ...]]:
+    """The security of one listener with TLS or SASL that is opened while the node runs. Raises ConfigError."""
+    oauth = OAuthOfNode(sources.rng)
+    configs = ListenerConfigs(config, endpoint.name)
+    return _listener_security(configs, endpoint.security_protocol, sources, oauth), oauth.provider_keys
+
+
+def security_to_brokers(config: NodeConfig) -> SecurityConfig:
+    """How the node connects to other brokers. Raises ConfigError."""
+    between, setting = config.inter_broker_listener, "sasl.mechanism.inter.broker.protocol"
+    protocols = {endpoint.name: endpoint.security_protocol for endpoint in config.listeners}
+    if not between or protocols[between] == "PLAINTEXT":
+        return PLAINTEXT
+    return _outgoing(config, between, protocols[between], config[setting], setting)
+
+
+def security_to_controllers(config: NodeConfig) -> SecurityConfig:
+    """How the node connects to controllers. Raises ConfigError."""
+    (name, protocol), setting = config.controller_listener, "sasl.mechanism.controller.protocol"
+    return PLAINTEXT if protocol == "PLAINTEXT" else _outgoing(config, name, protocol, config[setting], setting)
+
+
+def tls_server_config(config: NodeConfig, endpoint: ListenerEndpoint) -> TlsServerConfig:
+    """The TLS settings of a listener. Raises ConfigError."""
+    return _tls_server_config(ListenerConfigs(config, endpoint.name), endpoint.security_protocol)
 
 
 def _listener_security(
@@ -120,27 +142,32 @@ def _listener_security(
 ) -> ListenerSecurity:
     tls = sasl = None
     if protocol in ("SSL", "SASL_SSL"):
-        from barnabas.protocol.transport.tls_server import TlsAcceptor, TlsServerConfig
+        from barnabas.protocol.transport.tls_server import TlsAcceptor
 
-        client_auth = configs["ssl.client.auth"]
-        if protocol == "SASL_SSL":
-            client_auth = configs.prefixed("ssl.client.auth") or "none"
-            if client_auth == "none" and configs["ssl.client.auth"] != "none":
-                log.warning(
-                    "ssl.client.auth does not apply to a SASL_SSL listener; set it with the listener's prefix",
-                    listener=configs.listener,
-                )
-        server = TlsServerConfig(
-            _tls_config(configs),
-            client_auth,
-            configs["ssl.principal.mapping.rules"],
-            configs["ssl.allow.dn.changes"],
-            configs["ssl.allow.san.changes"],
-        )
-        tls = TlsAcceptor(server, sources.now)
+        tls = TlsAcceptor(_tls_server_config(configs, protocol), sources.now)
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
         sasl = _sasl_server_config(configs, sources, oauth)
     return ListenerSecurity(sources.clock, sources.rng, tls, sasl)
+
+
+def _tls_server_config(configs: ListenerConfigs, protocol: str) -> TlsServerConfig:
+    from barnabas.protocol.transport.tls_server import TlsServerConfig
+
+    client_auth = configs["ssl.client.auth"]
+    if protocol == "SASL_SSL":
+        client_auth = configs.prefixed("ssl.client.auth") or "none"
+        if client_auth == "none" and configs["ssl.client.auth"] != "none":
+            log.warning(
+                "ssl.client.auth does not apply to a SASL_SSL listener; set it with the listener's prefix",
+                listener=configs.listener,
+            )
+    return TlsServerConfig(
+        _tls_config(configs),
+        client_auth,
+        configs["ssl.principal.mapping.rules"],
+        configs["ssl.allow.dn.changes"],
+        configs["ssl.allow.san.changes"],
+    )
 
 
 def _tls_config(configs: ListenerConfigs) -> TlsConfig:
