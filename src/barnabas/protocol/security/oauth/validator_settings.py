@@ -5,6 +5,7 @@
     ...UnsecuredValidatorCallbackHandler           not set                                 without a signature
     none                                           not set, but options unsecured... of    without a signature
                                                    the login module are
+    a Python class                                 not set                                 checked by the class
 
 In all other cases the node does not start. Kafka accepts tokens without a signature if nothing is set.
 """
@@ -53,15 +54,23 @@ class SignedTokens(NamedTuple):
     clock_skew_ms: int
 
 
-def read_validator(settings: OAuthSettings) -> UnsecuredValidator | SignedTokens:
+class ClassOfUser(NamedTuple):
+    """The class of a user that checks tokens, and the config that names it."""
+
+    setting: str
+    name: str
+
+
+def read_validator(settings: OAuthSettings) -> UnsecuredValidator | SignedTokens | ClassOfUser:
     """Raises ConfigError, which names the setting that is wrong or missing."""
     get, name = settings.get, settings.full_name
-    handler = str(get(_HANDLER) or "").rpartition(".")[2]
-    if handler not in ("", _SIGNED, _UNSECURED):
-        raise ConfigError(f"{name(_HANDLER)}={get(_HANDLER)} is not supported. Use {_SIGNED} or {_UNSECURED}.")
+    given = str(get(_HANDLER) or "").strip()
+    handler = given.rpartition(".")[2]
     url = get(_URL)
-    if handler == _UNSECURED and url:
-        raise ConfigError(f"{name(_URL)} has no effect with {name(_HANDLER)}={_UNSECURED}. Remove one of them.")
+    if url and handler not in ("", _SIGNED):
+        raise ConfigError(f"{name(_URL)} has no effect with {name(_HANDLER)}={handler}. Remove one of them.")
+    if handler not in ("", _SIGNED, _UNSECURED):
+        return ClassOfUser(name(_HANDLER), given)
     if url:
         return _signed(settings, url)
     is_unsecured = has_options(settings.options, VALIDATOR) or has_options(settings.options, LOGIN)

@@ -66,8 +66,8 @@ def plan_listeners(static: NodeConfig, current: NodeConfig, dynamic: Mapping[str
     advertised = sorted(set(removed) & _by_name(static.listeners).keys())
     if advertised:
         raise ConfigError(
-            f"{', '.join(advertised)}: an advertised listener cannot be removed while the node runs. Remove it from the "
-            "configuration file, and restart the node."
+            f"{', '.join(advertised)}: an advertised listener cannot be removed while the node runs. Remove it from "
+            "the configuration file, and restart the node."
         )
     if config.inter_broker_listener != current.inter_broker_listener:
         raise ConfigError("The listener for requests between brokers cannot be changed while the node runs.")

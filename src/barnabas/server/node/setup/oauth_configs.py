@@ -13,8 +13,14 @@ from barnabas.protocol.security.config import OAUTHBEARER, SaslConfig
 from barnabas.protocol.security.jaas import JaasEntry
 from barnabas.protocol.security.oauth.allowed import AllowedSources
 from barnabas.protocol.security.oauth.login_settings import OAuthSettings, read_login
+from barnabas.protocol.security.oauth.token_class import load_token_class
 from barnabas.protocol.security.oauth.unsecured import UnsecuredValidator
-from barnabas.protocol.security.oauth.validator_settings import KeySource, SignedTokens, read_validator
+from barnabas.protocol.security.oauth.validator_settings import (
+    ClassOfUser,
+    KeySource,
+    SignedTokens,
+    read_validator,
+)
 from barnabas.protocol.security.sasl_server import TokenValidator
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 
@@ -39,6 +45,8 @@ class OAuthOfNode:
     def validator(self, configs: ListenerConfigs, entry: JaasEntry | None) -> TokenValidator:
         """How a listener checks tokens. Raises ConfigError."""
         found = read_validator(_settings(configs, entry))
+        if isinstance(found, ClassOfUser):
+            return load_token_class(found.setting, found.name, configs.given, {} if entry is None else entry.options)
         if isinstance(found, UnsecuredValidator):
             log.warning(
                 "the listener accepts tokens without a signature, which anyone can make; use it for tests only",

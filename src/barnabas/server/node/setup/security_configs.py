@@ -41,6 +41,7 @@ log = get_logger("barnabas.server.node")
 
 PREFIX: Final = "listener.name."
 _JAAS: Final = "sasl.jaas.config"
+_SERVER_HANDLER: Final = "sasl.server.callback.handler.class"
 _REAUTH: Final = "connections.max.reauth.ms"
 _DECOY_BITS: Final = 256
 
@@ -204,6 +205,10 @@ def _sasl_server_config(configs: ListenerConfigs, sources: SecuritySources, oaut
     from barnabas.protocol.security.sasl_conversation import SaslServerConfig
 
     mechanisms = _mechanisms(configs)
+    for mechanism in mechanisms:
+        handler = configs.mechanism_name(mechanism, _SERVER_HANDLER)
+        if mechanism != OAUTHBEARER and handler in configs.given:
+            raise ConfigError(f"{handler} is not supported: only logins with OAUTHBEARER can be checked by a class.")
     users: dict[str, str] = {}
     if "PLAIN" in mechanisms:
         entry = _jaas(configs, "PLAIN")

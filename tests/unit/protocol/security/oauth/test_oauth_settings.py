@@ -33,7 +33,7 @@ from barnabas.protocol.security.oauth.token_requests import (
 )
 from barnabas.protocol.security.oauth.tokens import BearerToken, TokenError, decode_token
 from barnabas.protocol.security.oauth.unsecured import UnsecuredLogin, UnsecuredValidator
-from barnabas.protocol.security.oauth.validator_settings import SignedTokens, read_validator
+from barnabas.protocol.security.oauth.validator_settings import ClassOfUser, SignedTokens, read_validator
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 JWKS = "sasl.oauthbearer.jwks.endpoint.url"
@@ -178,7 +178,9 @@ _HANDLER = "sasl.server.callback.handler.class"
 _UNSECURED = f"{KAFKA}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 
 
-def validator(given: Mapping[str, Any], options: Mapping[str, str] | None = None) -> UnsecuredValidator | SignedTokens:
+def validator(
+    given: Mapping[str, Any], options: Mapping[str, str] | None = None
+) -> UnsecuredValidator | SignedTokens | ClassOfUser:
     return read_validator(settings({**_DEFAULTS, **given}, options))
 
 
@@ -189,6 +191,10 @@ def test_signed_tokens_need_a_source_of_keys() -> None:
     in_file = validator({JWKS: "file:///run/token", "sasl.oauthbearer.expected.audience": ("kafka",)})
     assert isinstance(in_file, SignedTokens)
     assert (in_file.source.path, in_file.expected_audience) == ("/run/token", ("kafka",))
+
+
+def test_a_class_of_a_user_checks_tokens() -> None:
+    assert validator({_HANDLER: "company.tokens:Checker"}) == ClassOfUser(f"p.{_HANDLER}", "company.tokens:Checker")
 
 
 def test_tokens_without_a_signature_are_accepted_only_where_that_is_configured() -> None:
@@ -204,7 +210,7 @@ def test_tokens_without_a_signature_are_accepted_only_where_that_is_configured()
     [
         ({}, f"Set p.{JWKS} to their URL or file"),
         ({_HANDLER: f"{KAFKA}.OAuthBearerValidatorCallbackHandler"}, f"Set p.{JWKS}"),
-        ({_HANDLER: "a.B"}, "a.B is not supported"),
+        ({_HANDLER: "a.B", JWKS: "https://idp/keys"}, "has no effect with"),
         ({_HANDLER: _UNSECURED, JWKS: "https://idp/keys"}, "has no effect with"),
         ({JWKS: "https://other/keys"}, "is not allowed"),
         ({JWKS: "https://idp/keys", "sasl.oauthbearer.jwks.endpoint.refresh.ms": 0}, "refresh.ms=0"),

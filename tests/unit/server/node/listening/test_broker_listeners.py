@@ -50,9 +50,11 @@ class Running:
     @asynccontextmanager
     async def broker(self) -> AsyncIterator[AsyncAdmin]:
         data_dir = str(self.folder / "data")
-        async with AsyncEmbeddedBroker(self.settings, data_dir=data_dir, listener=self.listeners):
-            async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{self.inside}") as admin:
-                yield admin
+        async with (
+            AsyncEmbeddedBroker(self.settings, data_dir=data_dir, listener=self.listeners),
+            AsyncAdmin(bootstrap_servers=f"127.0.0.1:{self.inside}") as admin,
+        ):
+            yield admin
 
     async def alter(self, admin: AsyncAdmin, changes: Mapping[str, str | None]) -> KafkaError | None:
         """Set the configs; delete those whose value is None."""
