@@ -227,8 +227,8 @@ async def on_topics_deleted(stage: Stage, words: list[str], options: dict[str, s
 
 
 async def delete(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    await stage.shares.delete_states(words)
-    r = await stage.groups.delete_groups(Context(2), DeleteGroupsRequest(groups_names=words))
+    request = DeleteGroupsRequest(groups_names=words)
+    r = await stage.shares.delete_groups(Context(2), request, stage.groups.delete_groups)
     stage.events += [f"deleted: {g.group_id} {ErrorCode(g.error_code).name}" for g in r.results]
 
 

@@ -4,8 +4,8 @@
 - 1: as 0
 - 2: flexible
 
-For a share group the state of its share partitions is deleted first, at the share coordinators. A crash between the
-two steps leaves a group that can be deleted again.
+For a share group the state of its share partitions is deleted first, at the share coordinators. If that fails, or the
+broker crashes between the two steps, the group is kept and can be deleted again.
 """
 
 from __future__ import annotations
@@ -16,5 +16,4 @@ from barnabas.server.broker.services import Services
 
 
 async def handle(services: Services, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    await services.shares.groups.delete_states(request.groups_names)
-    return await services.groups.delete_groups(ctx, request)
+    return await services.shares.groups.delete_groups(ctx, request, services.groups.delete_groups)

@@ -60,13 +60,19 @@ class ShareGroupOffsets:
     def begin_delete(
         self, op: WriteOperation, group_id: str, topic_ids: Collection[TopicId] | None
     ) -> Mapping[TopicId, frozenset[int]]:
-        """Start to delete the state of these topics, or of all topics (None). Returns the share partitions to delete.
-        Raises KafkaError."""
+        """Start to delete the state of these topics, or of all topics (None). Returns the share partitions to delete:
+        those that the group knows, and all of a topic whose earlier deletion has failed. Raises KafkaError."""
         group = self._find_empty(group_id)
         states = group.states.value
-        known = {*states.initialized, *states.initializing}
+        known = {*states.initialized, *states.initializing, *states.deleting}
         chosen = known if topic_ids is None else known & set(topic_ids)
         partitions = {topic_id: states.known(topic_id) for topic_id in sorted(chosen)}
+        for topic_id in sorted(chosen & states.deleting.keys()):
+            view = self._groups.catalog.by_id(topic_id)
+            if view is None:  # the share coordinator deletes the state of deleted topics by itself
+                del partitions[topic_id]
+            else:
+                partitions[topic_id] = frozenset(range(view.partitions))
         if partitions:
             self._groups.apply_and_write(op, group.states_record(states.mark_deleting(partitions)))
         else:

@@ -7,7 +7,7 @@ crash in between leaves share partitions as `initializing` or `deleting`, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -20,6 +20,11 @@ from barnabas.protocol.wire.messages import alter_share_group_offsets as alter
 from barnabas.protocol.wire.messages import delete_share_group_offsets as delete
 from barnabas.protocol.wire.messages import describe_share_group_offsets as describe
 from barnabas.protocol.wire.messages import share_group_describe as described_groups
+from barnabas.protocol.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from barnabas.protocol.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from barnabas.protocol.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -42,6 +47,10 @@ _ENDS_AT_ONCE: Final = 1_000
 _UNKNOWN: Final = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 log = get_logger("barnabas.server.coordination")
+
+
+DeleteEmptyGroups = Callable[[GroupRequestContext, DeleteGroupsRequest], Awaitable[DeleteGroupsResponse]]
+"""Deletes groups without members, with their offsets."""
 
 
 class GroupRuntime(Protocol):
@@ -260,15 +269,34 @@ class ShareGroupService:
             await pauses.after(1)
         return response
 
-    async def delete_states(self, group_ids: Iterable[str]) -> None:
-        """Delete the share state of the share groups among these groups, which are about to be deleted."""
+    async def delete_groups(
+        self, ctx: GroupRequestContext, request: DeleteGroupsRequest, delete_empty: DeleteEmptyGroups
+    ) -> DeleteGroupsResponse:
+        """Delete groups of any kind with `delete_empty`, after the share state of the share groups among them.
+
+        A group whose share state could not be deleted is kept, and the response has the error: a later group with its
+        name would begin where this one has ended.
+        """
+        failed: dict[str, KafkaError] = {}
         pauses = Pauses()
-        for group_id in group_ids:
+        for group_id in dict.fromkeys(request.groups_names):
             await pauses.after(5)
             try:
-                await self._delete(group_id, None)
+                errors = await self._delete(group_id, None)
             except KafkaError as error:
-                log.debug("share state was not deleted", group=group_id, error=error.code.name)
+                if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # else it is no share group
+                    failed[group_id] = error
+            else:
+                failed.update((group_id, error) for error in list(errors.values())[:1])
+        if not failed:
+            return await delete_empty(ctx, request)
+        rest = [group_id for group_id in request.groups_names if group_id not in failed]
+        deleted = await delete_empty(ctx, DeleteGroupsRequest(groups_names=rest))
+        results = {result.group_id: result for result in deleted.results}
+        for group_id, reason in failed.items():
+            log.info("a share group is kept: its state was not deleted", group=group_id, error=reason.code.name)
+            results[group_id] = DeletableGroupResult(group_id=group_id, error_code=reason.code)
+        return DeleteGroupsResponse(results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)])
 
     async def _delete(self, group_id: str, topic_ids: set[TopicId] | None) -> dict[TopicId, KafkaError]:
         """Delete the state of these topics (None: of all). Returns the errors of the topics that could not be deleted.
