@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,31 @@ def test_tools_of_kafka_log_in_to_our_broker(kdc: Kdc, listener: dict[str, str],
             "org.apache.kafka.tools.DelegationTokenCommand", *places, "--create", "--max-life-time-period", "-1"
         )
         assert "User:alice" in made
+
+
+def test_librdkafka_writes_and_reads(kdc: Kdc, listener: dict[str, str]) -> None:
+    """kcat with Debian's librdkafka, which uses Cyrus SASL. confluent-kafka's wheel is built without it."""
+    from confluent_kafka import KafkaException, Producer
+
+    with pytest.raises(KafkaException, match="No provider for SASL mechanism GSSAPI"):
+        Producer({"bootstrap.servers": "h:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+    with EmbeddedBroker(listener, listener="SECURE://localhost:0,PLAINTEXT://127.0.0.1:0") as broker:
+        assert broker.node is not None
+        port = next(point.port for point in broker.node.endpoints if point.name == "SECURE")
+        settings = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "GSSAPI",
+            "sasl.kerberos.service.name": "kafka",
+            "sasl.kerberos.keytab": str(kdc.keytab("kate")),
+            "sasl.kerberos.principal": f"kate@{REALM}",
+        }
+        kcat = ["kcat", "-b", f"localhost:{port}", "-t", "by-kcat", "-q"]
+        for name, value in settings.items():
+            kcat += ["-X", f"{name}={value}"]
+        written = subprocess.run([*kcat, "-P"], input=b"one\ntwo\n", capture_output=True, timeout=60, check=False)
+        assert written.returncode == 0, written.stderr.decode()
+        read = subprocess.run([*kcat, "-C", "-e"], capture_output=True, timeout=60, check=False)
+        assert (read.returncode, read.stdout) == (0, b"one\ntwo\n"), read.stderr.decode()
 
 
 def test_our_client_logs_in_to_kafka(kdc: Kdc, listener: dict[str, str], tmp_path: Path) -> None:

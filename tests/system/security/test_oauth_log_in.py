@@ -25,14 +25,12 @@ from barnabas.core.properties import parse_properties
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.server.node.config import build_config
-from barnabas.server.node.server import Node
 from barnabas.testing.embedded import AsyncEmbeddedBroker
-from barnabas.testing.ports import free_ports
 from tests.system.pages import DOCS, run_page, section_of
 from tests.system.security.provider import AUDIENCE, CLIENTS, ISSUER, Provider
 from tests.system.security.test_sasl_conversations import connected
 from tests.system.security.test_secure_listeners import round_trip
+from tests.system.security.three_nodes import three_nodes
 
 KAFKA = "org.apache.kafka.common.security.oauthbearer"
 MODULE = f"{KAFKA}.OAuthBearerLoginModule required"
@@ -166,48 +164,24 @@ async def test_new_keys_are_fetched_when_a_token_names_one(provider: Provider) -
         assert provider.key_requests == fetched + 1
 
 
-@asynccontextmanager
-async def cluster(provider: Provider, folder: Path) -> AsyncIterator[str]:
-    """The bootstrap servers of three nodes, which authenticate to each other and to controllers by tokens."""
-    ports = free_ports(9)
+def settings_of_node(provider: Provider) -> dict[str, str]:
+    """The settings of a node that authenticates to other nodes by tokens."""
     names = ("CLIENTS", "NODES", "CONTROLLER")
     own = {
         name.partition("oauthbearer.")[2]: text for name, text in of_provider(provider).items() if "listener" in name
     }
-    shared = {
-        "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{ports[node - 1]}" for node in (1, 2, 3)),
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "NODES",
+    return {
         "listener.security.protocol.map": ",".join(f"{name}:SASL_PLAINTEXT" for name in names),
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
         "sasl.mechanism.controller.protocol": "OAUTHBEARER",
         **{f"listener.name.{name.lower()}.oauthbearer.{key}": text for name in names for key, text in own.items()},
     }
-    nodes: list[Node] = []
-    ready: list[asyncio.Event] = []
-    async with asyncio.TaskGroup() as tasks:
-        for node_id in (1, 2, 3):
-            mine = zip(names, (ports[2 + node_id], ports[5 + node_id], ports[node_id - 1]), strict=True)
-            listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in mine)
-            config = {**shared, "node.id": str(node_id), "listeners": listeners}
-            node = Node(build_config(config, data_dir=str(folder / str(node_id)), metadata_fsync=False))
-            started = asyncio.Event()
-            nodes.append(node)
-            ready.append(started)
-            tasks.create_task(node.run(lambda _, started=started: started.set()))
-        try:
-            for started in ready:
-                await started.wait()
-            yield ",".join(f"127.0.0.1:{port}" for port in ports[3:6])
-        finally:
-            for node in nodes:
-                node.stop()
 
 
 async def test_sessions_of_clients_and_nodes_are_renewed_with_new_tokens(provider: Provider, tmp_path: Path) -> None:
     provider.lifetime_s = 2.5
-    async with cluster(provider, tmp_path) as servers:
+    async with three_nodes(tmp_path, lambda _: settings_of_node(provider), host="127.0.0.1") as servers:
         config = by_secret(provider, servers, **{"linger.ms": 0})
         async with AsyncAdmin(config) as admin:
             await admin.create_topic("t", 3, 3, {"min.insync.replicas": "3"})
