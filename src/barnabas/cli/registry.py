@@ -9,24 +9,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.options import Bootstrap, CommandConfig
+from barnabas.cli.options import CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note
 from barnabas.cli.serve_beside import open_registry_warning
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run, with_bootstrap
+
+BootstrapOfRegistry = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="BARNABAS_BOOTSTRAP",
+        help=f"The brokers to connect to first, HOST:PORT[,HOST:PORT]. Default: {DEFAULT_BOOTSTRAP}.",
+        metavar="HOST:PORT",
+    ),
+]
+DEFAULT_LISTENER = "http://127.0.0.1:8081"
 
 if TYPE_CHECKING:
     from barnabas.registry.server import RegistryServer
 
 
 def registry(
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap_server: BootstrapOfRegistry = None,
     listener: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--listener", "-l", metavar="URL", help="The address to which clients connect; port 0 takes any free port."
+            "--listener",
+            "-l",
+            metavar="URL",
+            help="The address to which clients connect; port 0 takes any free port. Default: http://127.0.0.1:8081.",
         ),
-    ] = "http://127.0.0.1:8081",
-    topic: Annotated[str, typer.Option("--topic", help="The compacted topic that stores the schemas.")] = "_schemas",
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="The compacted topic that stores the schemas. Default: _schemas.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config", metavar="FILE", help="A schema-registry.properties file, as for Confluent's registry."
+        ),
+    ] = None,
     command_config: CommandConfig = None,
 ) -> None:
     """Run a schema registry: Confluent's REST API on any Kafka cluster.
@@ -34,14 +57,28 @@ def registry(
     The registry stores its state in a topic, so it can be stopped, moved to another host, and run in several processes.
     `barnabas serve --registry` runs a registry inside the broker.
 
+    TLS and users are settings of the file: `ssl.keystore.location`, `authentication.method=BASIC`.
+
     Example: `barnabas registry --bootstrap-server localhost:9092 --listener http://127.0.0.1:8081`
     """
-    if warning := open_registry_warning(listener):
+    from barnabas.core.config import ConfigError
+    from barnabas.registry.registry_file import read_registry_file
+
+    given = {name: str(value) for name, value in read_properties(config).items()}
+    try:
+        own = read_registry_file(given)
+    except ConfigError as error:
+        fail(f"{config}: {error}", EXIT_USAGE)
+    for name in own.ignored:
+        note(f"note: {name} is not a setting of this registry and is ignored")
+    url = listener or own.listener or DEFAULT_LISTENER
+    if warning := open_registry_warning(url, own.configs):
         note(warning)
-    settings = with_bootstrap(bootstrap_server, read_properties(command_config))
+    bootstrap = bootstrap_server or own.client.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
+    settings = with_bootstrap(bootstrap, {**own.client, **read_properties(command_config)})
 
     async def main() -> None:
-        server = _import_server()(settings, listener=listener, topic=topic)
+        server = _import_server()(settings, listener=url, topic=topic or own.topic or "_schemas", configs=own.configs)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)

@@ -225,7 +225,7 @@ def _run(config: NodeConfig, options: Namespace) -> None:
         if options.registry is not None or options.console is not None:
             from barnabas.cli.serve_beside import console_builder, registry_builder, serve_beside
 
-            builders = [registry_builder(options.registry)] if options.registry is not None else []
+            builders = [registry_builder(options.registry, config.given)] if options.registry is not None else []
             if options.console is not None:
                 builders.append(console_builder(options.console))
             await serve_beside(node, _announce, builders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from barnabas.cli.output import note
@@ -13,6 +13,10 @@ from barnabas.core.errors import BarnabasError
 
 if TYPE_CHECKING:
     from barnabas.server.node.server import Node
+
+
+_OF_REGISTRY: Final = "schema.registry."
+"""The settings of a registry in the process of a broker begin with this in server.properties."""
 
 
 class EmbeddedServiceError(BarnabasError):
@@ -35,26 +39,40 @@ ServiceBuilder = tuple[str, Callable[[str, Mapping[str, str]], Service]]
 run already, by name)"""
 
 
-def open_registry_warning(listener: str) -> str | None:
-    """One line if other hosts can reach the registry, which has neither TLS nor authentication; None if none can."""
+def open_registry_warning(listener: str, configs: Mapping[str, str]) -> str | None:
+    """One line if other hosts can reach the registry, and it does not ask who they are; None otherwise."""
+    if configs.get("authentication.method", "").strip().upper() == "BASIC":
+        return None
+    if configs.get("ssl.client.authentication", "").strip().upper() == "REQUIRED":
+        return None
     host = urlsplit(listener if "://" in listener else f"http://{listener}").hostname or ""
     if host in ("localhost", "::1") or host.startswith("127."):
         return None
     return (
         f"WARNING: the registry at {listener} has no authentication: anyone who can connect can read, register and"
-        " delete schemas. Let it listen on 127.0.0.1, behind a proxy that authenticates."
+        " delete schemas. Set authentication.method=BASIC (docs/REGISTRY.md), or let it listen on 127.0.0.1."
     )
 
 
-def registry_builder(listener: str) -> ServiceBuilder:
-    """A schema registry. Raises EmbeddedServiceError without the extra `registry`."""
+def registry_builder(listener: str, given: Mapping[str, str]) -> ServiceBuilder:
+    """A schema registry, with the settings of the broker that begin with `schema.registry.`. Raises
+    EmbeddedServiceError without the extra `registry`."""
     try:
+        from barnabas.registry.registry_file import read_registry_file
         from barnabas.registry.server import RegistryServer
     except ModuleNotFoundError as error:
         raise EmbeddedServiceError(f"--registry needs {error.name}: pip install 'barnabas[registry]'") from None
-    if warning := open_registry_warning(listener):
+    own = {name.removeprefix(_OF_REGISTRY): text for name, text in given.items() if name.startswith(_OF_REGISTRY)}
+    file = read_registry_file(own)
+    if warning := open_registry_warning(listener, own):
         note(warning)
-    return "registry", lambda address, _: RegistryServer({"bootstrap.servers": address}, listener=listener)
+
+    def build(address: str, _: Mapping[str, str]) -> RegistryServer:
+        client = {"bootstrap.servers": address, **file.client}
+        topic = {} if file.topic is None else {"topic": file.topic}
+        return RegistryServer(client, listener=listener, configs=given, prefix=_OF_REGISTRY, **topic)
+
+    return "registry", build
 
 
 def console_builder(listener: str) -> ServiceBuilder:

@@ -24,6 +24,8 @@ from urllib.parse import quote, urlencode
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.blocking import LoopThread
 from barnabas.client.errors import ClientClosedError
+from barnabas.core.config import ConfigError
+from barnabas.registry.access import URL, read_login
 from barnabas.registry.http_client import HttpClient
 from barnabas.registry.values import Compatibility, Mode, Reference, RegisteredSchema, Schema, SchemaType
 
@@ -52,6 +54,13 @@ class AsyncRegistryClient:
         self._by_id: _Cache[tuple[int, str], Schema] = _Cache()
         self._registered: _Cache[tuple[str, bytes, bool], RegisteredSchema] = _Cache()
         self._versions: _Cache[tuple[str, int], RegisteredSchema] = _Cache()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object], *, timeout_ms: float = 10_000) -> Self:
+        """A client with the settings of Confluent's serializers, which `access.py` lists: `schema.registry.url`,
+        `basic.auth.credentials.source`, `schema.registry.ssl.truststore.location`, and so on. Raises ConfigError."""
+        url, arguments = _arguments(settings)
+        return cls(url, **arguments, timeout_ms=timeout_ms)
 
     async def __aenter__(self) -> Self:
         return self
@@ -239,6 +248,12 @@ class RegistryClient:
             raise
         self._closed = False
 
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object], *, timeout_ms: float = 10_000) -> Self:
+        """As `AsyncRegistryClient.from_settings`."""
+        url, arguments = _arguments(settings)
+        return cls(url, **arguments, timeout_ms=timeout_ms)
+
     def __enter__(self) -> Self:
         return self
 
@@ -300,6 +315,15 @@ class _Cache(Generic[K, V]):
     def drop(self, should_drop: Callable[[K], bool]) -> None:
         for key in [key for key in self._items if should_drop(key)]:
             del self._items[key]
+
+
+def _arguments(settings: Mapping[str, object]) -> tuple[str, dict[str, Any]]:
+    """The URL of a registry, and the arguments of a client. Raises ConfigError."""
+    url = settings.get(URL)
+    if not url:
+        raise ConfigError(f"{URL} is missing: write http://host:port or https://host:port.")
+    login = read_login(settings.get)
+    return str(url), {"basic_auth": login.basic_auth, "tls": login.tls_context()}
 
 
 def _schema(document: Mapping[str, Any]) -> Schema:

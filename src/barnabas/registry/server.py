@@ -16,6 +16,7 @@ from barnabas.protocol.transport.http import HttpListenerError, HttpServer, pars
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schema_log import DEFAULT_TOPIC, KafkaSchemaLog
+from barnabas.registry.security import build_security
 from barnabas.registry.service import Registry
 
 log = get_logger("barnabas.registry")
@@ -34,11 +35,16 @@ class RegistryServer:
         *,
         listener: str = DEFAULT_LISTENER,
         topic: str = DEFAULT_TOPIC,
+        configs: Mapping[str, str] | None = None,
+        prefix: str = "",
     ) -> None:
-        host, port = parse_http_listener(listener, example=DEFAULT_LISTENER)
+        """`settings` are those of the Kafka client. `configs` are the settings of the HTTP server, whose names begin
+        with `prefix` (`security.py`). Raises ConfigError and HttpListenerError."""
+        host, port = parse_http_listener(listener, example=DEFAULT_LISTENER, allows_tls=True)
+        security = build_security(configs or {}, settings, is_https=listener.startswith("https://"), prefix=prefix)
         self._log = KafkaSchemaLog(settings, topic=topic)
         self.registry = Registry(self._log)
-        self._http = HttpServer(host, port, RegistryApp(self.registry))
+        self._http = HttpServer(host, port, RegistryApp(self.registry), security=security)
 
     @property
     def url(self) -> str:

@@ -81,6 +81,24 @@ class OptionRow:
     ours: bool = False
 
 
+_REGISTRY_TLS = (
+    ("ca.location", "PEM file to trust a registry on https."),
+    ("certificate.location", "PEM file with the client's certificate for the registry."),
+    ("key.location", "PEM file with its key."),
+    ("key.password", "Password of the key."),
+    ("truststore.location", "The same as ca.location, by Java's name: a file of truststore.type."),
+    ("truststore.type", "PEM, PKCS12 or JKS (PEM)."),
+    ("truststore.password", "Password of the trust store."),
+    ("truststore.certificates", "The authorities as PEM text."),
+    ("keystore.location", "File of keystore.type with the client's certificate and key."),
+    ("keystore.type", "PEM, PKCS12 or JKS (PEM)."),
+    ("keystore.password", "Password of the key store."),
+    ("keystore.key", "The key as PEM text."),
+    ("keystore.certificate.chain", "The certificate as PEM text."),
+    ("endpoint.identification.algorithm", "Empty: a registry's certificate for any name is accepted."),
+)
+"""TLS to the registry; the options begin with schema.registry.ssl."""
+
 OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("kafka.bootstrap.servers", "read,write", "Brokers to connect to first: host:port,host:port. Required."),
     OptionRow("subscribe", "read", "Topics to read, separated by commas.", parse_as.topics),
@@ -272,9 +290,12 @@ OPTIONS: tuple[OptionRow, ...] = (
         "basic.auth.user.info", "read,write", "The same, by the name that Confluent's serializers use.", ours=True
     ),
     OptionRow(
-        "basic.auth.credentials.source", "read,write", "USER_INFO, or URL: user and password are in it.", ours=True
+        "basic.auth.credentials.source",
+        "read,write",
+        "USER_INFO; URL: user and password are in it; SASL_INHERIT: those of the Kafka client.",
+        ours=True,
     ),
-    OptionRow("schema.registry.ssl.ca.location", "read,write", "PEM file to trust a registry on https.", ours=True),
+    *(OptionRow(f"schema.registry.ssl.{name}", "read,write", doc, ours=True) for name, doc in _REGISTRY_TLS),
     OptionRow(
         "schema.evolution",
         "read",

@@ -151,7 +151,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_password_is_not_shown() -> None:
     found = formats(valueFormat="avro", schema_registry_url=URL, basic_auth_user_info="me:secret")
     assert found.registry is not None
-    assert found.registry.user_info == "me:secret"
+    assert found.registry.login.user_info == "me:secret"
     assert "secret" not in repr(found)
 
 

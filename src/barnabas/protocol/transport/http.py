@@ -11,12 +11,13 @@ after the other. The module needs h11 (`pip install barnabas[registry]`).
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from http.client import responses
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import h11
@@ -26,6 +27,9 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import listening_socket
+
+if TYPE_CHECKING:
+    from barnabas.protocol.transport.http_security import HttpSecurity
 
 log = get_logger("barnabas.protocol.transport.http")
 
@@ -72,11 +76,21 @@ class _RefusedError(Exception):
 class HttpServer:
     """One listening socket and its connections."""
 
-    def __init__(self, host: str, port: int, handler: HttpHandler, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        handler: HttpHandler,
+        *,
+        tls: ssl.SSLContext | None = None,
+        security: HttpSecurity | None = None,
+    ) -> None:
+        """`security` has the context of TLS, too, and checks the users."""
         self.host = host
         self.port = port
         """The requested port; after `bind`, the port that is bound."""
-        self._tls = tls
+        self._tls = tls if security is None else security.context
+        self._security = security
         self._handler = handler
         self._sock: socket.socket | None = None
         self._stopping = asyncio.Event()
@@ -115,6 +129,8 @@ class HttpServer:
             writer.close()
             return
         self._writers.add(writer)
+        if self._security is not None:
+            self._security.refresh()
         try:
             await self._answer_requests(reader, writer)
         except (ConnectionError, TimeoutError, h11.LocalProtocolError):
@@ -174,6 +190,10 @@ class HttpServer:
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         try:
+            if self._security is not None:
+                status = await self._security.refusal(request.headers.get("authorization", ""))
+                if status is not None:
+                    return _refusal(status, self._security.challenge)
             return await self._handler(request)
         except Exception:  # a bug in the handler must not end the connection
             log.exception("an HTTP request failed", method=request.method, target=request.target)
@@ -191,6 +211,13 @@ class HttpServer:
         parts.append(protocol.send(h11.EndOfMessage()))
         writer.writelines([part for part in parts if part])
         await writer.drain()
+
+
+def _refusal(status: int, challenge: str) -> HttpResponse:
+    """The answer to a request whose user is not known, as Confluent's REST servers give it."""
+    body = json.dumps({"error_code": status, "message": HTTPStatus(status).phrase}).encode()
+    headers = {"WWW-Authenticate": challenge} if status == HTTPStatus.UNAUTHORIZED else {}
+    return HttpResponse(status, body, headers=headers)
 
 
 def parse_http_listener(text: str, *, example: str, allows_tls: bool = False) -> tuple[str, int]:

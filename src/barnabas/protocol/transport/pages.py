@@ -4,23 +4,28 @@
     server.bind()
     await server.serve()          # until cancelled
 
-This server has no dependency, but also no request bodies and no keep-alive; `http.py` has them. The server reads only
-the head of a request: at most 8 KiB, within ten seconds, from at most 32 clients at a time.
+With `security` the pages have TLS and users; `open_pages` then show their status, and no more, to everybody, because
+supervisors of processes have no password. This server has no dependency, but also no request bodies and no keep-alive;
+`http.py` has them. The server reads only the head of a request: at most 8 KiB, within ten seconds, from at most 32
+clients at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import listening_socket
+
+if TYPE_CHECKING:
+    from barnabas.protocol.transport.http_security import HttpSecurity
 
 log = get_logger("barnabas.protocol.transport")
 
@@ -30,6 +35,7 @@ _REQUEST_TIMEOUT_S: Final = 10.0
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     500: "Internal Server Error",
@@ -48,11 +54,21 @@ class Page(Struct, frozen=True):
 class PageServer:
     """One listening socket, and a function for each path that returns the page, at once or later."""
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Page | Awaitable[Page]]]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        pages: Mapping[str, Callable[[], Page | Awaitable[Page]]],
+        *,
+        security: HttpSecurity | None = None,
+        open_pages: Collection[str] = (),
+    ) -> None:
         self.host = host
         self.port = port
         """The requested port; after `bind`, the port that is bound."""
         self._pages = pages
+        self._security = security
+        self._open_pages = open_pages
         self._sock: socket.socket | None = None
         self._open = 0
 
@@ -64,7 +80,11 @@ class PageServer:
     async def serve(self) -> None:
         """Answer requests until cancelled."""
         assert self._sock is not None, "bind first"
-        server = await asyncio.start_server(self._connection, sock=self._sock, limit=HEAD_BYTES_MAX)
+        tls = None if self._security is None else self._security.context
+        timeout = None if tls is None else _REQUEST_TIMEOUT_S
+        server = await asyncio.start_server(
+            self._connection, sock=self._sock, limit=HEAD_BYTES_MAX, ssl=tls, ssl_handshake_timeout=timeout
+        )
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -77,6 +97,8 @@ class PageServer:
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
+        if self._security is not None:
+            self._security.refresh()
         try:
             if self._open <= CONNECTIONS_MAX:
                 async with asyncio.timeout(_REQUEST_TIMEOUT_S):
@@ -98,7 +120,13 @@ class PageServer:
         method, target, _ = words
         if method not in ("GET", "HEAD"):
             return _response(Page("Only GET and HEAD are supported.\n", 405), with_body=True)
-        page = self._pages.get(target.partition("?")[0])
+        path = target.partition("?")[0]
+        refused = None if self._security is None else await self._security.refusal(_authorization(head))
+        if refused is not None and path not in self._open_pages:
+            assert self._security is not None
+            header = f"WWW-Authenticate: {self._security.challenge}\r\n" if refused == 401 else ""
+            return _response(Page("This page needs a user and a password.\n", refused), with_body=True, header=header)
+        page = self._pages.get(path)
         if page is None:
             known = Page(f"There is no such page. The pages are {', '.join(sorted(self._pages))}.\n", 404)
             return _response(known, with_body=method == "GET")
@@ -109,12 +137,23 @@ class PageServer:
         except Exception:  # a page is another module's code: a bug in it must not end the server
             log.exception("a page failed", path=target)
             shown = Page("The page could not be built; the reason is in the log.\n", 500)
+        if refused is not None:
+            shown = Page("ok\n" if shown.status == 200 else "not ok\n", shown.status)
         return _response(shown, with_body=method == "GET")
 
 
-def _response(page: Page, *, with_body: bool) -> bytes:
+def _authorization(head: bytes) -> str:
+    """The header Authorization of a request; empty if there is none."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"authorization":
+            return value.decode("latin-1").strip()
+    return ""
+
+
+def _response(page: Page, *, with_body: bool, header: str = "") -> bytes:
     body = page.text if isinstance(page.text, bytes) else page.text.encode()
-    allow = "Allow: GET, HEAD\r\n" if page.status == 405 else ""
+    allow = "Allow: GET, HEAD\r\n" if page.status == 405 else header
     head = (
         f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.content_type}\r\n"
         f"Content-Length: {len(body)}\r\n{allow}Connection: close\r\n\r\n"

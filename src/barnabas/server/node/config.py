@@ -29,6 +29,8 @@ COMBINED_ROLES: Final[Mapping[str, str]] = {
 }
 AUTHORIZER_CONFIGS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 """The configs of StandardAuthorizer. As in Kafka they are no broker configs: the authorizer reads their texts."""
+OF_HTTP_SERVERS: Final = ("barnabas.metrics.ssl.", "barnabas.metrics.authentication.", "schema.registry.")
+"""The beginnings of the settings of the HTTP servers in the process of a node; the servers read their texts."""
 _MANY: Final = 3
 """The assumed number of brokers if the configuration does not determine it."""
 
@@ -148,7 +150,11 @@ def _node_id(texts: Mapping[str, str]) -> int | None:
 def unknown_names(given: Mapping[str, str]) -> list[str]:
     """Names that are in no config table: misspelt, or of a plug-in. Kafka ignores them; `serve` logs a warning."""
     known = {*TOPIC_CONFIGS.keys, *AUTHORIZER_CONFIGS}
-    return sorted(name for name in given if _without_prefixes(name) not in BROKER_CONFIGS and name not in known)
+    return sorted(
+        name
+        for name in given
+        if _without_prefixes(name) not in BROKER_CONFIGS and name not in known and not name.startswith(OF_HTTP_SERVERS)
+    )
 
 
 def _without_prefixes(name: str) -> str:

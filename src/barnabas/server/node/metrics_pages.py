@@ -15,7 +15,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -27,8 +27,14 @@ from barnabas.core.telemetry.table import NameFamily
 from barnabas.protocol.transport.pages import Page, PageServer
 from barnabas.server.node.health import Health
 
+if TYPE_CHECKING:
+    from barnabas.protocol.transport.http_security import HttpSecurity
+
+PREFIX: Final = "barnabas.metrics."
+"""The settings of the pages begin with this."""
+_LOOPBACK: Final = "127.0.0.1"
 _URL: Final = re.compile(
-    r"http://(?:\[(?P<v6>[0-9a-fA-F:]+)\]|(?P<host>[^/:\[\]]*)):(?P<port>\d{1,5})(?P<path>/[^?#]*)?\Z"
+    r"(?P<scheme>https?)://(?:\[(?P<v6>[0-9a-fA-F:]+)\]|(?P<host>[^/:\[\]]*)):(?P<port>\d{1,5})(?P<path>/[^?#]*)?\Z"
 )
 LIVE_PATH: Final = "/livez"
 READY_PATH: Final = "/readyz"
@@ -41,7 +47,8 @@ _SLICE_S: Final = 0.002
 
 class MetricsPages:
     """The pages of one node. The constructor binds the port. `health` returns the present state of the node, `about`
-    what the page `/version` says."""
+    what the page `/version` says. The settings in `configs` that begin with `barnabas.metrics.` give the pages TLS and
+    users (`http_settings.py`)."""
 
     def __init__(
         self,
@@ -51,6 +58,7 @@ class MetricsPages:
         *,
         about: Callable[[], Mapping[str, Any]] = dict,
         names: NameFamily = NameFamily.STRIMZI,
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         """Raises ConfigError if `url` is not valid or the port cannot be bound."""
         match = _URL.match(url)
@@ -69,7 +77,12 @@ class MetricsPages:
         self._about = about
         self._names = names
         self._last_build_s = 0.0
-        host = match["v6"] or match["host"]
+        self._scheme = match["scheme"]
+        host = match["v6"] or match["host"] or _LOOPBACK
+        try:
+            security = _security(configs or {}, is_https=self._scheme == "https")
+        except ConfigError as error:
+            raise ConfigError(f"--metrics {url}: {error} The settings of this server begin with {PREFIX}") from error
         self._server = PageServer(
             host,
             int(match["port"]),
@@ -80,6 +93,8 @@ class MetricsPages:
                 HEALTH_PATH: self._health_page,
                 VERSION_PATH: self._version_page,
             },
+            security=security,
+            open_pages=(LIVE_PATH, READY_PATH, HEALTH_PATH),
         )
         try:
             self._server.bind()
@@ -91,8 +106,8 @@ class MetricsPages:
     @property
     def url(self) -> str:
         """The URL of the metrics page, with the bound port."""
-        host = self._server.host or "127.0.0.1"
-        return f"http://{f'[{host}]' if ':' in host else host}:{self._server.port}{self._path}"
+        host = self._server.host
+        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{self._server.port}{self._path}"
 
     async def _metrics_page(self) -> Page:
         page, clock = Exposition(self._names), time.perf_counter
@@ -127,6 +142,17 @@ class MetricsPages:
 
     def _version_page(self) -> Page:
         return Page(_json(self._about()), content_type=_JSON)
+
+
+def _security(configs: Mapping[str, str], *, is_https: bool) -> HttpSecurity | None:
+    """None if everybody may read the pages, without TLS. Raises ConfigError."""
+    own = (f"{PREFIX}ssl.", f"{PREFIX}authentication.")
+    if not is_https and not any(name.startswith(own) for name in configs):
+        return None
+    from barnabas.protocol.transport.http_security import HttpSecurity
+    from barnabas.protocol.transport.http_settings import read_http_security
+
+    return HttpSecurity(read_http_security(configs, is_https=is_https, prefix=PREFIX), time.monotonic)
 
 
 def _lines(health: Health, status: int) -> Page:

@@ -378,7 +378,9 @@ class Node:
             from barnabas.server.node.metrics_pages import MetricsPages
 
             names = NameFamily(self.config["barnabas.metrics.names"])
-            self.pages = MetricsPages(self._metrics_url, self.metrics, self.health, about=self._labels, names=names)
+            self.pages = MetricsPages(
+                self._metrics_url, self.metrics, self.health, about=self._labels, names=names, configs=self.config.given
+            )
 
     # ---- snapshots, failures and shutdown
 

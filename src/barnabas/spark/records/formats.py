@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from barnabas.registry.access import RegistryLogin
+
 
 class RecordFormat(Enum):
     """`valueFormat` and `keyFormat`. `avro`, `json-schema` and `protobuf` have a schema; with a schema registry, each
@@ -50,8 +52,7 @@ class RegistryAccess:
     """How to connect to the schema registry."""
 
     url: str
-    user_info: str | None = field(default=None, repr=False)
-    ca_location: str | None = None
+    login: RegistryLogin = field(default=RegistryLogin(), repr=False)
     normalize: bool = False
     auto_register: bool = True
     use_latest: bool | None = None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from barnabas.core.config import ConfigError
+from barnabas.registry.access import SOURCE, STORES, TLS, USER_INFO, read_login
 from barnabas.spark.errors import OptionError
 from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.records.formats import (
@@ -79,9 +81,9 @@ def _registry(given: GivenOptions) -> RegistryAccess | None:
     url = given.get("schema.registry.url")
     if url is None:
         others = (
-            "schema.registry.basic.auth.user.info",
-            "basic.auth.user.info",
-            "schema.registry.ssl.ca.location",
+            *USER_INFO,
+            SOURCE,
+            *(f"{TLS}{name}" for name in STORES),
             "auto.register.schemas",
             "use.latest.version",
             "normalize.schemas",
@@ -89,16 +91,13 @@ def _registry(given: GivenOptions) -> RegistryAccess | None:
         for name in given.only(others):
             raise OptionError(f"{name} is given without schema.registry.url")
         return None
-    source = (given.get("basic.auth.credentials.source") or "USER_INFO").upper()
-    if source not in ("USER_INFO", "URL"):
-        raise OptionError(f"basic.auth.credentials.source must be USER_INFO or URL, got {source!r}")
-    user_info = given.get("schema.registry.basic.auth.user.info") or given.get("basic.auth.user.info")
-    if user_info is not None and ":" not in user_info:
-        raise OptionError("schema.registry.basic.auth.user.info must be user:password")
+    try:
+        login = read_login(lambda name: given.text(f"kafka.{name}" if name.startswith("sasl.") else name))
+    except ConfigError as error:
+        raise OptionError(str(error)) from error
     return RegistryAccess(
         url,
-        user_info if source == "USER_INFO" else None,
-        given.get("schema.registry.ssl.ca.location"),
+        login,
         normalize=given.get("normalize.schemas") is True,
         auto_register=given.get("auto.register.schemas") is not False,
         use_latest=given.get("use.latest.version"),

@@ -8,7 +8,6 @@ registry, and `frame` puts the id 0 in front of each of them.
 from __future__ import annotations
 
 import os
-import ssl
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -67,12 +66,8 @@ def registry_client(access: RegistryAccess) -> RegistryClient:
             _owner = os.getpid()
         client = _clients.get(access)
         if client is None:
-            auth = None
-            if access.user_info is not None:
-                user, _, password = access.user_info.partition(":")
-                auth = user, password
-            tls = None if access.ca_location is None else ssl.create_default_context(cafile=access.ca_location)
-            client = _clients[access] = RegistryClient(access.url, basic_auth=auth, tls=tls)
+            login = access.login
+            client = _clients[access] = RegistryClient(access.url, basic_auth=login.basic_auth, tls=login.tls_context())
         return client
 
 

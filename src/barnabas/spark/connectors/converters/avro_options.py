@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from barnabas.core.config import ConfigError
+from barnabas.registry.access import SOURCE, STORES, TLS, USER_INFO, read_login
 from barnabas.spark.connectors.converters.avro_schemas import AvroForm
 from barnabas.spark.connectors.converters.errors import ConverterConfigError
 from barnabas.spark.records.formats import RegistryAccess
@@ -21,11 +23,9 @@ Strategy = Callable[[str, bool, str | None], str]
 
 AVRO_OPTIONS: Final = (
     "schema.registry.url",
-    "basic.auth.credentials.source",
-    "basic.auth.user.info",
-    "schema.registry.basic.auth.user.info",
-    "schema.registry.ssl.truststore.location",
-    "schema.registry.ssl.truststore.type",
+    SOURCE,
+    *USER_INFO,
+    *(f"{TLS}{name}" for name in STORES),
     "auto.register.schemas",
     "use.latest.version",
     "latest.compatibility.strict",
@@ -42,7 +42,6 @@ AVRO_OPTIONS: Final = (
     "max.schemas.per.subject",
 )
 _STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
-_SOURCES: Final = ("URL", "USER_INFO")
 
 
 class AvroOptions(Struct, frozen=True):
@@ -71,10 +70,13 @@ def parse_avro_options(prefix: str, own: Mapping[str, str], *, is_key: bool) -> 
             " http://localhost:8081"
         )
     latest = flag("use.latest.version", False)
+    try:
+        login = read_login(own.get, prefix=f"{prefix}.", source="URL", store_type="JKS")
+    except ConfigError as error:
+        raise ConverterConfigError(str(error)) from error
     access = RegistryAccess(
         url,
-        _user_info(prefix, own),
-        _certificates(prefix, own),
+        login,
         flag("normalize.schemas", False),
         flag("auto.register.schemas", True) and not latest,
         latest,
@@ -87,31 +89,6 @@ def parse_avro_options(prefix: str, own: Mapping[str, str], *, is_key: bool) -> 
         flag("ignore.default.for.nullables", False),
     )
     return AvroOptions(access, form, _strategy(prefix, own, is_key), flag("latest.compatibility.strict", True))
-
-
-def _user_info(prefix: str, own: Mapping[str, str]) -> str | None:
-    source = own.get("basic.auth.credentials.source", "URL").upper()
-    if source not in _SOURCES:
-        raise ConverterConfigError(
-            f"{prefix}.basic.auth.credentials.source must be {' or '.join(_SOURCES)}, got {source!r}"
-        )
-    found = own.get("basic.auth.user.info") or own.get("schema.registry.basic.auth.user.info")
-    if source == "URL":
-        return None
-    if not found or ":" not in found:
-        raise ConverterConfigError(f"{prefix}.basic.auth.user.info is missing: write name:password")
-    return found
-
-
-def _certificates(prefix: str, own: Mapping[str, str]) -> str | None:
-    location = own.get("schema.registry.ssl.truststore.location")
-    kind = own.get("schema.registry.ssl.truststore.type", "PEM" if location is None else "JKS").upper()
-    if kind != "PEM":
-        raise ConverterConfigError(
-            f"{prefix}.schema.registry.ssl.truststore.type is {kind}, and only PEM files are read: export the"
-            " certificates with `keytool -exportcert -rfc`, and set the type to PEM"
-        )
-    return location
 
 
 def _strategy(prefix: str, own: Mapping[str, str], is_key: bool) -> str:

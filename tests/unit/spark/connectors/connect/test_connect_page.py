@@ -71,7 +71,7 @@ def test_the_options_of_avro_converter(monkeypatch: pytest.MonkeyPatch) -> None:
     field = record_field("value", struct_schema("shop.Order", {"id": ConnectSchema(ConnectType.INT32)}))
     converter.encode_column(pa.array([{"id": 1}], field.type), field, pa.array(["orders"]))
     assert [one.subject for one in registry.registered] == ["orders-shop.Order"]
-    assert (accesses[0].url, accesses[0].user_info) == ("http://localhost:8081", "name:password")
+    assert (accesses[0].url, accesses[0].login.user_info) == ("http://localhost:8081", "name:password")
 
 
 def serve(config: dict[str, str], use: Callable[[str], Any]) -> Any:

@@ -379,10 +379,10 @@ def test_values_without_a_schema_are_refused(registry: MemoryRegistry) -> None:
     ("options", "message"),
     [
         ({"schema_registry_url": ""}, "needs the schema registry's address"),
-        ({"basic_auth_credentials_source": "SASL_INHERIT"}, "URL or USER_INFO"),
+        ({"basic_auth_credentials_source": "SASL_INHERIT"}, "needs the user of the Kafka client"),
+        ({"basic_auth_credentials_source": "OTHER"}, "USER_INFO, URL or SASL_INHERIT"),
         ({"basic_auth_credentials_source": "USER_INFO"}, "basic.auth.user.info is missing"),
         ({"value_subject_name_strategy": "com.example.Mine"}, "must be one of TopicNameStrategy"),
-        ({"schema_registry_ssl_truststore_location": "/x.jks"}, "only PEM files"),
         ({"auto_register_schema": "false"}, "did you mean value.converter.auto.register.schemas"),
         ({"connect_meta_data": "maybe"}, "true or false"),
     ],

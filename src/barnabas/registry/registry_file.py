@@ -1,0 +1,58 @@
+"""Value: the content of a schema-registry.properties file, as Confluent's registry has it.
+
+listeners=https://0.0.0.0:8081
+kafkastore.bootstrap.servers=SASL_SSL://broker-1:9092         the Kafka client: kafkastore.sasl.mechanism, ...
+kafkastore.topic=_schemas
+ssl.keystore.location=/etc/registry/server.p12                the HTTP server (security.py)
+authentication.method=BASIC
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from barnabas.core.config import ConfigError
+
+_KAFKA: Final = "kafkastore."
+_OF_CLIENTS: Final = ("security.protocol", "sasl.", "ssl.", "client.id")
+_OF_THE_SERVER: Final = ("ssl.", "authentication.")
+
+
+class RegistryFile(Struct, frozen=True):
+    """The settings of one registry. None, or an empty mapping, stands for what the file does not contain."""
+
+    listener: str | None
+    topic: str | None
+    client: Mapping[str, str]
+    """The settings of the Kafka client."""
+    configs: Mapping[str, str]
+    """The settings of the HTTP server."""
+    ignored: tuple[str, ...]
+
+
+def read_registry_file(texts: Mapping[str, str]) -> RegistryFile:
+    """Raises ConfigError if the file has several listeners."""
+    listener = topic = None
+    client: dict[str, str] = {}
+    configs: dict[str, str] = {}
+    ignored: list[str] = []
+    for name, text in texts.items():
+        of_kafka = name.removeprefix(_KAFKA)
+        if name == "listeners":
+            listener = text.strip()
+        elif name == f"{_KAFKA}topic":
+            topic = text.strip()
+        elif name == f"{_KAFKA}bootstrap.servers":
+            client["bootstrap.servers"] = ",".join(part.rpartition("://")[2].strip() for part in text.split(","))
+        elif name != of_kafka and of_kafka.startswith(_OF_CLIENTS):
+            client[of_kafka] = text
+        elif name.startswith(_OF_THE_SERVER):
+            configs[name] = text
+        else:
+            ignored.append(name)
+    if listener and "," in listener:
+        raise ConfigError(f"listeners={listener}: the registry has one listener. Run a second registry for another.")
+    return RegistryFile(listener, topic, client, configs, tuple(sorted(ignored)))

@@ -1,0 +1,104 @@
+"""Shell: TLS and users of the registry's HTTP server.
+
+The settings are those of `protocol/transport/http_settings.py`, whose names are Confluent's, and one more:
+
+    authentication.users     file (authentication.users.file has the users), or cluster
+
+With `cluster` the users are those of the Kafka cluster: a user name and a password are right if the cluster accepts a
+login with them, by the mechanism of the registry's own connection (SCRAM or PLAIN). The registry remembers a right
+password for a minute, and never a wrong one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from barnabas.client.admin import AsyncAdmin
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.transport.http_security import HttpSecurity
+from barnabas.protocol.transport.http_settings import METHOD, ROLES, USERS_FILE, read_http_security
+
+USERS: Final = "authentication.users"
+REMEMBERED_S: Final = 60.0
+_REMEMBERED_MAX: Final = 10_000
+_LOGINS_AT_ONCE: Final = 4
+_TIMEOUT_MS: Final = 10_000
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_OWN_LOGIN: Final = ("sasl.jaas.config", "sasl.username", "sasl.password", "sasl_plain_username", "sasl_plain_password")
+
+
+def build_security(
+    configs: Mapping[str, str], settings: Mapping[str, object], *, is_https: bool, prefix: str = ""
+) -> HttpSecurity | None:
+    """None if everybody may use the registry, without TLS. `settings` are those of the registry's Kafka client. Raises
+    ConfigError."""
+    own = {name.removeprefix(prefix): text for name, text in configs.items() if name.startswith(prefix)}
+    source = own.pop(USERS, "file").strip().lower()
+    if source not in ("file", "cluster"):
+        raise ConfigError(f"{prefix}{USERS}={source}: use file or cluster.")
+    config = read_http_security(own, is_https=is_https, prefix="", needs_file=source == "file")
+    if config.tls is None and config.login is None:
+        return None
+    if config.login is None or source == "file":
+        return HttpSecurity(config, time.monotonic)
+    if config.login.users_file is not None or config.login.roles:
+        unused = USERS_FILE if config.login.users_file is not None else ROLES
+        raise ConfigError(f"{prefix}{unused} has no effect with {prefix}{USERS}=cluster. Remove one of them.")
+    mechanism = str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "").upper()
+    if mechanism not in _MECHANISMS:
+        raise ConfigError(
+            f"{prefix}{METHOD}=BASIC with {prefix}{USERS}=cluster needs a registry that logs in to Kafka with"
+            f" {', '.join(_MECHANISMS)}: set security.protocol, sasl.mechanism and the registry's own user."
+        )
+    return HttpSecurity(config, time.monotonic, ClusterUsers(_login_to(settings), time.monotonic))
+
+
+LogIn = Callable[[str, str], Awaitable[None]]
+"""Logs a user in to the cluster. Raises KafkaError SASL_AUTHENTICATION_FAILED for a wrong password."""
+
+
+def _login_to(settings: Mapping[str, object]) -> LogIn:
+    kept = {name: value for name, value in settings.items() if name not in _OWN_LOGIN}
+
+    async def log_in(name: str, password: str) -> None:
+        config = {**kept, "sasl.username": name, "sasl.password": password}
+        async with AsyncAdmin(config) as admin:
+            await admin.describe_cluster(timeout_ms=_TIMEOUT_MS)
+
+    return log_in
+
+
+class ClusterUsers:
+    """The users of a Kafka cluster."""
+
+    def __init__(self, log_in: LogIn, now: Callable[[], float]) -> None:
+        self._log_in = log_in
+        self._now = now
+        self._key = secrets.token_bytes(32)
+        self._until: dict[bytes, float] = {}
+        """Until when a right password is remembered, by its digest."""
+        self._slots = asyncio.Semaphore(_LOGINS_AT_ONCE)
+
+    async def accepts(self, name: str, password: str) -> bool:
+        """Raises KafkaError if the cluster does not answer."""
+        digest = hmac.digest(self._key, f"{len(name)}:{name}:{password}".encode(), "sha256")
+        if self._until.get(digest, 0.0) > self._now():
+            return True
+        async with self._slots:
+            try:
+                await self._log_in(name, password)
+            except KafkaError as error:
+                if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+                    raise
+                self._until.pop(digest, None)
+                return False
+        if len(self._until) >= _REMEMBERED_MAX:
+            self._until.clear()
+        self._until[digest] = self._now() + REMEMBERED_S
+        return True
