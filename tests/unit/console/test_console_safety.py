@@ -42,6 +42,13 @@ def test_a_foreign_host_name_is_refused_without_a_login(browser: Browser) -> Non
     assert "answers to localhost" in response.text
 
 
+def test_a_request_of_another_site_is_refused_but_its_links_are_not(browser: Browser) -> None:
+    foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    assert browser.client.get("/api/topics", headers=foreign).status_code == 403
+    assert browser.client.get("/topics", headers={**foreign, "sec-fetch-mode": "navigate"}).status_code == 200
+    assert browser.client.get("/api/topics", headers={"sec-fetch-site": "same-origin"}).status_code == 200
+
+
 def test_a_change_without_a_token_is_refused(browser: Browser) -> None:
     response = browser.client.post("/api/topics/create", json={"topic": "forged"})
     assert response.status_code == 403

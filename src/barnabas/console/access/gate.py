@@ -52,6 +52,13 @@ class Gate:
                 f"This console has no login, so it answers to localhost and 127.0.0.1 only, not to {host[:100]!r}."
             )
 
+    def check_site(self, site: str, mode: str) -> None:
+        """Raises NotAllowedError if another web site has sent the request from its own page. `site` and `mode` are the
+        headers Sec-Fetch-Site and Sec-Fetch-Mode, which browsers send; a link that a person follows is allowed.
+        """
+        if site in ("cross-site", "same-site") and mode != "navigate":
+            raise NotAllowedError("This console answers to its own pages only.")
+
     def visit(self, cookie: str | None, now_ms: int, new_id: str) -> Visit:
         """The session and user of a request's cookie. `new_id` is random, for a browser without a session."""
         session, new_cookie = self.signer.session(cookie, now_ms), None

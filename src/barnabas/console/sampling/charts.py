@@ -18,6 +18,7 @@ WIDTH: Final = 600
 HEIGHT: Final = 160
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 10, 22
 _TICKS: Final = 4
+_STEPS_MS: Final = (10_000, 30_000, 60_000, 300_000, 600_000, 900_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def draw(
     times = [time_ms for _, points in series for time_ms, _ in points]
     top = nice_ceiling(max(known, default=0.0), binary=binary)
     first, last = (min(times), max(times)) if times else (0, 1)
-    span = max(last - first, 1)
+    span, step_ms = max(last - first, 1), _step_ms(last - first)
 
     def x(time_ms: int) -> float:
         return round(_LEFT + (time_ms - first) / span * (WIDTH - _LEFT - _RIGHT), 1)
@@ -76,7 +77,7 @@ def draw(
         title,
         lines,
         tuple((y(top * i / _TICKS), show(top * i / _TICKS)) for i in range(_TICKS + 1)),
-        tuple((x(at), _clock(at)) for at in _moments(first, last)) if times else (),
+        tuple((x(at), _clock(at, step_ms)) for at in _moments(first, last, step_ms)) if times else (),
         _summary(title, known, show),
     )
 
@@ -116,18 +117,17 @@ def nice_ceiling(value: float, *, binary: bool = False) -> float:
     return next(step * unit for step in (1, 2, 4, 6, 8, 10, 20) if step * unit >= value)
 
 
-def _moments(first: int, last: int) -> list[int]:
-    """Three to seven round times in the range."""
-    for step_ms in (10_000, 30_000, 60_000, 300_000, 600_000, 900_000):
-        if (last - first) / step_ms <= 6:
-            break
-    begin = -(-first // step_ms) * step_ms
-    return list(range(begin, last + 1, step_ms))
+def _step_ms(span_ms: int) -> int:
+    """The time between two labels, so that there are at most seven."""
+    return next((step for step in _STEPS_MS if span_ms / step <= 6), _STEPS_MS[-1])
 
 
-def _clock(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.strftime("%H:%M" if moment.second == 0 else "%H:%M:%S")
+def _moments(first: int, last: int, step_ms: int) -> range:
+    return range(-(-first // step_ms) * step_ms, last + 1, step_ms)
+
+
+def _clock(time_ms: int, step_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M" if step_ms >= 60_000 else "%H:%M:%S")
 
 
 def _summary(title: str, known: Sequence[float], show: Callable[[float], str]) -> str:

@@ -109,6 +109,9 @@ class ConsoleApp:
             visit = None
             try:
                 self._gate.check_host(request.headers.get("host", ""))
+                self._gate.check_site(
+                    request.headers.get("sec-fetch-site", ""), request.headers.get("sec-fetch-mode", "")
+                )
                 visit = await self._visit(request)
                 response = await handle(request, visit)
             except (BarnabasError, TimeoutError) as error:
