@@ -41,11 +41,11 @@ def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | No
         from barnabas.spark.mirror.copying.copier import SparkCopier
 
         given: Mapping[str, str] = config.spark
-        java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, '')}".strip()
+        java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, _LIGHT_JAVA)}".strip()
         builder = SparkSession.builder.appName("barnabas mirror")
         for key, value in {**_DEFAULTS, **given, _JAVA_OPTIONS: java_options}.items():
             builder = builder.config(key, value)
-        chosen = master or given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+        chosen = master or given.get("spark.master") or os.environ.get("MASTER") or _MASTER
         spark = builder.master(chosen).getOrCreate()
         try:
             yield lambda pair: SparkCopier(spark)
@@ -54,6 +54,11 @@ def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | No
 
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""No record passes through Java, which only schedules tasks: the second compiler, and a collector with threads of its
+own, would cost more than they save."""
+_MASTER: Final = "local[*,4]"
+"""All cores; a failed task is repeated up to three times."""
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
