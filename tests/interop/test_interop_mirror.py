@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client import AsyncAdmin
-from barnabas.client.values import OffsetAndMetadata
+from barnabas.client.values import ConfigResource, OffsetAndMetadata
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.mirror.config.parsing import parse_mirror_config
 from barnabas.spark.mirror.offsets.sync_store import OffsetSyncStore
@@ -22,10 +22,12 @@ from barnabas.spark.mirror.records import (
     encode_heartbeat,
     encode_offset_sync,
 )
+from barnabas.spark.mirror.running.group_jobs import group_offsets
 from barnabas.spark.mirror.running.translating import read_checkpoints
 from barnabas.testing.embedded import EmbeddedBroker
+from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.jars import mirror_classpath
-from tests.system.mirror.mirrors import end_of, mirroring, produce, properties, until
+from tests.system.mirror.mirrors import end_of, mirroring, produce, properties, read, until, values
 
 pytestmark = pytest.mark.interop
 
@@ -103,3 +105,44 @@ def test_remote_cluster_utils_translates_offsets_on_our_topics() -> None:
 
     with EmbeddedBroker() as first, EmbeddedBroker() as second:
         asyncio.run(scenario(first.bootstrap_servers, second.bootstrap_servers))
+
+
+@pytest.mark.timeout(300)
+def test_kafka_and_we_mirror_one_another(tmp_path: Path) -> None:
+    async def scenario(a: str, b: str) -> None:
+        given = {
+            "A->B.enabled": "true",
+            "B->A.enabled": "true",
+            "sync.group.offsets.enabled": "true",
+            "topics": ".*orders",
+            "groups": "billing-.*",
+        }
+        sides = ((a, "A", b), (b, "B", a))
+        for servers, alias, _ in sides:
+            async with AsyncAdmin(bootstrap_servers=servers) as admin:
+                await admin.create_topic("orders", 2, 1, {"retention.bytes": "123456789"})
+                await produce(servers, "orders", [f"{alias}{n}" for n in range(40)])
+                offsets = {TopicPartition("orders", 0): OffsetAndMetadata(25)}
+                await admin.alter_group_offsets(f"billing-{alias}", offsets)
+        async with mirroring(a, b, given) as service:
+
+            async def arrived() -> bool:
+                found = []
+                for _, alias, other in sides:
+                    async with AsyncAdmin(bootstrap_servers=other) as admin:
+                        committed = await group_offsets(admin, f"billing-{alias}")
+                    found.append({str(tp): offset.offset for tp, offset in committed.items()})
+                return found == [{"A.orders-0": 25}, {"B.orders-0": 25}]
+
+            await until(arrived, "the groups have arrived on the other side", service)
+        for _, alias, other in sides:
+            assert values(await read(other, f"{alias}.orders")) == [f"{alias}{n}" for n in range(40)]
+            async with AsyncAdmin(bootstrap_servers=other) as admin:
+                resource = ConfigResource.topic(f"{alias}.orders")
+                configs = (await admin.describe_configs([resource]))[resource]
+                assert isinstance(configs, dict)
+                assert configs["retention.bytes"].value == "123456789"
+                assert f"{alias}.A.orders" not in {topic.name for topic in await admin.list_topics()}
+
+    with ApacheKafka(tmp_path).running() as kafka, EmbeddedBroker() as ours:
+        asyncio.run(scenario(kafka.bootstrap, ours.bootstrap_servers))
