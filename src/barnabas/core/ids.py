@@ -30,7 +30,8 @@ METADATA_TOPIC = "__cluster_metadata"
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
+MIRROR_STATE_TOPIC = "__mirror_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC, MIRROR_STATE_TOPIC})
 """The topics that only coordinators write."""
 
 

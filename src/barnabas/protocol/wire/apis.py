@@ -113,6 +113,14 @@ class ApiKey(IntEnum):
     EXPLAIN_PARTITION = 10_000
     EXPLAIN_GROUP = 10_001
     RUN_MAINTENANCE = 10_002
+    ALTER_LINK = 10_003
+    DESCRIBE_LINKS = 10_004
+    ALTER_MIRRORS = 10_005
+    DESCRIBE_MIRRORS = 10_006
+    READ_LINK = 10_007
+    READ_MIRROR_STATE = 10_008
+    WRITE_MIRROR_STATE = 10_009
+    ALTER_MIRROR_TOPICS = 10_010
 
 
 PRIVATE_FROM: Final = 10_000
@@ -255,6 +263,14 @@ _TABLE: Final = (
     Api(ApiKey.EXPLAIN_PARTITION, "0", flexible_from=0),
     Api(ApiKey.EXPLAIN_GROUP, "0", flexible_from=0),
     Api(ApiKey.RUN_MAINTENANCE, "0", flexible_from=0),
+    Api(ApiKey.ALTER_LINK, "0", flexible_from=0),
+    Api(ApiKey.DESCRIBE_LINKS, "0", flexible_from=0),
+    Api(ApiKey.ALTER_MIRRORS, "0", flexible_from=0),
+    Api(ApiKey.DESCRIBE_MIRRORS, "0", flexible_from=0),
+    Api(ApiKey.READ_LINK, "0", flexible_from=0),
+    Api(ApiKey.READ_MIRROR_STATE, "0", flexible_from=0),
+    Api(ApiKey.WRITE_MIRROR_STATE, "0", flexible_from=0),
+    Api(ApiKey.ALTER_MIRROR_TOPICS, "0", flexible_from=0, listeners=CONTROLLER),
 )
 
 APIS: Final[dict[ApiKey, Api]] = {api.key: api for api in _TABLE}

@@ -43,6 +43,14 @@ def test_the_table_has_every_key_but_the_removed_ones() -> None:
         "EXPLAIN_PARTITION",
         "EXPLAIN_GROUP",
         "RUN_MAINTENANCE",
+        "ALTER_LINK",
+        "DESCRIBE_LINKS",
+        "ALTER_MIRRORS",
+        "DESCRIBE_MIRRORS",
+        "READ_LINK",
+        "READ_MIRROR_STATE",
+        "WRITE_MIRROR_STATE",
+        "ALTER_MIRROR_TOPICS",
     ]
     assert list(APIS) == list(ApiKey)
 
