@@ -44,6 +44,7 @@ CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.ALTER_PARTITION, "controller.alter_partition", 2, 3, RequestScheduling.PIPELINED),
     Route(_K.ALLOCATE_PRODUCER_IDS, "controller.allocate_producer_ids", 0, 0, RequestScheduling.PIPELINED),
     Route(_K.ASSIGN_REPLICAS_TO_DIRS, "controller.assign_replicas_to_dirs", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.ALTER_MIRROR_TOPICS, "controller.alter_mirror_topics", 0, 0, RequestScheduling.PIPELINED),
     Route(_K.ENVELOPE, "controller.envelope", 0, 0, RequestScheduling.PIPELINED),
     # requests of administrators
     Route(_K.CREATE_TOPICS, "cluster.create_topics", 2, 7, RequestScheduling.PIPELINED),

@@ -4,6 +4,9 @@ A producer id is unique in the cluster, because the controller writes the end of
 broker uses the block. The unused ids of a block are lost when the broker stops. If the response that grants a block is
 lost, the ids of the block are lost too: the channel sends the request again, if need be to the next controller, and
 gets another block.
+
+Cluster links raise a floor below all producer ids that are handed out from then on, so that no fresh id equals one in
+mirrored records (`docs/adr/0019-cluster-links.md`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from barnabas.protocol.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.delta import ClusterDelta
 
 
 class ProducerIds:
@@ -27,7 +32,18 @@ class ProducerIds:
         self.broker_epoch = -1
         self._next = 0
         self._end = 0
+        self._floor = 0
         self._refill = asyncio.Lock()
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Drop the block in use if it is below the floor that a cluster link has set."""
+        if delta.producer_id_floor is not None:
+            self._floor = max(self._floor, delta.producer_id_floor)
+            self._drop_below_floor()
+
+    def _drop_below_floor(self) -> None:
+        if self._next < self._floor:
+            self._next = self._end = 0
 
     async def next(self) -> int:
         """A producer id that was never used before. Raises KafkaError if the controller grants no block."""
@@ -51,3 +67,4 @@ class ProducerIds:
             )
         self._next = response.producer_id_start
         self._end = response.producer_id_start + response.producer_id_len
+        self._drop_below_floor()  # the controller may have granted the block before it raised the floor

@@ -14,6 +14,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.protocol.wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
+from barnabas.protocol.wire.messages.alter_mirror_topics import AlterMirrorTopicsRequest
 from barnabas.protocol.wire.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
@@ -46,6 +47,7 @@ from barnabas.server.metadata.controller.create_partitions import decide_create_
 from barnabas.server.metadata.controller.create_topics import decide_create_topics
 from barnabas.server.metadata.controller.delete_topics import decide_delete_topics
 from barnabas.server.metadata.controller.directories import decide_assign_replicas_to_dirs
+from barnabas.server.metadata.controller.mirror_topics import decide_alter_mirror_topics
 from barnabas.server.metadata.controller.partitions import decide_elect_leaders
 from barnabas.server.metadata.controller.producer_ids import decide_allocate_producer_ids
 from barnabas.server.metadata.controller.reassignments import (
@@ -82,6 +84,7 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
     AssignReplicasToDirsRequest: decide_assign_replicas_to_dirs,
     CreateAclsRequest: decide_create_acls,
     DeleteAclsRequest: decide_delete_acls,
+    AlterMirrorTopicsRequest: decide_alter_mirror_topics,
 }
 
 

@@ -77,6 +77,8 @@ from barnabas.server.metadata.records.topics import (
     TopicRecord,
 )
 
+_NO_BROKER: Final = -1
+
 
 class ClusterDelta:
     """The changes since the image `before`. A part without changes is empty, and false as a boolean."""
@@ -93,6 +95,8 @@ class ClusterDelta:
         self.tokens: MapDelta[str, DelegationTokenImage] = MapDelta(before.tokens.by_id)
         self.quotas: MapDelta[QuotaEntity, Mapping[str, float]] = MapDelta(before.quotas.by_entity)
         self.next_producer_id: int | None = None
+        self.producer_id_floor: int | None = None
+        """No broker may hand out a lower producer id any more, not even from a block that it holds (cluster links)."""
 
     @property
     def is_empty(self) -> bool:
@@ -155,6 +159,8 @@ class ClusterDelta:
         delta.quotas = MapDelta.between(before.quotas.by_entity, after.quotas.by_entity)
         if before.producer_ids != after.producer_ids:
             delta.next_producer_id = after.producer_ids.next_producer_id
+            if before.offset >= 0:  # the snapshot may include a floor
+                delta.producer_id_floor = delta.next_producer_id
         return delta
 
     @staticmethod
@@ -268,6 +274,8 @@ class ClusterDelta:
 
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
+        if record.broker_id == _NO_BROKER:  # it grants no block (AlterMirrorTopics)
+            self.producer_id_floor = record.next_producer_id
 
     def _acl(self, record: AccessControlEntryRecord) -> None:
         self.acls.put(
