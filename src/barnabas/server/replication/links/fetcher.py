@@ -67,6 +67,9 @@ class SourceFetcher:
         self._known: dict[SourceKey, SourceFetch] = {}
         """The last request of each partition in the session, for its topic id."""
         self._wake = asyncio.Event()
+        self.answered_at = -1.0
+        """When the source last answered without an error (seconds of the loop's clock). Its answer has only those
+        partitions of the session that have changed."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -120,6 +123,7 @@ class SourceFetcher:
             return
         if reply.error is ErrorCode.NONE:
             self._session.on_reply(reply.session_id)
+            self.answered_at = asyncio.get_running_loop().time()
             self._apply(reply)
         elif reply.error in _SESSION_LOST:
             self._session.reset()

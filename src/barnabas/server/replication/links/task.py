@@ -21,6 +21,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.server.replication.links import leader
 from barnabas.server.replication.links import machine as m
 from barnabas.server.replication.links.fetched import ContradictsLog, plan_append
+from barnabas.server.replication.links.fetcher import SourceFetcher
 from barnabas.server.replication.links.link import FoundSource, Link
 from barnabas.server.replication.links.ports import (
     MirrorController,
@@ -89,6 +90,8 @@ class MirrorTask:
         self._source_watermark = NO_OFFSET
         self._last_fetch_ms = NO_OFFSET
         self._skipped = 0
+        self._fetcher: SourceFetcher | None = None
+        """The fetcher that this partition is added to."""
 
     @property
     def key(self) -> SourceKey:
@@ -119,7 +122,7 @@ class MirrorTask:
             UNKNOWN_POSITION if current is None else current.position,
             known,
             NO_OFFSET if known == NO_OFFSET else max(known - watermark, 0),
-            self._last_fetch_ms,
+            self._answered_ms(),
             self._skipped,
             mirror.trouble or ("" if current is None else current.reason),
         )
@@ -250,11 +253,13 @@ class MirrorTask:
             return
         fetcher = self.link.fetcher(found.node_id, self.key)
         self._source, self._source_error = found, None
+        self._fetcher = fetcher
         fetcher.add(self)
         try:
             await asyncio.get_running_loop().create_future()  # `_unless_changed` cancels this
         finally:
             self._source = None
+            self._fetcher = None
             fetcher.remove(self)
 
     async def _has_diverged(self, found: FoundSource) -> bool:
@@ -294,6 +299,13 @@ class MirrorTask:
 
     def _diverge(self, offset: int) -> None:
         self._become(m.on_diverged(self._mirror, offset, self._now_ms(), self._ports.rng))
+
+    def _answered_ms(self) -> int:
+        """When the source last answered a fetch of this partition, also without records for it."""
+        if self._fetcher is None or self._last_fetch_ms == NO_OFFSET:
+            return self._last_fetch_ms
+        ago_s = asyncio.get_running_loop().time() - self._fetcher.answered_at
+        return max(self._last_fetch_ms, self._ports.clock.now_ms() - round(ago_s * 1000))
 
     # -- the fetcher -------------------------------------------------------------------------------------------------
 
