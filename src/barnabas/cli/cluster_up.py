@@ -27,6 +27,7 @@ _FACTORS: Final = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
     "share.coordinator.state.topic.replication.factor",
+    "mirror.state.topic.replication.factor",
 )
 Controllers = Annotated[
     int,
@@ -37,7 +38,12 @@ Controllers = Annotated[
         help="The number of dedicated controllers; 0: the first three brokers (of two, one) are controllers too.",
     ),
 ]
-_IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
+_IN_SYNC: Final = (
+    "min.insync.replicas",
+    "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.min.isr",
+    "mirror.state.topic.min.isr",
+)
 
 
 def up(

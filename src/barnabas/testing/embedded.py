@@ -28,6 +28,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
+    "mirror.state.topic.num.partitions": "4",
     "log.initial.task.delay.ms": "500",
 }
 """The defaults of an embedded broker. Settings of the caller override them."""

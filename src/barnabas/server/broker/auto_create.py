@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
-from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, MIRROR_STATE_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -84,6 +84,20 @@ def _creatable_topic(services: Services, name: str) -> CreatableTopic:
             name=name,
             num_partitions=settings.share_coordinator_state_topic_num_partitions,
             replication_factor=settings.share_coordinator_state_topic_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+    if name == MIRROR_STATE_TOPIC:
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "min.insync.replicas": str(settings.mirror_state_topic_min_isr),
+            "segment.bytes": str(settings.mirror_state_topic_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+        return CreatableTopic(
+            name=name,
+            num_partitions=settings.mirror_state_topic_num_partitions,
+            replication_factor=settings.mirror_state_topic_replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
     return CreatableTopic(name=name, num_partitions=_BY_CONTROLLER, replication_factor=_BY_CONTROLLER)

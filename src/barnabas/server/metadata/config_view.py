@@ -179,5 +179,7 @@ def development_defaults(static: Mapping[str, str], brokers: int) -> dict[str, s
         "transaction.state.log.min.isr": in_sync,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
+        "mirror.state.topic.replication.factor": replicas,
+        "mirror.state.topic.min.isr": in_sync,
     }
     return {**wanted, **static}

@@ -17,6 +17,7 @@ from barnabas.server.metadata.config_rules import (
 from barnabas.server.metadata.config_source import ConfigValueSource
 from barnabas.server.metadata.config_view import ConfigView, development_defaults
 from barnabas.server.metadata.configs.broker_barnabas import BARNABAS_KEYS
+from barnabas.server.metadata.configs.broker_mirror import MIRROR_KEYS
 from barnabas.server.metadata.configs.broker_zookeeper import ZOOKEEPER_KEYS
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.describe_configs import (
@@ -127,7 +128,7 @@ LINK_KEYS = ("mirror.name", "mirror.state", "mirror.support.unclean.leader.elect
 def test_tables_have_every_config_of_kafka() -> None:
     assert (len(TOPIC_CONFIGS), len(BROKER_CONFIGS), len(GROUP_CONFIGS), len(CLIENT_METRICS_CONFIGS)) == (
         34 + len(LINK_KEYS),
-        363 + len(ZOOKEEPER_KEYS) + len(BARNABAS_KEYS),  # Kafka 4, Kafka 3, ours
+        363 + len(ZOOKEEPER_KEYS) + len(BARNABAS_KEYS) + len(MIRROR_KEYS),  # Kafka 4, Kafka 3, ours
         17,
         3,
     )

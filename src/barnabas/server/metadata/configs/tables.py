@@ -9,6 +9,7 @@ from barnabas.server.metadata.configs.broker_barnabas import BARNABAS_KEYS
 from barnabas.server.metadata.configs.broker_controller import CONTROLLER_KEYS
 from barnabas.server.metadata.configs.broker_groups import GROUPS_KEYS
 from barnabas.server.metadata.configs.broker_log import LOG_KEYS
+from barnabas.server.metadata.configs.broker_mirror import MIRROR_KEYS
 from barnabas.server.metadata.configs.broker_network import NETWORK_KEYS
 from barnabas.server.metadata.configs.broker_remote import REMOTE_KEYS
 from barnabas.server.metadata.configs.broker_replication import REPLICATION_KEYS
@@ -38,6 +39,7 @@ BROKER_CONFIGS: Final = ConfigDef.of(
     SSL_KEYS,
     ZOOKEEPER_KEYS,
     BARNABAS_KEYS,
+    MIRROR_KEYS,
 )
 
 GROUP_CONFIGS: Final = ConfigDef.of(GROUP_KEYS)

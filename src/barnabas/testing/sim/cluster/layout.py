@@ -33,6 +33,7 @@ QUICK: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",
+    "mirror.state.topic.num.partitions": "2",
 }
 """Time-outs of seconds instead of minutes, so that more happens in each simulated run."""
 
@@ -105,6 +106,8 @@ class ClusterLayout:
             "transaction.state.log.min.isr": str(min(2, self.brokers)),
             "share.coordinator.state.topic.replication.factor": str(min(3, self.brokers)),
             "share.coordinator.state.topic.min.isr": str(min(2, self.brokers)),
+            "mirror.state.topic.replication.factor": str(min(3, self.brokers)),
+            "mirror.state.topic.min.isr": str(min(2, self.brokers)),
         }
         if self.racks and host.is_broker:
             texts["broker.rack"] = RACKS[host.node_id % len(RACKS)]
