@@ -25,6 +25,8 @@ from barnabas.protocol.wire.messages import (
     add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
+    alter_link,
+    alter_mirrors,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_share_group_offsets,
@@ -45,7 +47,9 @@ from barnabas.protocol.wire.messages import (
     describe_configs,
     describe_delegation_token,
     describe_groups,
+    describe_links,
     describe_log_dirs,
+    describe_mirrors,
     describe_producers,
     describe_quorum,
     describe_share_group_offsets,
@@ -399,6 +403,12 @@ LARGEST: dict[ApiKey, Largest] = {
     _K.EXPLAIN_GROUP: Largest(0, lambda t, n: explain_group.ExplainGroupRequest(group_ids=_names(n)), _groups),
     _K.RUN_MAINTENANCE: Largest(0, lambda t, n: run_maintenance.RunMaintenanceRequest(dry_run=True, topics=[
         run_maintenance.TopicRequest(name=TOPIC, partition_indexes=_wide(n))])),
+    _K.ALTER_LINK: Largest(0, lambda t, n: alter_link.AlterLinkRequest(
+        link=alter_link.LinkData(name="l", bootstrap_servers="127.0.0.1:1", topics=_names(n)))),
+    _K.ALTER_MIRRORS: Largest(0, lambda t, n: alter_mirrors.AlterMirrorsRequest(
+        link="l", operation=1, topics=_names(n), validate_only=True)),
+    _K.DESCRIBE_LINKS: Largest(0, lambda t, n: describe_links.DescribeLinksRequest(names=_names(n))),
+    _K.DESCRIBE_MIRRORS: Largest(0, lambda t, n: describe_mirrors.DescribeMirrorsRequest(links=_names(n))),
     _K.CREATE_ACLS: Largest(3, lambda t, n: create_acls.CreateAclsRequest(creations=[
         create_acls.AclCreation(resource_type=TOPIC_RESOURCE, resource_name=name, principal="User:a", host="*",
                                 operation=3, permission_type=3) for name in _names(n)])),
@@ -440,6 +450,9 @@ NOT_ATTACKED: dict[ApiKey, str] = {
     _K.DESCRIBE_ACLS: "The request has no list.",
     _K.RENEW_DELEGATION_TOKEN: _NO_LIST,
     _K.EXPIRE_DELEGATION_TOKEN: _NO_LIST,
+    _K.READ_LINK: _NO_LIST,
+    _K.READ_MIRROR_STATE: _NO_LIST,
+    _K.WRITE_MIRROR_STATE: _NO_LIST,
     _K.HEARTBEAT: "The request has no list, and looks up one member.",
     _K.GET_TELEMETRY_SUBSCRIPTIONS: _NO_LIST,
     _K.PUSH_TELEMETRY: "The metrics are read in a thread, with at most 100,000 fields.",

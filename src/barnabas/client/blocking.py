@@ -320,6 +320,12 @@ class Admin(Blocking[AsyncAdmin]):
     explain_partitions = wait(AsyncAdmin.explain_partitions)
     compact = wait(AsyncAdmin.compact)
     enforce_retention = wait(AsyncAdmin.enforce_retention)
+    create_link = wait(AsyncAdmin.create_link)
+    alter_link = wait(AsyncAdmin.alter_link)
+    delete_link = wait(AsyncAdmin.delete_link)
+    describe_links = wait(AsyncAdmin.describe_links)
+    alter_mirrors = wait(AsyncAdmin.alter_mirrors)
+    describe_mirrors = wait(AsyncAdmin.describe_mirrors)
 
 
 class Consumer(Blocking[AsyncConsumer]):

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
+from barnabas.client.admin.links import Link, MirrorAction
 from barnabas.client.admin.transactions import ActiveProducer
 from barnabas.client.admin.users import UserScramCredentialDeletion
 from barnabas.client.values import (
@@ -144,6 +145,12 @@ ADMIN: Final[dict[str, Call]] = {
     "end_transaction": lambda c: c.end_transaction(HandedOverTransaction("x", 1, 1), commit=True),
     "fence_producer": lambda c: c.fence_producer("x"),
     "explain_groups": lambda c: c.explain_groups(["g"]),
+    "create_link": lambda c: c.create_link(Link("l", "127.0.0.1:1")),
+    "alter_link": lambda c: c.alter_link(Link("l", "127.0.0.1:1")),
+    "delete_link": lambda c: c.delete_link("l"),
+    "describe_links": lambda c: c.describe_links(["l"]),
+    "alter_mirrors": lambda c: c.alter_mirrors("l", MirrorAction.PAUSE),
+    "describe_mirrors": lambda c: c.describe_mirrors(["l"]),
     "explain_partitions": lambda c: c.explain_partitions([T0]),
     "compact": lambda c: c.compact([T0]),
     "enforce_retention": lambda c: c.enforce_retention([T0]),

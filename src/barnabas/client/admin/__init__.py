@@ -19,6 +19,7 @@ from barnabas.client.admin import acls as _acls
 from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import elections as _elections
 from barnabas.client.admin import groups as _groups
+from barnabas.client.admin import links as _links
 from barnabas.client.admin import log_dirs as _log_dirs
 from barnabas.client.admin import maintenance as _maintenance
 from barnabas.client.admin import quorum as _quorum
@@ -29,6 +30,7 @@ from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
 from barnabas.client.admin import users as _users
 from barnabas.client.admin.elections import ElectionType
+from barnabas.client.admin.links import Link, LinkDescription, MirrorAction, MirrorChange, MirrorStatus
 from barnabas.client.admin.maintenance import GroupFacts, MaintenanceReport, PartitionFacts
 from barnabas.client.admin.quorum import QuorumDescription
 from barnabas.client.admin.quotas import QuotaFilter
@@ -603,3 +605,50 @@ class AsyncAdmin:
             dry_run=dry_run,
             deadline=self._deadline(timeout_ms),
         )
+
+    # -- cluster links: Barnabas brokers only ------------------------------------------------------------------------
+
+    async def create_link(self, link: Link, *, validate_only: bool = False, timeout_ms: float | None = None) -> Link:
+        """Create a link to another cluster. The brokers connect to the source first. Raises KafkaError."""
+        return await _links.create_link(
+            self.cluster, link, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
+
+    async def alter_link(self, link: Link, *, validate_only: bool = False, timeout_ms: float | None = None) -> Link:
+        """Replace the definition of a link. A hidden password stays as it is. Raises KafkaError."""
+        return await _links.alter_link(
+            self.cluster, link, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
+
+    async def delete_link(self, name: str, *, validate_only: bool = False, timeout_ms: float | None = None) -> Link:
+        """Delete a link that has no mirror topics. Raises KafkaError."""
+        return await _links.delete_link(
+            self.cluster, name, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
+
+    async def describe_links(
+        self, names: Iterable[str] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[str, LinkDescription]:
+        """Links by name, with the stored states of their mirror partitions; all links if `names` is None."""
+        return await _links.describe_links(self.cluster, names, deadline=self._deadline(timeout_ms))
+
+    async def alter_mirrors(
+        self,
+        link: str,
+        action: MirrorAction,
+        topics: Sequence[str] = (),
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> list[MirrorChange]:
+        """Start, pause, resume, stop or recover the mirror topics that a pattern matches; without patterns, all topics
+        of the link. Returns when the change is requested; `describe_links` has the states. Raises KafkaError."""
+        return await _links.alter_mirrors(
+            self.cluster, link, action, topics, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
+
+    async def describe_mirrors(
+        self, links: Iterable[str] | None = None, *, timeout_ms: float | None = None
+    ) -> list[MirrorStatus]:
+        """State and lag of mirror partitions, as their leaders report them now."""
+        return await _links.describe_mirrors(self.cluster, links, deadline=self._deadline(timeout_ms))

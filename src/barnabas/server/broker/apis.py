@@ -133,6 +133,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.EXPLAIN_PARTITION, "maintenance.explain_partition", 0, 0),
     Route(_K.EXPLAIN_GROUP, "maintenance.explain_group", 0, 0),
     Route(_K.RUN_MAINTENANCE, "maintenance.run_maintenance", 0, 0, RequestScheduling.PIPELINED),
+    # cluster links
+    Route(_K.ALTER_LINK, "links.alter_link", 0, 0),
+    Route(_K.DESCRIBE_LINKS, "links.describe_links", 0, 0),
+    Route(_K.ALTER_MIRRORS, "links.alter_mirrors", 0, 0),
+    Route(_K.DESCRIBE_MIRRORS, "links.describe_mirrors", 0, 0),
+    Route(_K.READ_LINK, "links.read_link", 0, 0),
+    Route(_K.READ_MIRROR_STATE, "links.read_mirror_state", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.WRITE_MIRROR_STATE, "links.write_mirror_state", 0, 0, RequestScheduling.PIPELINED),
 )
 
 BROKER_APIS: Final = ApiTable(ROUTES)

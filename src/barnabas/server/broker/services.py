@@ -28,6 +28,7 @@ from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenanc
 from barnabas.server.replication.partitions import Partitions
 
 if TYPE_CHECKING:
+    from barnabas.server.broker.links import Links
     from barnabas.server.broker.verification import TransactionVerifier
     from barnabas.server.coordination.group.service import GroupCoordinator
     from barnabas.server.coordination.transaction.service import TransactionCoordinator
@@ -52,6 +53,10 @@ class BrokerConfig(Struct, frozen=True):
     share_coordinator_state_topic_replication_factor: int
     share_coordinator_state_topic_segment_bytes: int
     share_coordinator_state_topic_min_isr: int
+    mirror_state_topic_num_partitions: int
+    mirror_state_topic_replication_factor: int
+    mirror_state_topic_segment_bytes: int
+    mirror_state_topic_min_isr: int
     transaction_partition_verification_enable: bool
     add_partitions_to_txn_retry_backoff_ms: int
     add_partitions_to_txn_retry_backoff_max_ms: int
@@ -76,6 +81,7 @@ class Services(Struct):
     transactions: TransactionCoordinator
     transaction_verifier: TransactionVerifier
     shares: Shares
+    links: Links
     flusher: Flusher
     mover: DirectoryMover
     maintenance: OnDemandMaintenance

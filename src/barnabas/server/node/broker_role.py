@@ -55,7 +55,7 @@ from barnabas.server.node.connection_limits import (
 )
 from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
-from barnabas.server.node.links import NoLinks, build_links
+from barnabas.server.node.link_coordination.building import build_cluster_links
 from barnabas.server.node.listening.broker_listeners import BrokerListeners, BuildListener
 from barnabas.server.node.monitoring.node import monitor_broker
 from barnabas.server.node.parts import Parts
@@ -127,8 +127,7 @@ class BrokerRole:
             self.partitions, self._directory_reporter, self._flusher, parts.disk,
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
-        no_links = NoLinks()
-        self.links = build_links(parts, self.partitions, no_links, no_links, no_links)
+        self._links = build_cluster_links(parts, self.partitions, self._channels, controller, lambda: self.broker_epoch)
         self._services = self._build_services(controller)
         self._budget = RequestBudget(build_transport_config(config))
         self.monitor = monitor_broker(
@@ -193,14 +192,14 @@ class BrokerRole:
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
             self._maintenance.run, self._compactor.run,
             partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
-            shares.coordinator.run, shares.partitions.run, services.checker.run, self.links.run, self.monitor.run,
+            shares.coordinator.run, shares.partitions.run, services.checker.run, self._links.run, self.monitor.run,
         ):  # fmt: skip
             await in_slices(self.partitions.discover())
             role_listeners = (
                 GroupCoordinatorListener(groups),
                 TransactionCoordinatorListener(transactions),
                 ShareGroupListener(shares),
-                self.links,
+                self._links,
             )
             for listener in role_listeners:
                 self.partitions.add_listener(listener)
@@ -217,7 +216,7 @@ class BrokerRole:
                 self.partitions,
                 (
                     self._directory_reporter, self._replication, self._mover, *role_listeners,
-                    services.metadata, config_updater, services.quotas, services.client_metrics,
+                    services.metadata, services.producer_ids, config_updater, services.quotas, services.client_metrics,
                     self._connection_limits,
                     self._listeners, self._lifecycle,
                 ),
@@ -327,6 +326,7 @@ class BrokerRole:
                 config, channels, groups, ReplicatedWriter(self.partitions, parts.disk, share_state_codec),
                 share_group_configs, parts.image, parts.clock, parts.rng,
             ),
+            links=self._links.requests,
             flusher=self._flusher,
             mover=self._mover,
             maintenance=OnDemandMaintenance(self.partitions, self._maintenance, self._compactor, parts.clock),

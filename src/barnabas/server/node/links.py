@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.node.channels.source import LinkSource
@@ -12,14 +11,12 @@ from barnabas.server.node.setup.link_security import link_security
 from barnabas.server.replication.links.links import MirrorLinks
 from barnabas.server.replication.links.ports import (
     MirrorController,
-    MirrorPartition,
     MirrorStates,
     OppositeMirrors,
-    SourceRequests,
 )
 from barnabas.server.replication.links.settings import link_settings
 from barnabas.server.replication.links.task import TaskPorts
-from barnabas.server.replication.links.values import LinkDefinition, MirrorPosition, StoredMirror
+from barnabas.server.replication.links.values import LinkDefinition
 from barnabas.server.replication.partitions import Partitions
 
 
@@ -44,32 +41,6 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
     if not servers:
         raise ConfigError("bootstrap.servers is empty: name at least one broker of the source.")
     return servers
-
-
-class NoLinks:
-    """The ports of mirror partitions in a cluster without coordinators of links."""
-
-    async def definition(self, link: str) -> LinkDefinition | None:
-        raise _unknown(link)
-
-    async def read(self, partition: MirrorPartition, leader_epoch: int) -> StoredMirror | None:
-        raise _unknown(partition.link)
-
-    async def write(self, partition: MirrorPartition, state: StoredMirror) -> None:
-        raise _unknown(partition.link)
-
-    async def raise_leader_epoch(self, partition: MirrorPartition, leader_epoch: int, minimum: int) -> None:
-        raise _unknown(partition.link)
-
-    async def raise_producer_ids(self, above: int) -> None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    async def stopped_position(self, source: SourceRequests, partition: MirrorPartition) -> MirrorPosition | None:
-        return None
-
-
-def _unknown(link: str) -> KafkaError:
-    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The link {link} has no coordinator.")
 
 
 def build_links(

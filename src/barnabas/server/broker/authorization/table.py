@@ -221,6 +221,13 @@ BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.EXPLAIN_PARTITION: guarded("topics.explain_partition", _topic(_O.DESCRIBE)),
     _K.EXPLAIN_GROUP: guarded("groups.describe_groups_by_id", _group(_O.DESCRIBE)),
     _K.RUN_MAINTENANCE: guarded("topics.run_maintenance", _topic(_O.ALTER)),
+    _K.ALTER_LINK: guarded("links.alter", _cluster(_O.ALTER, 1), _cluster(_O.CLUSTER_ACTION, 1)),
+    _K.ALTER_MIRRORS: guarded("links.alter", _cluster(_O.ALTER, 1), _cluster(_O.CLUSTER_ACTION, 1)),
+    _K.DESCRIBE_LINKS: guarded("links.describe", _cluster(_O.DESCRIBE, 1), _cluster(_O.CLUSTER_ACTION, 1)),
+    _K.DESCRIBE_MIRRORS: cluster(_O.DESCRIBE),
+    _K.READ_LINK: cluster(_O.CLUSTER_ACTION),
+    _K.READ_MIRROR_STATE: cluster(_O.CLUSTER_ACTION),
+    _K.WRITE_MIRROR_STATE: cluster(_O.CLUSTER_ACTION),
 }
 
 CONTROLLER_ACCESS: Final[Mapping[int, ApiAccess]] = {
@@ -245,6 +252,7 @@ CONTROLLER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     _K.ALTER_PARTITION: cluster(_O.CLUSTER_ACTION),
     _K.ALLOCATE_PRODUCER_IDS: cluster(_O.CLUSTER_ACTION),
     _K.ASSIGN_REPLICAS_TO_DIRS: cluster(_O.CLUSTER_ACTION),
+    _K.ALTER_MIRROR_TOPICS: cluster(_O.CLUSTER_ACTION),
     _K.ENVELOPE: cluster(_O.CLUSTER_ACTION),
     # requests of administrators
     _K.CREATE_TOPICS: guarded(

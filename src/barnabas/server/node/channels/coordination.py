@@ -29,6 +29,7 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.server.broker.handlers.transactions.write_txn_markers import write_markers
 from barnabas.server.node.channels.batched_requests import BatchedRequests
+from barnabas.server.node.channels.link_router import LinkRouter
 from barnabas.server.node.channels.peer_router import PeerRouter
 from barnabas.server.node.channels.peers import PeerSender
 from barnabas.server.node.channels.shares import LogEnds, ShareCoordinators
@@ -50,6 +51,7 @@ class CoordinationChannels:
         self.transactions = AddPartitionsToTxnManager(self._router)
         self.share_coordinators = ShareCoordinators(self._router)
         self.log_ends = LogEnds(self._router)
+        self.links = LinkRouter(self._router)
 
     def connect(self, services: Services) -> None:
         """Set the services. They are built after the channels, because the coordinators in them use the channels."""

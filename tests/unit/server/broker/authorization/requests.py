@@ -345,6 +345,13 @@ BROKER_CASES = [
     Case("EXPLAIN_PARTITION", 0, "T:DESCRIBE", _topics(0, field="partition_indexes")),
     Case("EXPLAIN_GROUP", 0, "G:DESCRIBE", {"group_ids": [GROUP]}),
     Case("RUN_MAINTENANCE", 0, "T:ALTER", {"operation": 1, "dry_run": True, **_topics(0, field="partition_indexes")}),
+    Case("ALTER_LINK", 0, "C:ALTER", {"operation": 2, "validate_only": True, "only_local": True}),
+    Case("ALTER_MIRRORS", 0, "C:ALTER", {"link": "absent", "operation": 1, "only_local": True}),
+    Case("DESCRIBE_LINKS", 0, "C:DESCRIBE", {"names": ["absent"]}),
+    Case("DESCRIBE_MIRRORS", 0, "C:DESCRIBE", {"links": []}),
+    Case("READ_LINK", 0, "C:CLUSTER_ACTION", {"link": "absent"}),
+    Case("READ_MIRROR_STATE", 0, "C:CLUSTER_ACTION", {"link": "absent"}),
+    Case("WRITE_MIRROR_STATE", 0, "C:CLUSTER_ACTION", {"link": "absent"}),
 ]
 
 _OTHER_CLUSTER = {"cluster_id": "another"}
@@ -370,6 +377,7 @@ CONTROLLER_CASES = [
     _on_controller("CONTROLLER_REGISTRATION", 0, "C:CLUSTER_ACTION", {"controller_id": 1}),
     _on_controller("ALTER_PARTITION", 3, "C:CLUSTER_ACTION", {"broker_id": 9, "topics": []}),
     _on_controller("ALLOCATE_PRODUCER_IDS", 0, "C:CLUSTER_ACTION", {"broker_id": 9}),
+    _on_controller("ALTER_MIRROR_TOPICS", 0, "C:CLUSTER_ACTION", {"broker_id": 9}),
     _on_controller("ASSIGN_REPLICAS_TO_DIRS", 0, "C:CLUSTER_ACTION", {"broker_id": 9, "directories": []}),
     _on_controller(
         "ENVELOPE", 0, "C:CLUSTER_ACTION", {"request_data": b"?", "client_host_address": b"\x01\x02\x03\x04"}

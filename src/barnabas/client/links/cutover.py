@@ -1,0 +1,106 @@
+"""Shell: waits for mirrors, and cuts them over: `promote` when nothing is missing, `failover` at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from barnabas.client.admin import AsyncAdmin
+from barnabas.client.admin.links import STOPPED, LinkDescription, MirrorAction, MirrorChange, MirrorStatus
+from barnabas.core.errors import ErrorCode, KafkaError
+
+CHECK_INTERVAL_S: Final = 0.1
+
+Progress = Callable[[str], None]
+
+
+class NotInTimeError(KafkaError):
+    """Mirrors have not reached a state in time. The command can be repeated."""
+
+
+async def require_link(admin: AsyncAdmin, name: str) -> LinkDescription:
+    """The description of a link. Raises KafkaError RESOURCE_NOT_FOUND."""
+    found = (await admin.describe_links([name])).get(name)
+    if found is None:
+        raise KafkaError(
+            ErrorCode.RESOURCE_NOT_FOUND, f"There is no link {name}. `barnabas links list` shows the links."
+        )
+    return found
+
+
+async def promote(
+    admin: AsyncAdmin, link: str, topics: Sequence[str], *, timeout_s: float, progress: Progress
+) -> list[MirrorChange]:
+    """Stop mirrors when they have all records of the source; producers must have stopped there. Raises NotInTimeError,
+    after which the mirrors run on, and KafkaError."""
+    planned = await admin.alter_mirrors(link, MirrorAction.STOP, topics, validate_only=True)
+    names = {change.topic for change in planned if change.error is None}
+    await _wait_caught_up(admin, link, names, timeout_s=timeout_s, progress=progress)
+    return await failover(admin, link, topics, timeout_s=timeout_s)
+
+
+async def failover(admin: AsyncAdmin, link: str, topics: Sequence[str], *, timeout_s: float) -> list[MirrorChange]:
+    """Stop mirrors now, and return when their topics take writes. Raises NotInTimeError, KafkaError."""
+    changes = await admin.alter_mirrors(link, MirrorAction.STOP, topics)
+    names = {change.topic for change in changes if change.error is None}
+    await wait_stopped(admin, link, names, timeout_s=timeout_s)
+    return changes
+
+
+async def _wait_caught_up(
+    admin: AsyncAdmin, link: str, topics: Collection[str], *, timeout_s: float, progress: Progress
+) -> None:
+    """Wait until the lag of every partition is 0, by what the source has said after this call began."""
+    began_ms = await _now_ms()
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    shown = ""
+    while True:
+        statuses = [status for status in await admin.describe_mirrors([link]) if status.partition.topic in topics]
+        late = [status for status in statuses if status.lag != 0 or status.last_fetch_ms < began_ms]
+        found = {status.partition.topic for status in statuses}
+        if not late and found >= set(topics):
+            return
+        text = f"waiting for {len(late)} partitions; lag {sum(max(status.lag, 0) for status in late)} records"
+        if text != shown:
+            progress(text)
+            shown = text
+        if asyncio.get_running_loop().time() >= deadline:
+            raise NotInTimeError(ErrorCode.REQUEST_TIMED_OUT, _late_text(late, timeout_s))
+        await asyncio.sleep(CHECK_INTERVAL_S)
+
+
+def _late_text(late: Sequence[MirrorStatus], timeout_s: float) -> str:
+    worst = max(late, key=lambda status: status.lag, default=None)
+    where = "" if worst is None else f", for example {worst.partition} (lag {worst.lag}, {worst.state} {worst.reason})"
+    return (
+        f"{len(late)} partitions have not caught up within {timeout_s:g} s{where}. The mirrors run on. Stop the "
+        "producers on the source and try again, or use `barnabas links failover`, which loses what is missing."
+    )
+
+
+async def wait_stopped(admin: AsyncAdmin, link: str, topics: Collection[str], *, timeout_s: float) -> None:
+    """Return when every partition of these topics is STOPPED and the topics take writes. Raises NotInTimeError."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        described = await require_link(admin, link)
+        waiting = [m for m in described.mirrors if m.topic in topics and m.state != STOPPED]
+        known = {m.topic for m in described.mirrors}
+        if not waiting and known >= set(topics):
+            left = {s.partition.topic for s in await admin.describe_mirrors([link])} & set(topics)
+            if not left:
+                return
+        if asyncio.get_running_loop().time() >= deadline:
+            names = sorted({m.topic or m.topic_id for m in waiting} | (set(topics) - known))
+            raise NotInTimeError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Not stopped within {timeout_s:g} s: {', '.join(names) or 'the topics'}. `barnabas links describe "
+                f"{link}` shows the states; the command can be repeated.",
+            )
+        await asyncio.sleep(CHECK_INTERVAL_S / 4)
+
+
+async def _now_ms() -> int:
+    from barnabas.core.clock import SystemClock
+
+    return SystemClock().now_ms()
