@@ -23,6 +23,7 @@ NOUNS = (
     "quotas",
     "logs",
     "cluster",
+    "links",
     "registry",
     "console",
     "pipelines",
