@@ -92,6 +92,13 @@ class KafkaConnect:
                     return str(task["trace"])
         return None
 
+    def stack_of_tasks(self) -> str:
+        """The Java stacks of the threads that run tasks."""
+        assert self.process is not None
+        command = ["jstack", str(self.process.pid)]
+        threads = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.split("\n\n")
+        return "\n\n".join(thread for thread in threads if thread.startswith('"task-thread-'))
+
     def stop_all(self) -> None:
         """Stop every connector; a stopped one has no task and keeps its offsets."""
         for name in self.request("GET", "/connectors"):

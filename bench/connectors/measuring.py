@@ -181,7 +181,8 @@ class Bench:
                 if (failure := side.failure()) is not None:
                     raise RuntimeError(f"{side.name} has failed: {failure}")
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{side.name} has made no progress for {PATIENCE_S:.0f} s: {now} of {wanted} rows")
+                problem = f"{side.name} has made no progress for {PATIENCE_S:.0f} s: {now} of {wanted} rows"
+                raise RuntimeError(f"{problem}\n{side.describe()}")
             time.sleep(0.02)
 
 

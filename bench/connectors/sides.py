@@ -38,6 +38,9 @@ class Side(Protocol):
     def failure(self) -> str | None:
         """Why the source or sink has ended by itself, if it has."""
 
+    def describe(self) -> str:
+        """What the source and the sink are doing, for the message about one that makes no progress."""
+
     def close(self) -> None: ...
 
 
@@ -95,6 +98,9 @@ class Barnabas:
         error = None if self._query is None else self._query.exception()
         return None if error is None else str(error)
 
+    def describe(self) -> str:
+        return str(self._query.status)
+
     def close(self) -> None:
         if self._query is not None:
             self._query.stop()
@@ -139,6 +145,9 @@ class Debezium:
     def failure(self) -> str | None:
         """Why a task has failed, if one has."""
         return self._source.failure() or self._sink.failure()
+
+    def describe(self) -> str:
+        return "\n".join((self._source.stack_of_tasks(), self._sink.stack_of_tasks()))
 
     def close(self) -> None:
         self._stack.close()
