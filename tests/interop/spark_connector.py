@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,3 +59,30 @@ def start_session(jars: list[Path], settings: Mapping[str, str] | None = None) -
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+@contextmanager
+def running_session(jars: list[Path], settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """`start_session` for a test module, in a JVM of its own: the class path and Java options of a JVM are those of the
+    first session in it, and a stopped session leaves its JVM to the next one of the process.
+    """
+    _end_jvm()
+    session = start_session(jars, settings)
+    try:
+        yield session
+    finally:
+        session.stop()
+        _end_jvm()
+
+
+def _end_jvm() -> None:
+    """Ends the JVM of this process's Spark, if it has one. Its sessions are stopped already."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM waits for this
+    gateway.proc.wait(60)
+    SparkContext._gateway = SparkContext._jvm = None

@@ -20,7 +20,7 @@ from pyspark.errors import StreamingQueryException
 
 from barnabas.testing.databases import MariaDbServer, PostgresServer
 from tests.interop.apache_kafka import ApacheKafka
-from tests.interop.spark_connector import start_session
+from tests.interop.spark_connector import running_session
 from tests.progress import wait_until
 from tests.system.connectors.query_driver import STARVED
 from tests.system.connectors.shops import MariaDbShop, PostgresShop, Shop
@@ -60,9 +60,8 @@ LEFT_OUT = {
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = start_session([], {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
-    yield session
-    session.stop()
+    with running_session([], {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}) as session:
+        yield session
 
 
 def change(shop: Shop, rng: random.Random) -> None:

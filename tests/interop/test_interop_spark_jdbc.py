@@ -18,7 +18,7 @@ from barnabas.spark.connectors.connect.plans.planner import WorkerPlanner
 from barnabas.testing.databases import PostgresServer
 from barnabas.testing.process import BrokerProcess
 from tests.interop.jars import resolve
-from tests.interop.spark_connector import start_session
+from tests.interop.spark_connector import running_session
 from tests.progress import wait_until
 
 if TYPE_CHECKING:
@@ -31,9 +31,8 @@ DRIVER = "com.impossibl.pgjdbc-ng:pgjdbc-ng:0.8.9"
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = start_session(sorted(resolve(DRIVER).glob("*.jar")))
-    yield session
-    session.stop()
+    with running_session(sorted(resolve(DRIVER).glob("*.jar"))) as session:
+        yield session
 
 
 def test_rows_of_a_topic_reach_a_database_by_any_jdbc_driver(

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.testing.process import BrokerProcess
 from tests.interop.secure_broker import MECHANISMS, SecureBroker, secure_broker
-from tests.interop.spark_connector import connector_jars, start_session
+from tests.interop.spark_connector import connector_jars, running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +26,8 @@ def spark() -> Iterator[SparkSession]:
     jars = connector_jars()
     if not jars:
         pytest.skip("Spark's Kafka connector could not be fetched from Maven Central")
-    session = start_session(jars)
-    yield session
-    session.stop()
+    with running_session(jars) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

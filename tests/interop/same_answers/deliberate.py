@@ -108,6 +108,5 @@ DELIBERATE: Final[tuple[Row, ...]] = (
     Row("incremental_alter", "operation .*", _ANY, _CRASH),
     Row("incremental_alter", "broker, out of range", _ANY, "Kafka divides by zero."),
     Row("incremental_alter|legacy_alter", "broker 7", _ANY, "Told by the controller: there is no broker 7 at all."),
-    Row("incremental_alter", "logger, bad level", _ANY, "No loggers can be set here."),
     Row("incremental_alter", "a resource twice", _ANY, "One resource, one answer (here Kafka gives two)."),
 )
