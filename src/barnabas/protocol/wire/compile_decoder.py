@@ -181,7 +181,10 @@ class _Decoder:
         self.formats += "b"
         self.targets.append(marker)
         self.flush()
-        with src.block(f"if {marker} < 0:"):
+        # In a tagged field the marker is an unsigned varint, elsewhere a signed byte (see the encoder). Tagged fields
+        # that an earlier version of Barnabas has written have the byte.
+        null = f"{marker} <= 0" if self.layout.is_tagged(field) else f"{marker} < 0"
+        with src.block(f"if {null}:"):
             src.line(f"{target} = None")
         with src.block("else:"):
             self.struct(cls, inner)

@@ -190,8 +190,10 @@ class _Encoder:
             self.struct(cls, inner)
             return
         self.flush()
+        # In a tagged field Kafka's generator writes the marker as an unsigned varint, elsewhere as a signed byte.
+        null = b"\x00" if self.layout.is_tagged(field) else b"\xff"
         with src.block(f"if {inner} is None:"):
-            src.line(f"{self.write}(b'\\xff')")
+            src.line(f"{self.write}({null!r})")
         with src.block("else:"):
             src.line(f"{self.write}(b'\\x01')")
             self.struct(cls, inner)

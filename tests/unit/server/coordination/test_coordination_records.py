@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.server.coordination.group import records as rec
+from barnabas.server.coordination.group.consumer.member import classic_protocol_metadata
 from barnabas.server.coordination.group.shard import FORMAT
 from barnabas.server.coordination.ports import LogRecord
 
@@ -52,6 +53,22 @@ def test_decoded_records_have_the_expected_fields() -> None:
         assigned_partitions=[rec.CurrentTopicPartitions(topic_id=ID, partitions=[1], assignment_epochs=[4])],
         partitions_pending_revocation=[rec.CurrentTopicPartitions(topic_id=ID, partitions=[2])],
     )
+
+
+def test_a_member_of_the_new_protocol_has_no_classic_metadata() -> None:
+    """Kafka writes this null, a varint in a tagged field, because its schema's default is an empty struct."""
+    member = FORMAT.decode(JAVA["consumer-member-new-protocol"])
+    assert member is not None
+    assert isinstance(member.value, rec.ConsumerGroupMemberMetadataValue)
+    assert member.value.classic_member_metadata is None
+    value = FORMAT.encode(member).value
+    assert value is not None
+    assert value[-5:] == bytes.fromhex("0001000100")
+    without_the_field = bytes(value[:-4]) + b"\0"
+    earlier = FORMAT.decode(LogRecord(JAVA["consumer-member-new-protocol"].key, without_the_field))
+    assert earlier is not None
+    assert isinstance(earlier.value, rec.ConsumerGroupMemberMetadataValue)
+    assert classic_protocol_metadata(earlier.value) is None
 
 
 def test_value_versions_are_those_that_kafka_writes() -> None:

@@ -133,9 +133,9 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     subscribed_topic_regex: str | None = string(null="0+")
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(null="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = nested(
-        ClassicMemberMetadata, null="0+", default=None, tag=0
-    )
+    classic_member_metadata: ClassicMemberMetadata | None = nested(ClassicMemberMetadata, null="0+", tag=0)
+    """None for a member of the new protocol. Kafka's schema has the default `null` without quotation marks, which its
+    generator reads as an empty struct: None is therefore written, and a field that is left out is an empty struct."""
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="0"):
@@ -175,7 +175,9 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="0"):
 class CurrentTopicPartitions(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
-    assignment_epochs: list[int] | None = array(int32, null="0+", default=None, tag=0)
+    assignment_epochs: list[int] | None = array(int32, null="0+", tag=0)
+    """The member epoch in which each partition was assigned (KIP-1251); None if unknown, which Kafka takes for the
+    member epoch. The default is empty, as in Kafka (see `classic_member_metadata`)."""
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):

@@ -119,8 +119,10 @@ def topic_names_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def classic_protocol_metadata(value: ConsumerGroupMemberMetadataValue) -> ClassicProtocolMetadata | None:
+    """None for a member of the new protocol; also for a record without the field, as earlier versions of Barnabas
+    have written it."""
     classic = value.classic_member_metadata
-    if classic is None:
+    if classic is None or not classic.supported_protocols:
         return None
     return ClassicProtocolMetadata(
         classic.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in classic.supported_protocols)
@@ -147,7 +149,7 @@ def target_entries(partitions: Partitions) -> list[TargetTopicPartitions]:
 
 def _current(partitions: Partitions) -> list[CurrentTopicPartitions]:
     return [
-        CurrentTopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
+        CurrentTopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]), assignment_epochs=None)
         for topic_id in sorted_ids(partitions)
     ]
 
