@@ -80,6 +80,8 @@ class CoordinatorContext(Generic[S]):
         self.loaded_offset = 0
         """The log end offset when the partition was loaded."""
         self.committed_offset = 0
+        self.unknown_records = 0
+        """The records of the log whose kind or version this version of Barnabas does not know."""
         self.watching_commits = False
         """Whether a task of the runtime waits for the high watermark of this partition."""
         self.waiting: deque[tuple[int, Callable[[ErrorCode], None]]] = deque()

@@ -168,6 +168,13 @@ class CoordinatorRuntime(Generic[S]):
             records_end=context.end_offset,
             took_ms=round((self._clock.monotonic() - started) * 1000),
         )
+        if context.unknown_records:
+            log.warning(
+                "records of kinds that this version does not know were skipped, such as those of streams groups; this "
+                "broker does not serve what they describe",
+                partition=context.tp,
+                records=context.unknown_records,
+            )
 
     def _watch_commits(self, partition: int, context: CoordinatorContext[S]) -> None:
         """Start the task that waits for the high watermark of this partition to advance, unless it is running."""
@@ -304,7 +311,9 @@ def replay(context: CoordinatorContext[S], chunk: Buffer, high_watermark: int) -
                     shard.apply_marker(producer, committed=control.commit)
                 continue
             decoded = shard.log_format.decode(LogRecord(record.key, record.value))
-            if decoded is not None:
+            if decoded is None:
+                context.unknown_records += 1
+            else:
                 shard.apply(decoded, record.offset, header.producer_id if header.is_transactional else -1)
         context.end_offset = header.next_offset
         timeline.seal(header.next_offset)
