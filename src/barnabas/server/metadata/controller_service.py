@@ -27,6 +27,7 @@ from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.wire.messages.create_acls import CreateAclsRequest
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.wire.messages.delete_acls import DeleteAclsRequest
@@ -34,6 +35,7 @@ from barnabas.protocol.wire.messages.incremental_alter_configs import Incrementa
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.messages.update_features import UpdateFeaturesRequest
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.metadata.controller.brokers import levels_not_supported_by
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
 from barnabas.server.metadata.controller.settings import Charge, ControllerConfig, unlimited
@@ -201,10 +203,21 @@ class ControllerService:
         response: Message = await self._decide(request, version, unlimited if quota is None else quota.charge)
         if quota is not None:
             quota.set_throttle_time(response)
+        if isinstance(request, BrokerRegistrationRequest):
+            self._log_refusal(request, response)
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
             self._elections.on_configs_changed()
             self._changed.set()
         return response
+
+    def _log_refusal(self, request: BrokerRegistrationRequest, response: Message) -> None:
+        """Log which feature levels keep a broker out of the cluster: the response has only an error code."""
+        if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.UNSUPPORTED_VERSION:
+            log.warning(
+                "a broker may not join: it does not support all feature levels of the cluster",
+                broker=request.broker_id,
+                levels="; ".join(levels_not_supported_by(request, self._image())),
+            )
 
     async def _decide(self, request: Message, version: int, charge: Charge) -> Message:
         """The response, when the records of the decision are committed. Raises KafkaError as `call` does."""

@@ -72,6 +72,9 @@ METADATA_VERSION_NAMES: Final[Mapping[int, str]] = {
 CONTROLLER_REGISTRATION_LEVEL: Final = 15
 """3.7-IV0: the first level at which controllers register (KIP-919)."""
 
+CORDONED_DIRECTORIES_LEVEL: Final = 30
+"""4.3-IV0: the first level whose records have cordoned log directories (KIP-1066)."""
+
 METADATA_CHANGED_AT: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """The levels that changed the format of metadata records. A downgrade below one of them may lose metadata."""
 
@@ -80,3 +83,22 @@ def bootstrap_records(levels: Mapping[str, int] = DEFAULT_LEVELS) -> list[Featur
     """The first records of a new cluster's metadata log, `metadata.version` first."""
     ordered = sorted(levels.items(), key=lambda item: (item[0] != METADATA_VERSION, item[0]))
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in ordered if level > 0]
+
+
+def unsupported_levels(levels: Mapping[str, int], ranges: Mapping[str, FeatureRange]) -> list[str]:
+    """One text for each finalized level in `levels` that a node with these `ranges` does not support, by feature."""
+    found = []
+    for feature, level in sorted(levels.items()):
+        supported = ranges.get(feature)
+        if supported is None:
+            found.append(f"{feature} {level_name(feature, level)}, which the node does not know")
+        elif level not in supported:
+            low, high = level_name(feature, supported.min_level), level_name(feature, supported.max_level)
+            found.append(f"{feature} {level_name(feature, level)}, of which the node supports {low} to {high}")
+    return found
+
+
+def level_name(feature: str, level: int) -> str:
+    """A level as administrators write it: `3.9-IV0` for level 21 of metadata.version, otherwise the number."""
+    name = METADATA_VERSION_NAMES.get(level) if feature == METADATA_VERSION else None
+    return str(level) if name is None else name

@@ -16,7 +16,7 @@ at once when this node
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
@@ -35,7 +35,7 @@ from barnabas.protocol.wire.messages.broker_registration import (
     Listener,
 )
 from barnabas.server.broker.forward import ControllerChannel
-from barnabas.server.metadata.features import SUPPORTED_FEATURES
+from barnabas.server.metadata.features import SUPPORTED_FEATURES, unsupported_levels
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.image.nodes import SecurityProtocol
@@ -106,9 +106,11 @@ class BrokerLifecycle:
         config: LifecycleConfig,
         *,
         on_epoch: Callable[[int], None] = lambda _: None,
+        feature_levels: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """`metadata_offset` returns the last offset of the metadata log that this node has read. `on_epoch` is called
-        with the broker epoch after each registration."""
+        with the broker epoch after each registration. `feature_levels` returns the finalized levels in this node's
+        image; with them the reason of a refused registration is more precise."""
         self._channel = channel
         self._identity = identity
         self._endpoints = endpoints
@@ -118,6 +120,7 @@ class BrokerLifecycle:
         self._rng = rng
         self._config = config
         self._on_epoch = on_epoch
+        self._feature_levels = feature_levels
         self._incarnation_id = random_uuid(rng)
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
@@ -186,8 +189,11 @@ class BrokerLifecycle:
                     "controller.quorum.voters (or bootstrap.servers), or start with an empty data directory."
                 )
             case ErrorCode.UNSUPPORTED_VERSION:
+                levels = "; ".join(unsupported_levels(self._feature_levels(), SUPPORTED_FEATURES))
                 raise RegistrationError(
-                    "The cluster uses feature levels that this version does not support: upgrade this node."
+                    "This broker cannot join: the cluster uses feature levels that this version of Barnabas does not "
+                    f"support{f' ({levels})' if levels else ''}. Upgrade this node, or lower the levels first with "
+                    "`kafka-features --bootstrap-server HOST:PORT downgrade --feature NAME=LEVEL`."
                 )
             case ErrorCode.INVALID_REGISTRATION:
                 raise RegistrationError(

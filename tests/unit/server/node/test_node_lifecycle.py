@@ -198,7 +198,7 @@ def test_restarted_broker_registers_after_the_old_session_expires() -> None:
     ("code", "words"),
     [
         (ErrorCode.INCONSISTENT_CLUSTER_ID, "belong to cluster c, the controller to another"),
-        (ErrorCode.UNSUPPORTED_VERSION, "upgrade this node"),
+        (ErrorCode.UNSUPPORTED_VERSION, "does not support. Upgrade this node"),
         (ErrorCode.INVALID_REGISTRATION, "same directory.id in meta.properties"),
     ],
 )
@@ -214,6 +214,25 @@ def test_registration_errors_that_are_not_retriable_end_the_start(code: ErrorCod
         with pytest.raises(RegistrationError, match=words):
             await broker.life.register()
         assert now() == before
+
+    scenario(run)
+
+
+def test_a_refused_registration_names_the_feature_levels_that_are_not_supported() -> None:
+    async def run(house: House) -> None:
+        broker = Broker(house)
+        broker.life._feature_levels = lambda: {"metadata.version": 31, "group.version": 1, "queue.version": 2}
+
+        async def refuse(request: Message, version: int, ctx: object = None) -> Message:
+            return BrokerRegistrationResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+
+        broker.channel.call = refuse  # type: ignore[method-assign]
+        with pytest.raises(RegistrationError) as refusal:
+            await broker.life.register()
+        assert (
+            "(metadata.version 31, of which the node supports 3.3-IV3 to 4.3-IV0; queue.version 2, which the node "
+            "does not know)" in str(refusal.value)
+        )
 
     scenario(run)
 

@@ -9,6 +9,9 @@ sessions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -21,8 +24,10 @@ from barnabas.server.metadata.controller.partitions import (
     records_without_broker,
 )
 from barnabas.server.metadata.controller.settings import DecideContext
+from barnabas.server.metadata.features import CORDONED_DIRECTORIES_LEVEL, unsupported_levels
 from barnabas.server.metadata.image.cluster import BrokerImage, ClusterImage
 from barnabas.server.metadata.image.delta import replayed
+from barnabas.server.metadata.image.nodes import FeatureRange
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.nodes import (
     BrokerEndpoint,
@@ -79,6 +84,15 @@ def decide_register_broker(
     return Decision(BrokerRegistrationResponse(broker_epoch=epoch), records)
 
 
+def levels_not_supported_by(request: BrokerRegistrationRequest, image: ClusterImage) -> list[str]:
+    """One text for each finalized feature level that the registering broker does not support."""
+    ranges = {
+        feature.name: FeatureRange(feature.min_supported_version, feature.max_supported_version)
+        for feature in request.features
+    }
+    return unsupported_levels(image.features.levels, ranges)
+
+
 def decide_heartbeat(
     image: ClusterImage, request: BrokerHeartbeatRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, BrokerHeartbeatResponse]:
@@ -116,7 +130,7 @@ def decide_heartbeat(
         fenced = True
         records = [*records_without_broker(image, broker.broker_id, ctx), _registration_change(broker, fenced=YES)]
     response = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=shut_down)
-    return Decision(response, [*offline, *records])
+    return Decision(response, [*offline, *records, *_cordoned(image, broker, request.cordoned_log_dirs)])
 
 
 def decide_fence_broker(image: ClusterImage, broker_id: int, ctx: DecideContext) -> Decision[MetadataRecord, None]:
@@ -166,12 +180,7 @@ def _registration_problem(
         return ErrorCode.DUPLICATE_BROKER_REGISTRATION  # the registered process still sends heartbeats
     if len(set(request.log_dirs)) != len(request.log_dirs):
         return ErrorCode.INVALID_REGISTRATION
-    supported = {feature.name: feature for feature in request.features}
-    for feature, level in image.features.levels.items():
-        levels = supported.get(feature)
-        if levels is None or not levels.min_supported_version <= level <= levels.max_supported_version:
-            return ErrorCode.UNSUPPORTED_VERSION
-    return ErrorCode.NONE
+    return ErrorCode.UNSUPPORTED_VERSION if levels_not_supported_by(request, image) else ErrorCode.NONE
 
 
 def _shut_down(image: ClusterImage, broker: BrokerImage, ctx: DecideContext) -> tuple[bool, bool, list[MetadataRecord]]:
@@ -191,6 +200,23 @@ def _shut_down(image: ClusterImage, broker: BrokerImage, ctx: DecideContext) -> 
     if not broker.in_controlled_shutdown:
         records.insert(0, _registration_change(broker, in_controlled_shutdown=YES))
     return False, False, records
+
+
+def _cordoned(
+    image: ClusterImage, broker: BrokerImage, wanted: Sequence[UUID] | None
+) -> list[BrokerRegistrationChangeRecord]:
+    """The record that cordons the directories `wanted` and no others (KIP-1066), if that changes anything. Brokers of
+    Apache Kafka send their `cordoned.log.dirs` with each heartbeat; None changes nothing."""
+    if wanted is None or image.features.metadata_version < CORDONED_DIRECTORIES_LEVEL:
+        return []
+    cordoned = sorted(wanted)
+    if cordoned == sorted(broker.cordoned_log_dirs or ()):
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=cordoned
+        )
+    ]
 
 
 def _registration_change(

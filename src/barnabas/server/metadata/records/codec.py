@@ -152,7 +152,8 @@ def decode_record(value: Buffer) -> MetadataRecord:
     kind = RECORDS.get(key)  # keys and versions below 128 are varints of one byte
     if kind is None or key >= 128 or version not in schema_of(kind).versions:
         raise MetadataRecordError(
-            f"Metadata record type {key} version {version} is unknown: the log was written by a newer program."
+            f"Metadata record type {key} version {version} is unknown: the log was written by a newer program. Run a "
+            "version of Barnabas that knows the metadata.version of the cluster."
         )
     try:
         return decode(kind, version, value, 3)

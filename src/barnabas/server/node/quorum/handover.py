@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from barnabas.protocol.records.batch import iter_records, read_header
+from barnabas.server.metadata.errors import MetadataError
+from barnabas.server.metadata.features import level_name
 from barnabas.server.metadata.image.small import METADATA_VERSION
 from barnabas.server.metadata.ports import CommittedBatch, MetadataListener
 from barnabas.server.metadata.records.base import MetadataRecord
@@ -145,7 +147,16 @@ class Handover:
         return None
 
     def _update_version(self, records: Iterable[MetadataRecord]) -> None:
-        self.metadata_version = version_after(records, self.metadata_version)
+        """Raises MetadataError for a metadata.version above the levels that this node knows: the records that follow
+        may have fields that this node would lose."""
+        self.metadata_version = version = version_after(records, self.metadata_version)
+        if version > LATEST_METADATA_VERSION:
+            newest = level_name(METADATA_VERSION, LATEST_METADATA_VERSION)
+            raise MetadataError(
+                f"The cluster has metadata.version {version}, and this version of Barnabas knows levels up to "
+                f"{LATEST_METADATA_VERSION} ({newest}): this node cannot be part of the cluster. Run a newer version "
+                "of Barnabas."
+            )
 
 
 def version_after(records: Iterable[MetadataRecord], version: int) -> int:
