@@ -14,7 +14,7 @@ from barnabas.protocol.security.config import PLAINTEXT, SecurityConfig
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
 from barnabas.protocol.transport.connection_pool import ConnectionPool
 from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
-from barnabas.protocol.wire.apis import API_KEYS
+from barnabas.protocol.wire.apis import API_KEYS, ApiKey
 from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 from barnabas.protocol.wire.schema import Request, Response
 
@@ -126,15 +126,30 @@ class NodeClient:
         `port`, BROKER_NOT_AVAILABLE is a NodeRefusedError.
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        to = Destination(host, port, purpose)
+        connection, version = await self._connection_and_version(
+            Destination(host, port, purpose), API_KEYS[request.__schema__.key], version_max, deadline
+        )
+        await connection.wait_writable(deadline)
+        response: Response = await connection.send(request, version, deadline)
+        return response
+
+    async def version_of(
+        self, host: str, port: int, key: ApiKey, *, timeout_ms: int, purpose: str = "", version_max: int
+    ) -> int:
+        """The highest version of the API up to `version_max` that both nodes know, for a request that is sent inside
+        another one (an Envelope). Raises KafkaError as `send` does."""
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        _, version = await self._connection_and_version(Destination(host, port, purpose), key, version_max, deadline)
+        return version
+
+    async def _connection_and_version(
+        self, to: Destination, key: ApiKey, version_max: int | None, deadline: float
+    ) -> tuple[OutgoingConnection, int]:
+        """The connection to `to`, and the version of the API to use on it. Raises KafkaError as `send` does."""
         connection = await self.connection(to, deadline)
         try:
-            key = API_KEYS[request.__schema__.key]
-            version = connection.choose_version(key, max_version=version_max, unstable=True)
+            return connection, connection.choose_version(key, max_version=version_max, unstable=True)
         except KafkaError:
             if not connection.in_flight:  # a controller serves more APIs once it knows its cluster: negotiate again
                 connection.abort(f"The connection to {to} was closed, to learn anew which APIs the node serves.")
             raise
-        await connection.wait_writable(deadline)
-        response: Response = await connection.send(request, version, deadline)
-        return response

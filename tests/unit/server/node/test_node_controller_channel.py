@@ -22,6 +22,12 @@ from barnabas.protocol.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from barnabas.protocol.wire.messages.alter_partition import AlterPartitionRequest
+from barnabas.protocol.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from barnabas.protocol.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -89,6 +95,15 @@ class Network:
 
     def __init__(self) -> None:
         self.places: Places = {}
+        self.versions: dict[ApiKey, int] = {}
+        """The newest version of an API that the controllers know, if they are older than this node."""
+
+    async def version_of(
+        self, host: str, port: int, key: ApiKey, *, timeout_ms: int, purpose: str = "", version_max: int
+    ) -> int:
+        if (host, port) not in self.places:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "connection refused")
+        return min(version_max, self.versions.get(key, version_max))
 
     async def send(
         self,
@@ -336,6 +351,28 @@ def test_local_controller_is_called_directly() -> None:
         assert not waiting.done()
         world.house.log.elect(1)
         assert await waiting is ErrorCode.NONE
+
+    scenario(run)
+
+
+def test_a_request_is_forwarded_in_the_newest_version_that_an_older_controller_knows() -> None:
+    """Apache Kafka 3.9 knows version 0 of AlterPartitionReassignments only; brokers advertise version 1."""
+
+    async def run(world: World) -> None:
+        world.quorum.move(1, ("c1", 1))
+        world.network.versions[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = 0
+        ctx = context(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1)
+        topic = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[5])])
+        response = await world.channel.call(AlterPartitionReassignmentsRequest(topics=[topic]), 1, ctx)
+        assert isinstance(response, AlterPartitionReassignmentsResponse)
+        assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (envelope,) = world.first.requests
+        assert isinstance(envelope, EnvelopeRequest)
+        assert bytes(envelope.request_data)[:4] == b"\0\x2d\0\0", "key 45, version 0"
+        request = AlterPartitionReassignmentsRequest(topics=[topic], allow_replication_factor_change=False)
+        error = await failure(world.channel.call(request, 1, ctx))
+        assert error.code is ErrorCode.UNSUPPORTED_VERSION
+        assert "allow_replication_factor_change" in str(error)
 
     scenario(run)
 

@@ -12,8 +12,8 @@ A request without a response may have been handled; it is retried only if it is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol, cast
 
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
@@ -26,7 +26,7 @@ from barnabas.protocol.wire.headers import RequestHeader, ResponseHeader
 from barnabas.protocol.wire.messages.create_delegation_token import CreateDelegationTokenResponse
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from barnabas.protocol.wire.schema import Message, Request, Response, schema_of
+from barnabas.protocol.wire.schema import Message, Request, schema_of
 from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.forwarded import answer_forwarded
 from barnabas.server.broker.handlers.controller.envelope import write_principal
@@ -60,6 +60,8 @@ _IDEMPOTENT: Final = frozenset(
         ApiKey.DESCRIBE_QUORUM,
     }
 )
+Address = tuple[str, int]
+_PURPOSE: Final = "controller"
 HEARTBEAT: Final = "heartbeat"
 _PURPOSES: Final = {ApiKey.BROKER_HEARTBEAT: HEARTBEAT, ApiKey.BROKER_REGISTRATION: HEARTBEAT}
 """Heartbeats and registrations share a connection, so that no other request delays heartbeats. All other requests to
@@ -154,29 +156,42 @@ class ActiveController:
         if place is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "no controller is known")
         key = API_KEYS[schema_of(request).key]
-        if ctx is None:
-            response: Message = await self._send(
-                place, cast("Request", request), deadline, purpose=_PURPOSES.get(key, "controller"), version_max=version
+        if ctx is not None:
+            return await self._while_it_leads(self._forward(place, key, request, version, ctx, deadline))
+        response = await self._while_it_leads(
+            self._outgoing.send(
+                *place,
+                cast("Request", request),
+                timeout_ms=_left_ms(deadline),
+                purpose=_PURPOSES.get(key, _PURPOSE),
+                version_max=version,
             )
-            if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER)
-            return response
+        )
+        if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        return response
+
+    async def _forward(
+        self, place: Address, key: ApiKey, request: Message, version: int, ctx: RequestContext, deadline: float
+    ) -> Message:
+        """Send a client's request in an Envelope. A controller of an older Apache Kafka may know fewer versions of the
+        API than this broker has advertised to the client."""
+        version = await self._outgoing.version_of(
+            *place, key, timeout_ms=_left_ms(deadline), purpose=_PURPOSE, version_max=version
+        )
         inner = _context_for(request, version, ctx)
-        answer = await self._send(place, wrap(request, inner), deadline, purpose="controller")
+        answer = await self._outgoing.send(
+            *place, wrap(request, inner), timeout_ms=_left_ms(deadline), purpose=_PURPOSE
+        )
         return unwrap(cast("EnvelopeResponse", answer), key, inner)
 
-    async def _send(
-        self, place: tuple[str, int], request: Request, deadline: float, *, purpose: str, version_max: int | None = None
-    ) -> Response:
-        """Send `request` and wait for the response, or until another node becomes the active controller.
+    async def _while_it_leads(self, exchange: Coroutine[Any, Any, Message]) -> Message:
+        """Wait for the response of the active controller, or until another node becomes the active controller.
 
         The previous controller may be cut off from this node, and then would never answer.
         """
         epoch = self._quorum.leader_epoch
-        left_ms = max(int((deadline - asyncio.get_running_loop().time()) * 1000), 1)
-        pending = asyncio.ensure_future(
-            self._outgoing.send(*place, request, timeout_ms=left_ms, purpose=purpose, version_max=version_max)
-        )
+        pending = asyncio.ensure_future(exchange)
         try:
             while not pending.done():
                 await asyncio.wait((pending,), timeout=_CHECK_INTERVAL_S)
@@ -215,6 +230,11 @@ class ActiveController:
             self._image_waiters.remove(entry)
 
 
+def _left_ms(deadline: float) -> int:
+    """The milliseconds until `deadline`, a time of the event loop; at least one."""
+    return max(int((deadline - asyncio.get_running_loop().time()) * 1000), 1)
+
+
 async def _nothing_to_apply() -> None:
     """A node without a broker applies no images to partitions."""
 
@@ -242,7 +262,8 @@ def _context_for(request: Message, version: int, ctx: RequestContext) -> Request
 
 
 def wrap(request: Message, ctx: RequestContext) -> EnvelopeRequest:
-    """Put the client's request into an Envelope, encoded as the client would have sent it."""
+    """Put the client's request into an Envelope, encoded in the version of `ctx`. Raises KafkaError UNSUPPORTED_VERSION
+    if that version lacks a field that is set."""
     key = ApiKey(ctx.api_key)
     header = RequestHeader(
         api_key=ctx.api_key,
@@ -257,8 +278,12 @@ def wrap(request: Message, ctx: RequestContext) -> EnvelopeRequest:
         address = ipaddress.ip_address(ctx.client.host).packed
     except ValueError:
         address = bytes(4)  # the host is a name, not an address
+    try:
+        body = encode(request, ctx.api_version)
+    except WireError as error:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The active controller is older: {error}") from error
     return EnvelopeRequest(
-        request_data=head + encode(request, ctx.api_version),
+        request_data=head + body,
         request_principal=write_principal(ctx.client.principal, token_authenticated=ctx.client.token_authenticated),
         client_host_address=address,
     )
