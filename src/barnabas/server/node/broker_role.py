@@ -62,6 +62,7 @@ from barnabas.server.node.parts import Parts
 from barnabas.server.node.patience import ShutdownPatience
 from barnabas.server.node.quorum.majority import majority_may_run
 from barnabas.server.node.running import running, unless
+from barnabas.server.node.setup.join_checks import check_may_join
 from barnabas.server.node.setup.ports_taken import TakenPort
 from barnabas.server.node.shares import ShareGroupConfigs, ShareGroupListener, build_shares
 from barnabas.server.node.typed_configs import (
@@ -103,7 +104,7 @@ class BrokerRole:
         config = parts.config
         self._images: ImageSlices | None = None
         self._flusher = Flusher(parts.disk)
-        peers = Peers(parts.to_brokers, lambda: parts.image, config.inter_broker_listener)
+        self._peers = peers = Peers(parts.to_brokers, lambda: parts.image, config.inter_broker_listener)
         self._channels = CoordinationChannels(peers)
         channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
         self._replication = Replication(
@@ -155,6 +156,7 @@ class BrokerRole:
             parts.rng,
             LIFECYCLE.build(config.__getitem__),
             on_epoch=self._on_epoch,
+            feature_levels=lambda: dict(parts.image.features.levels),
         )
         parts.publisher.subscribe_leader(self._lifecycle.on_leader)
         parts.outgoing.on_lost(HEARTBEAT, self._lifecycle.on_connection_lost)
@@ -206,6 +208,7 @@ class BrokerRole:
             config_updater = _BrokerConfigUpdater(parts, services)
             # Partitions take their roles from an image with this registration. An older image has the roles of the
             # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
+            await unless(parts.stopping, check_may_join(self._peers, parts.image, parts.node_id))
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             if not parts.config["barnabas.accept.empty.metadata"]:
