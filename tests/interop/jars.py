@@ -79,6 +79,11 @@ def kafka_classpath(version: str = KAFKA_VERSION) -> str:
     return f"{resolve(f'org.apache.kafka:kafka_2.13:{version}', f'org.apache.kafka:kafka-tools:{version}')}/*"
 
 
+def logging_classpath() -> str:
+    """The class path with which Java programs write their log to stderr; without one they write none."""
+    return f"{resolve('org.slf4j:slf4j-simple:1.7.36')}/*"
+
+
 def clients_classpath(version: str = KAFKA_VERSION) -> str:
     """The class path of the Java client alone."""
     return f"{resolve(f'org.apache.kafka:kafka-clients:{version}')}/*"
@@ -101,6 +106,7 @@ def main() -> None:
 
     fetches: list[Callable[[], str]] = [
         kafka_classpath,
+        logging_classpath,
         clients_classpath,
         partial(clients_classpath, OLDER_CLIENTS),
         streams_eos_classpath,

@@ -1,0 +1,208 @@
+"""A cluster of three nodes of Apache Kafka becomes one of Barnabas, and Apache Kafka again, under load.
+
+Each node in turn is stopped and started with the other program, on the same settings and data directory. In between,
+nodes of both kinds are killed. Clients run throughout: idempotent producers with each codec, a group, committers of
+offsets, an administrator, transactional copiers on librdkafka and Java, share consumers, and franz-go.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from tests.interop.foreign_clients import run_go
+from tests.interop.jars import clients_classpath
+from tests.interop.mixed_cluster import MixedCluster, Program
+from tests.progress import STANDSTILL_S, Standstill, flush
+from tests.system.chaos.workload import CODECS, Acknowledged, Administrator, Committer, Writer, create_logs
+from tests.system.cluster.copies import PER_TRANSACTION, Copies, librdkafka
+from tests.system.cluster.readers import Readers
+from tests.system.transactions.exactly_once import Command
+
+JAVA = Path(__file__).parent / "java"
+SEED = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
+ROUNDS = int(os.environ.get("BARNABAS_MIGRATIONS", "1"))
+SETTINGS = (
+    "min.insync.replicas=2",
+    "transaction.state.log.min.isr=2",
+    "broker.session.timeout.ms=6000",
+)
+
+
+class Sharers:
+    """A producer of numbers, and share consumers, which process each number at least once."""
+
+    def __init__(self, address: str) -> None:
+        self.sent = 0
+        self.seen: Counter[int] = Counter()
+        self._address = address
+        self._lock = threading.Lock()
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.create_topics([NewTopic("queue", 2, 3)])["queue"].result(30)
+        earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.GROUP, "sharers", incremental_configs=[earliest])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+        self._producer = Producer(
+            {"bootstrap.servers": address, "enable.idempotence": True, "message.timeout.ms": 300_000, "log_level": 0}
+        )
+
+    def feed(self, stop: threading.Event) -> None:
+        while not stop.wait(0.02):
+            self._producer.produce("queue", str(self.sent), partition=self.sent % 2)
+            self._producer.poll(0)
+            self.sent += 1
+
+    def run(self, stop: threading.Event) -> None:
+        consumer = ShareConsumer({"bootstrap.servers": self._address, "group.id": "sharers", "log_level": 0})
+        consumer.subscribe(["queue"])
+        try:
+            while not stop.is_set():
+                try:
+                    for message in consumer.poll(timeout=0.5):
+                        if message.error() is None:
+                            with self._lock:
+                                self.seen[int(message.value() or b"")] += 1
+                except KafkaException:
+                    continue  # the group's coordinator moves
+        finally:
+            consumer.close()
+
+    def check(self) -> str:
+        """Every number was delivered."""
+        flush(self._producer)
+        stop = threading.Event()
+        last = threading.Thread(target=self.run, args=(stop,))
+        last.start()
+        try:
+            standstill = Standstill(f"{self.sent} records are shared")
+            while len(self.seen) < self.sent:
+                standstill.check(len(self.seen))
+                time.sleep(0.1)  # another thread reads
+        finally:
+            stop.set()
+            last.join(STANDSTILL_S)
+        assert set(self.seen) == set(range(self.sent))
+        return f"{self.sent} shared ({self.seen.total() - self.sent} of them again)"
+
+
+class Migration:
+    """Moves the nodes, and measures how long clients wait."""
+
+    def __init__(self, cluster: MixedCluster, acknowledged: Acknowledged, rng: random.Random) -> None:
+        self.cluster, self._acknowledged, self._rng = cluster, acknowledged, rng
+        self.waits: list[tuple[str, float]] = []
+
+    def settle(self, what: str) -> None:
+        """Returns when clients go on and every replica is in sync again; a foreign client has a turn."""
+        began = time.monotonic()
+        self._acknowledged.wait_for_more(self._rng.randrange(1, 1000))
+        self.waits.append((what, time.monotonic() - began))
+        for topic in ("log-none", "numbers-Java", "__consumer_offsets", "__transaction_state"):
+            self.cluster.wait_in_sync(topic, (1, 2, 3))
+        with self.cluster.admin() as admin:
+            admin.elect_leaders()
+        self._go()
+
+    def _go(self) -> None:
+        """franz-go writes a topic, and reads it in a group."""
+        topic = f"go-{len(self.waits)}"
+        with self.cluster.admin() as admin:
+            admin.create_topic(topic, 2, 3)
+        run_go(self.cluster.bootstrap, topic, 100, "none", "produce")
+        rows = run_go(self.cluster.bootstrap, topic, 100, "goers", "consume")
+        assert sorted(row["value"] for row in rows) == sorted(f"go-{number}" for number in range(100))
+
+    def swap(self, node_id: int, program: Program) -> None:
+        node = self.cluster[node_id]
+        node.stop()
+        self._acknowledged.wait_for_more(self._rng.randrange(1, 500))
+        node.start(program)
+        self.settle(f"{node_id} runs {program}")
+
+    def kill(self, node_id: int) -> None:
+        node = self.cluster[node_id]
+        program = node.program
+        assert program is not None
+        node.kill()
+        self._acknowledged.wait_for_more(self._rng.randrange(1, 500))
+        node.start(program)
+        self.settle(f"{node_id} ({program}) was killed")
+
+    def there_and_back(self) -> None:
+        nodes = [1, 2, 3]
+        programs: tuple[Program, Program] = ("barnabas", "kafka")
+        for program in programs:
+            self._rng.shuffle(nodes)
+            for node_id in nodes:
+                self.swap(node_id, program)
+                self.kill(self._rng.choice(nodes))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800 * ROUNDS)
+def test_a_cluster_moves_to_barnabas_and_back_under_load(tmp_path: Path) -> None:
+    classes = tmp_path / "classes"
+    subprocess.run(
+        ["javac", "-cp", clients_classpath(), "-d", str(classes), str(JAVA / "TransactionalCopier.java")],
+        check=True,
+        timeout=120,
+    )
+
+    def java(bootstrap: str, source: str, target: str, group: str) -> list[str]:
+        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{clients_classpath()}:{classes}"]
+        return [*command, "TransactionalCopier", bootstrap, source, target, group, str(PER_TRANSACTION)]
+
+    roles = dict.fromkeys((1, 2, 3), "broker,controller")
+    with MixedCluster(tmp_path, roles, replicas=3, settings=SETTINGS) as cluster:
+        cluster.start(dict.fromkeys(roles, "kafka"))
+        print(f"seed {SEED}:", migrate(cluster, {"librdkafka": librdkafka, "Java": java}, tmp_path))
+
+
+def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path) -> str:
+    """Run the load, move all nodes there and back, and check every acknowledgement. Returns the counts as text."""
+    address = cluster.bootstrap
+    create_logs(address, replicas=3)
+    acknowledged = Acknowledged()
+    writers = [Writer(address, codec, acknowledged) for codec in CODECS]
+    committer, administrator = Committer(address, "committers", "log-none"), Administrator(address, replicas=3)
+    readers, sharers = Readers(address, "readers", writers[0].topic), Sharers(address)
+    copies = [Copies(address, folder, name, command) for name, command in copiers.items()]
+    migration = Migration(cluster, acknowledged, random.Random(SEED))
+    stop = threading.Event()
+    jobs = [committer.run, administrator.run, readers.run, readers.run, sharers.feed, sharers.run, sharers.run]
+    jobs += [copy.run for copy in copies] + [writer.run for writer in writers]
+    workers = [threading.Thread(target=job, args=(stop,)) for job in jobs]
+    for worker in workers:
+        worker.start()
+    try:
+        acknowledged.wait_for_more(100)
+        for _ in range(ROUNDS):
+            migration.there_and_back()
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join(STANDSTILL_S)
+    for writer in writers:
+        writer.finish()
+    records = sum(writer.check(address) for writer in writers)
+    read = readers.check(writers[0].sent)
+    committer.check(address, "committers")
+    administrator.check(address)
+    copied = ", ".join(f"{copy.check()} copied by {copy.name}" for copy in copies)
+    waits = sorted(wait for _, wait in migration.waits)
+    return (
+        f"{records} records, {read} read by a group ({readers.again} of them again, {readers.rebalances} assignments), "
+        f"{copied}, {sharers.check()}, {committer.promised} commits, {len(administrator.created)} topics; until work "
+        f"went on: median {waits[len(waits) // 2]:.2f} s, longest {waits[-1]:.2f} s\n"
+        + "\n".join(f"  {what}: {wait:.2f} s" for what, wait in migration.waits)
+    )
