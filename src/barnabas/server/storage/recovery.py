@@ -149,11 +149,15 @@ class _LogLoader:
 
     def _load_epochs(self, exists: bool) -> LeaderEpochs:
         path = f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT}"
+        data = None
         try:
-            return LeaderEpochs.decode(read_file(self._fs, path), path) if exists else LeaderEpochs()
+            data = read_file(self._fs, path) if exists else b""
+            return LeaderEpochs.decode(data, path) if exists else LeaderEpochs()
         except (CorruptFileError, FileMissingError) as error:
-            # Each batch contains its epoch, so a scan of the whole log restores the list.
-            log.warning("leader epochs are rebuilt from the log", path=path, reason=str(error))
+            # Each batch contains its epoch, so a scan of the whole log restores the list. Apache Kafka creates the file
+            # without bytes, and writes it with the first epoch.
+            emit = log.info if data == b"" else log.warning
+            emit("leader epochs are rebuilt from the log", path=path, reason=str(error))
             self._clean = False
             self._request = _from_start(self._request)
             epochs = LeaderEpochs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from barnabas.server.storage.errors import (
     LogFailedError,
     StorageError,
 )
-from barnabas.server.storage.fs import FileSystem, OsFileSystem
+from barnabas.server.storage.fs import Access, FileSystem, OsFileSystem
 from tests.configs import log_config
 from tests.unit.server.storage.logs import batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
@@ -165,6 +166,23 @@ class TestLifeCycle:
         disk.data("/data/recovery-point-offset-checkpoint")[:] = b"\0\0\0"
         second = open_dir(disk)
         assert second.open_log(second.scan()[0], CONFIG, now_ms=0).log_end_offset == 2
+
+    def test_files_that_apache_kafka_has_created_empty_cause_no_warning(
+        self, disk: MemoryDisk, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Kafka creates its checkpoints without bytes, and writes log-start-offset-checkpoint a minute later."""
+        first = open_dir(disk)
+        log = first.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
+        first.checkpoint_recovery_points()
+        first.checkpoint_log_starts()
+        disk.crash()
+        empty = [f"{log.path}/leader-epoch-checkpoint"]
+        empty += [f"/data/{name}-offset-checkpoint" for name in ("recovery-point", "log-start", "cleaner")]
+        for path in empty:
+            disk.open(path, Access.REPLACE).close()
+        second = open_dir(disk)
+        assert second.open_log(second.scan()[0], CONFIG, now_ms=0).log_end_offset == 0
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 class TestDeletion:

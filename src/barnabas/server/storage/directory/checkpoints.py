@@ -64,11 +64,13 @@ def decode_offsets(data: bytes, what: str) -> dict[TopicPartition, int]:
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Read a file. The result is empty if the file does not exist. Raises CorruptFileError."""
+    """Read a file. The result is empty if the file does not exist, or has no bytes: Apache Kafka creates its checkpoint
+    files empty, and writes some of them much later. Raises CorruptFileError."""
     try:
-        return decode_offsets(read_file(fs, path), path)
+        data = read_file(fs, path)
     except FileMissingError:
         return {}
+    return decode_offsets(data, path) if data else {}
 
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int], *, durable: bool = True) -> None:
