@@ -21,7 +21,13 @@ OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__
 PARTITIONS = 2
 
 
-@pytest.fixture(scope="module", params=["kafka", "barnabas"], ids=["controller-kafka", "controller-barnabas"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("kafka", id="controller-kafka"),
+        pytest.param("barnabas", id="controller-barnabas", marks=pytest.mark.slow),
+    ],
+)
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Node 1 is broker and controller, node 2 is a broker of the other program."""
     first: Program = request.param
@@ -119,7 +125,7 @@ def read(consumer: Consumer | ShareConsumer, count: int) -> list[str]:
     standstill = Standstill(f"{count} records are read", 60)
     while len(found) < count:
         standstill.check(len(found))
-        found += [text(message) for message in consumer.consume(count - len(found), timeout=0.5)]
+        found += [text(message) for message in consumer.consume(count - len(found), timeout=0.1)]
     return found
 
 
