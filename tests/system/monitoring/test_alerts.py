@@ -77,7 +77,11 @@ def wait_firing(found: Prometheus, alerts: set[str]) -> None:
 
 
 def wait_quiet(found: Prometheus) -> None:
-    wait_until(lambda: found.value("sum(up)") == 3 and not found.firing(), "no alert fires")
+    wait_until(
+        lambda: found.value("sum(up)") == 3 and not found.firing(),
+        "no alert fires",
+        progress=lambda: sorted(found.firing()),
+    )
 
 
 @pytest.mark.slow
@@ -99,6 +103,7 @@ def test_alerts_of_a_cluster_whose_brokers_are_killed(tmp_path: Path) -> None:
         )  # fmt: skip
         assert "BarnabasNoActiveController" not in found.firing()
         cluster.node(3).start()
+        wait_firing(found, {"BarnabasUncleanElection"})  # of the partition whose only replica was killed
         wait_quiet(found)
         cluster.node(1).kill()
         cluster.node(2).kill()
