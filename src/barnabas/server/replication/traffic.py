@@ -39,6 +39,10 @@ class Traffic:
         self.failed_isr_updates = 0
         self.disk_reads = 0
         """Reads of records that were not in the page cache."""
+        self.waiting_produces = 0
+        """Produce requests that wait for the high watermark now, one for each partition."""
+        self.waiting_fetches = 0
+        """Fetch requests that wait for records now."""
         self._deleted = TopicTraffic()
 
     def of(self, topic: str) -> TopicTraffic:

@@ -78,6 +78,11 @@ def raise_descriptor_limit() -> tuple[int, int]:
 
 def open_descriptors() -> int:
     """The number of open descriptors of this process; -1 if the operating system does not list them."""
+    with contextlib.suppress(OSError):
+        # Linux 6.2 and later say it without a listing, which takes a microsecond for each descriptor.
+        known = os.stat("/proc/self/fd").st_size  # noqa: PTH116 - pathlib takes milliseconds of every start
+        if known:
+            return known
     for folder in ("/proc/self/fd", "/dev/fd"):
         with contextlib.suppress(OSError):
             return len(os.listdir(folder)) - 1  # without the descriptor of the listing # noqa: PTH208

@@ -94,14 +94,21 @@ class DelayedFetch:
         if self._has_new_offsets():
             deadline = min(deadline, loop.time() + NEWS_S)
         while not self._is_complete(min_bytes) and loop.time() < deadline:
-            missing = min_bytes - self._size
+            await self._wait(min_bytes - self._size, deadline)
+            await self._read_all()
+            if self._has_new_offsets():
+                break
+
+    async def _wait(self, missing: int, deadline: float) -> None:
+        """Wait until about `missing` more bytes can be read."""
+        self._replication.traffic.waiting_fetches += 1
+        try:
             if self._session is None:
                 await wait_for_bytes(self._purgatories, missing, deadline)
             else:
                 await self._session.wait(missing, deadline)
-            await self._read_all()
-            if self._has_new_offsets():
-                break
+        finally:
+            self._replication.traffic.waiting_fetches -= 1
 
     def _is_complete(self, min_bytes: int) -> bool:
         return self._size >= min_bytes or self._must_complete

@@ -21,20 +21,21 @@ _PREFIX: Final = "kafka_controller_kafkacontroller_"
 
 class ClusterMonitor:
     """An image subscriber that counts partitions and elections. `is_active` says whether this node is the active
-    controller."""
+    controller. Elections in records that are older than `started_ms` are those of an earlier process."""
 
-    def __init__(self, node_id: int, is_active: Callable[[], bool]) -> None:
+    def __init__(self, node_id: int, is_active: Callable[[], bool], started_ms: int) -> None:
         self.elections = 0
         self.unclean_elections = 0
-        self.partitions = self.offline = self.imbalanced = 0
+        self.partitions = self.offline = self.imbalanced = self.reassigning = 0
         self._node_id = node_id
         self._is_active = is_active
+        self._started_ms = started_ms
         self._image = ClusterImage()
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Count the changes since the last image."""
         before: TopicsImage = self._image.topics
-        is_first = self._image.offset < 0
+        is_new = image.provenance.timestamp_ms >= self._started_ms
         self._image = image
         gained = lost = elected = unclean = 0
         for topic_id in delta.topics.deleted:
@@ -55,21 +56,23 @@ class ClusterMonitor:
                 if new.has_leader and (was is None or was.leader_epoch != new.leader_epoch):
                     elected += was is not None
                     unclean += new.leader_recovery_state == LeaderRecoveryState.RECOVERING
-        if not is_first:
+        if is_new:
             self.elections += elected
             self.unclean_elections += unclean
-        self._log(gained, lost, elected, unclean, is_first=is_first)
+            self._log(gained, lost, elected, unclean)
 
-    def _log(self, gained: int, lost: int, elected: int, unclean: int, *, is_first: bool) -> None:
+    def _log(self, gained: int, lost: int, elected: int, unclean: int) -> None:
         if gained or lost:
             log.info("leaderships of this broker changed", gained=gained, lost=lost)
-        if elected and not is_first and self._is_active():
+        if elected and self._is_active():
             log.info("leaders were elected", partitions=elected, offline=self.offline)
-        if unclean and not is_first and self._is_active():
+        if unclean and self._is_active():
             log.warning("unclean elections: records that were not replicated are lost", partitions=unclean)
 
     def _add(self, partition: PartitionImage, sign: int) -> None:
         self.partitions += sign
+        if partition.is_reassigning and partition.leader == self._node_id:
+            self.reassigning += sign
         if not partition.has_leader:
             self.offline += sign
         elif partition.leader != partition.preferred_leader:
@@ -88,6 +91,7 @@ class ClusterMonitor:
             ("fencedbrokercount", len(image.brokers) - alive),
         ):
             page.family(_PREFIX + name).add(value if active else 0)
+        page.family("kafka_server_replicamanager_reassigningpartitions").add(self.reassigning)
         page.family(_PREFIX + "activecontrollercount").add(int(active))
         page.family(_PREFIX + "lastappliedrecordoffset").add(image.offset)
         page.family(_PREFIX + "lastappliedrecordtimestamp").add(image.provenance.timestamp_ms)

@@ -65,7 +65,7 @@ class HealthMonitor:
 
 def monitor_cluster(parts: Parts, is_active: Callable[[], bool], without_leader_s: Callable[[], float]) -> None:
     """Register the collectors of the quorum and of the whole cluster."""
-    cluster = ClusterMonitor(parts.node_id, is_active)
+    cluster = ClusterMonitor(parts.node_id, is_active, parts.clock.now_ms())
     parts.publisher.subscribe(cluster)
     quorum = QuorumMonitor(parts.metadata, without_leader_s, lambda: parts.image.offset)
     parts.metrics.collectors += [quorum.collect, cluster.collect]
@@ -81,9 +81,7 @@ def monitor_broker(
 ) -> GroupMonitor:
     """Register the collectors of a broker. Returns the monitor of groups, whose `run` must be running."""
     left_out = LeftOut()
-    replicas = ReplicaMonitor(
-        services.partitions, lambda: parts.image, parts.fs, parts.missing_dirs, left_out, broker_state
-    )
+    replicas = ReplicaMonitor(services.partitions, parts.fs, parts.missing_dirs, left_out, broker_state)
     topics = TopicMonitor(services.partitions.context.traffic, left_out)
     groups = GroupMonitor(services, ends, parts.clock, left_out)
     network = NetworkMonitor(parts.metrics, budget)

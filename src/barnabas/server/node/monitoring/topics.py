@@ -39,6 +39,9 @@ class TopicMonitor:
         page.family(manager + "isrshrinks_total").add(traffic.isr_shrinks)
         page.family(manager + "isrexpands_total").add(traffic.isr_expands)
         page.family(manager + "failedisrupdates_total").add(traffic.failed_isr_updates)
+        purgatory = page.family("kafka_server_delayedoperationpurgatory_purgatorysize")
+        purgatory.add(traffic.waiting_produces, '{delayedOperation="Produce"}')
+        purgatory.add(traffic.waiting_fetches, '{delayedOperation="Fetch"}')
         page.family("barnabas_log_disk_reads_total").add(traffic.disk_reads)
         yield
         topics = list(traffic.topics.items())

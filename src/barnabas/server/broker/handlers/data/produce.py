@@ -149,7 +149,12 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
         for answer, partition, end in waiting:
             code = partition.try_committed(end)
             if code is None:
-                code = await partition.wait_committed(end, ctx.deadline(request.timeout_ms))
+                traffic = partition.context.traffic
+                traffic.waiting_produces += 1
+                try:
+                    code = await partition.wait_committed(end, ctx.deadline(request.timeout_ms))
+                finally:
+                    traffic.waiting_produces -= 1
             if code is not ErrorCode.NONE:
                 answer.error_code = code
                 answer.base_offset = INVALID_OFFSET
