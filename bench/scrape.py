@@ -4,8 +4,7 @@
 
 Back of an envelope: 10,000 leaders have eight series each, 80,000 lines; a line that is formatted by an f-string takes
 0.3 us, and reading the state of a partition 3 us: 60 ms. The page is built in slices of 2 ms, between which requests
-are served; `longest turn` is the most processor time in which the loop
-ran nothing else.
+are served; `longest turn` is the most processor time in which the loop ran nothing else.
 """
 
 from __future__ import annotations

@@ -70,8 +70,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, targets: Sequence[str]) -> Iterator[Prometheus]:
-    """Run Prometheus until the end of the block. Alerts that wait for two minutes at most wait for
-    two seconds."""
+    """Run Prometheus until the end of the block. Alerts that wait for two minutes at most wait for two seconds."""
     rules = folder / "alerts.yml"
     text = re.sub(r"for: (10s|30s|1m|2m)\b", "for: 2s", (MONITORING / "alerts.yml").read_text())
     text = text.replace("[10m]", "[20s]")  # what is counted over ten minutes clears after them

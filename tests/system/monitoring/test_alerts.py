@@ -73,7 +73,7 @@ def watched_cluster(folder: Path) -> Iterator[tuple[ClusterProcess, Prometheus]]
 
 
 def wait_firing(found: Prometheus, alerts: set[str]) -> None:
-    wait_until(lambda: alerts <= found.firing(), f"{sorted(alerts)} fire")
+    wait_until(lambda: alerts <= found.firing(), f"{sorted(alerts)} fire", progress=lambda: sorted(found.firing()))
 
 
 def wait_quiet(found: Prometheus) -> None:

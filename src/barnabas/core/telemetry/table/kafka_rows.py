@@ -59,7 +59,7 @@ REPLICA_ROWS: Final[tuple[MetricRow, ...]] = (
           "logDirectory"),
     kafka(_G, "kafka.server:type=KafkaServer,name=BrokerState",
           "1 starting, 2 recovering logs, 3 running, 6 shutting down, as in Kafka.", _REPLICAS),
-    kafka(_G, "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", "Requests that wait.", _REPLICAS,
+    kafka(_G, "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", "Requests that wait.", _TRAFFIC,
           "delayedOperation"),
     kafka(_G, "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", "Fetch sessions.", _REPLICAS),
     kafka(_G, "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached",
