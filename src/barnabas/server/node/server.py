@@ -246,7 +246,9 @@ class Node:
                 controller_listeners.start_serving(parts, controller.services)
             mains = () if controller is None else (controller.service.run,)
             same_cluster = () if zookeeper is not None else (lambda: self._check_cluster_id(outgoing),)
-            watch = self._quorum_watch = QuorumWatch(lambda: metadata.leader_id, lambda: describe_contacts(metadata))
+            watch = self._quorum_watch = QuorumWatch(
+                lambda: metadata.responsive_leader_id, lambda: describe_contacts(metadata)
+            )
             monitor_cluster(parts, lambda: controller is not None and controller.service.active,
                             lambda: watch.leaderless_s)  # fmt: skip
             async with running(

@@ -31,7 +31,7 @@ class QuorumMonitor:
     def collect(self, page: Exposition) -> Iterator[None]:
         """Add the samples."""
         metadata = self._metadata
-        page.family("barnabas_quorum_known").add(int(metadata.leader_id >= 0))
+        page.family("barnabas_quorum_known").add(int(metadata.responsive_leader_id >= 0))
         page.family("barnabas_quorum_without_controller_seconds").add(round(self._without_leader_s(), 3))
         if not isinstance(metadata, RaftMetadataLog) or not metadata.is_open:
             yield

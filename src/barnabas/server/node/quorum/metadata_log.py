@@ -296,6 +296,17 @@ class RaftMetadataLog:
         return self._handover.leader.leader_id
 
     @property
+    def responsive_leader_id(self) -> int:
+        """As `leader_id`, but -1 while the leader does not answer this replica's fetches. A replica keeps the leader
+        of its epoch while it asks the other voters for pre-votes (KIP-996), also if the leader is dead."""
+        leader_id, quorum = self.leader_id, self._replica.machine.quorum
+        if leader_id in (NO_NODE, self._me.id):
+            return leader_id
+        state = quorum.follower
+        answers = state is not None and state.has_fetched and quorum.now_ms < state.fetch_deadline_ms
+        return leader_id if answers else NO_NODE
+
+    @property
     def is_open(self) -> bool:
         """Whether `open` was called."""
         return self._driver is not None

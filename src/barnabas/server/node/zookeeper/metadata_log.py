@@ -189,6 +189,11 @@ class ZooKeeperMetadataLog:
         return self._machine.leader_id(self._now_ms())
 
     @property
+    def responsive_leader_id(self) -> int:
+        """As `leader_id`, which ends with the leader's session."""
+        return self.leader_id
+
+    @property
     def leader_epoch(self) -> int:
         return self._machine.epoch
 

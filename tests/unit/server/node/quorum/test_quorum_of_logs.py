@@ -59,6 +59,25 @@ def test_killed_leader_is_replaced_and_rejoins() -> None:
     run(main)
 
 
+def test_a_leader_that_is_dead_is_not_responsive_although_its_epoch_goes_on() -> None:
+    async def main() -> None:
+        async with quorum(3) as made:
+            first = await made.leader()
+            await propose(first, "a")
+            await made.reached("a")
+            left, other = [host for host in made.hosts.values() if host is not first]
+            assert left.now.responsive_leader_id == first.now.responsive_leader_id == first.node_id
+            await made.kill(first.node_id, power=True)
+            await made.kill(other.node_id, power=True)
+            for _ in range(20):
+                await asyncio.sleep(1)
+                silent = left.now.responsive_leader_id == -1
+            assert silent
+            assert left.now.state_name == "prospective"
+
+    run(main)
+
+
 def test_diverged_follower_is_truncated() -> None:
     async def main() -> None:
         async with quorum(3) as made:
