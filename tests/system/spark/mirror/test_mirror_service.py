@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ from barnabas.client.values import OffsetAndMetadata
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.mirror.config.parsing import parse_mirror_config
 from barnabas.spark.mirror.copying.copier import SparkCopier
+from barnabas.spark.mirror.running.spark_session import spark_copiers
 from barnabas.spark.mirror.running.translating import read_checkpoints
 from tests.system.mirror.mirrors import end_of, mirroring, produce, properties, read, until, values
 
@@ -51,3 +54,15 @@ def test_two_directions_share_a_spark_session(
         assert next(record.value for record in copied if record.offset >= checkpoint.downstream) == b"a20"
 
     asyncio.run(scenario())
+
+
+def test_a_session_that_the_process_had_before_is_used_and_goes_on(
+    spark: SparkSession, mirrored_servers: tuple[str, str]
+) -> None:
+    config = parse_mirror_config(properties(*mirrored_servers, {"A->B.enabled": "true"}))
+    pair = config.pair("A", "B")
+    assert pair is not None
+    with spark_copiers(config, ["B"], None) as new_copier:
+        assert isinstance(new_copier(pair), SparkCopier)
+    assert spark.range(3).count() == 3
+    assert Path(os.environ["JAVA_HOME"]).is_dir(), "the next session finds its Java"

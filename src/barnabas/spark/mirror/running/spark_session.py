@@ -7,13 +7,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.spark.environment import prepare_environment
 from barnabas.spark.java import shim_home
 from barnabas.spark.mirror.config.values import MirrorConfig, PairConfig
 from barnabas.spark.mirror.ports import RecordCopier
 from barnabas.spark.mirror.running.service import CopierFactory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOG_SETTINGS: Final = """rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -27,30 +30,47 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} spark %p %c{1}: %m%n%ex
 
 @contextmanager
 def spark_copiers(config: MirrorConfig, targets: Sequence[str], master: str | None) -> Iterator[CopierFactory]:
-    """A function that makes the copier of a pair. Spark is started only if a pair copies. Raises JavaNotFoundError."""
+    """A function that makes the copier of a pair. Spark is started only if a pair copies, and stopped at the end unless
+    the process had a Spark session before. Raises JavaNotFoundError.
+    """
     if not any(pair.enabled for pair in config.towards(targets)):
         yield _no_copier
         return
-    with tempfile.TemporaryDirectory(prefix="barnabas-mirror-") as scratch:
-        # The launcher removes a Java option that makes Java print a warning.
-        os.environ["JAVA_HOME"] = str(shim_home(prepare_environment(), Path(scratch) / "java"))
-        settings = Path(scratch) / "log4j2.properties"
-        settings.write_text(_LOG_SETTINGS)
-        from pyspark.sql import SparkSession
-
+    with tempfile.TemporaryDirectory(prefix="barnabas-mirror-") as scratch, _session(config, master, scratch) as spark:
         from barnabas.spark.mirror.copying.copier import SparkCopier
 
-        given: Mapping[str, str] = config.spark
-        java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, _LIGHT_JAVA)}".strip()
-        builder = SparkSession.builder.appName("barnabas mirror")
-        for key, value in {**_DEFAULTS, **given, _JAVA_OPTIONS: java_options}.items():
-            builder = builder.config(key, value)
-        chosen = master or given.get("spark.master") or os.environ.get("MASTER") or _MASTER
-        spark = builder.master(chosen).getOrCreate()
-        try:
-            yield lambda pair: SparkCopier(spark)
-        finally:
-            spark.stop()
+        yield lambda pair: SparkCopier(spark)
+
+
+@contextmanager
+def _session(config: MirrorConfig, master: str | None, scratch: str) -> Iterator[SparkSession]:
+    """The Spark session that this process has, or a new one, which is stopped at the end."""
+    java_home = prepare_environment()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    settings = Path(scratch) / "log4j2.properties"
+    settings.write_text(_LOG_SETTINGS)
+    given: Mapping[str, str] = config.spark
+    java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, _LIGHT_JAVA)}".strip()
+    builder = SparkSession.builder.appName("barnabas mirror")
+    for key, value in {**_DEFAULTS, **given, _JAVA_OPTIONS: java_options}.items():
+        builder = builder.config(key, value)
+    chosen = master or given.get("spark.master") or os.environ.get("MASTER") or _MASTER
+    # The launcher removes a Java option that makes Java print a warning. Only this Java is started by it: `scratch` is
+    # deleted later.
+    os.environ["JAVA_HOME"] = str(shim_home(java_home, Path(scratch) / "java"))
+    try:
+        spark: SparkSession = builder.master(chosen).getOrCreate()
+    finally:
+        os.environ["JAVA_HOME"] = str(java_home)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
