@@ -102,8 +102,10 @@ class JsonConverter:
             schema = numbers[number]
             part = payloads.take(rows)
             if schema is None:
-                field = json_field(self._name)
-                runs.append(Run(rows, field, slices(part, pa.large_string()).cast(pa.string())))
+                good = _one_value_each(part, rows, bad, "the payload")
+                if len(good):
+                    kept = part if len(good) == len(rows) else payloads.take(good)
+                    runs.append(Run(good, json_field(self._name), slices(kept, pa.large_string()).cast(pa.string())))
                 continue
             defaults = self._form.replace_null_with_default
             try:
@@ -118,14 +120,7 @@ class JsonConverter:
         return runs
 
     def _decode_plain(self, column: Any, texts: ByteColumn, bad: BadRows) -> list[Run]:
-        data = memoryview(texts.data)
-        for row, (at, size) in enumerate(zip(texts.at.tolist(), texts.length.tolist(), strict=True)):
-            if size >= 0:
-                try:
-                    _ANY.decode(data[at : at + size])
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    bad.add(row, f"it is not JSON ({error}); set the converter to the format that the records have")
-        rows = bad.good(np.arange(len(texts)))
+        rows = _one_value_each(texts, np.arange(len(texts)), bad, "it")
         values = column if len(rows) == len(texts) else column.take(pa.array(rows))
         return [Run(rows, json_field(self._name), values.cast(pa.string()))] if len(rows) else []
 
@@ -192,6 +187,21 @@ class _Opened(msgspec.Struct):
     size: int
     head: bytes
     tail: bytes
+
+
+def _one_value_each(texts: ByteColumn, rows: Any, bad: BadRows, what: str) -> Any:
+    """The rows whose text is null or one JSON value; the others are bad. `what` begins the error's text."""
+    data = memoryview(texts.data)
+    good = []
+    for row, at, size in zip(rows.tolist(), texts.at.tolist(), texts.length.tolist(), strict=True):
+        if size >= 0:
+            try:
+                _ANY.decode(data[at : at + size])
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                bad.add(row, f"{what} is not JSON ({error}); set the converter to the format that the records have")
+                continue
+        good.append(row)
+    return np.array(good, np.int64)
 
 
 def _address(view: Any) -> int:

@@ -1,8 +1,9 @@
 """Codec: JSON values with a Connect schema -> Arrow columns.
 
-Arrow's JSON parser reads a column at once: the values become one text of objects, `{"":value}{"":value}..`. Bytes and
-decimals are read as text, and base64 becomes bytes by one call. Values that this parser does not take (numbers in place
-of decimals, NaN, maps, and everything that does not fit the schema) are read one by one, which finds the bad row.
+Arrow's JSON parser reads a column at once: the values become one text of objects, `{"":[value]}{"":[value]}..`, whose
+lists have one item each unless a text is more than one value. Bytes and decimals are read as text, and base64 becomes
+bytes by one call. Values that this parser does not take (numbers in place of decimals, NaN, maps, and everything that
+does not fit the schema) are read one by one, which finds the bad row.
 Source: org.apache.kafka.connect.json.JsonConverter (toConnectData).
 """
 
@@ -37,7 +38,8 @@ from barnabas.spark.connectors.converters.runs import BadRows
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
-_OPENING: Final = np.frombuffer(b'{"":', np.uint8)
+_OPENING: Final = np.frombuffer(b'{"":[', np.uint8)
+_CLOSING: Final = np.frombuffer(b"]}", np.uint8)
 _DECODER: Final = msgspec.json.Decoder(float_hook=decimal.Decimal)
 _BITS: Final = {ConnectType.INT8: 8, ConnectType.INT16: 16, ConnectType.INT32: 32, ConnectType.INT64: 64}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -143,25 +145,30 @@ def _read_type(schema: ConnectSchema) -> Any:
 
 def _parse(texts: ByteColumn, schema: ConnectSchema) -> Any:
     length = texts.length.astype(np.int64)
-    starts = np.cumsum(length + len(_OPENING) + 1) - length - 1
-    text = np.empty(int((length + len(_OPENING) + 1).sum()), np.uint8)
+    whole = length + len(_OPENING) + len(_CLOSING)
+    starts = np.cumsum(whole) - length - len(_CLOSING)
+    text = np.empty(int(whole.sum()), np.uint8)
     for place, byte in enumerate(_OPENING.tolist()):
         text[starts - len(_OPENING) + place] = byte
-    text[starts + length] = ord("}")
+    for place, byte in enumerate(_CLOSING.tolist()):
+        text[starts + length + place] = byte
     write_slices(texts.data, texts.at, texts.length, starts, text)
     table = pyarrow.json.read_json(
         pa.BufferReader(pa.py_buffer(text)),
         pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         pyarrow.json.ParseOptions(
-            explicit_schema=pa.schema([("", _read_type(schema))]),
+            explicit_schema=pa.schema([("", pa.list_(_read_type(schema)))]),
             newlines_in_values=True,
             unexpected_field_behavior="ignore",
         ),
     )
     if table.num_rows != len(texts) or table.num_columns != 1:
         raise pa.ArrowInvalid("a text is not exactly one value")
-    column = table.column(0).combine_chunks()
-    column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    lists = table.column(0).combine_chunks()
+    lists = pa.concat_arrays(lists.chunks) if isinstance(lists, pa.ChunkedArray) else lists
+    column = lists.flatten()
+    if lists.null_count or len(column) != len(texts) or not _pc.all(_pc.equal(_pc.list_value_length(lists), 1)).as_py():
+        raise pa.ArrowInvalid("a text is not exactly one value")
     column.validate(full=True)  # the parser does not check that strings are UTF-8
     return column
 

@@ -138,3 +138,22 @@ def test_rows_of_one_layout_are_read_whatever_spaces_they_have(layout: str, monk
     found = {row: value for run in runs for row, value in zip(run.rows.tolist(), run.values.to_pylist(), strict=True)}
     assert found == {0: 1, 1: values[3], 2: 22, 3: None, 4: None}
     assert opened == (2 if layout.index("schema") < 5 else 4)  # one row of each schema
+
+
+@pytest.mark.parametrize("schema", ["null", '{"type":"int32"}', '{"type":"map","keys":{"type":"string"}}', "[]"])
+@pytest.mark.parametrize("more", ['1,"x":2', '1,"payload":2', "1,2", "1}{", "", "1 2", '1,"":2', "1],[2"])
+def test_an_envelope_has_two_fields_and_nothing_else(schema: str, more: str) -> None:
+    if schema == "[]":
+        schema = '{"type":"array","items":{"type":"int32"}}'
+        good, more = "[1]", more.replace("1", "[1]", 1)
+    elif "map" in schema:
+        schema = schema.replace('"keys"', '"values":{"type":"int32"},"keys"')
+        good, more = '{"a":1}', more.replace("1", '{"a":1}', 1)
+    else:
+        good = "7"
+    texts = [f'{{"schema":{schema},"payload":{payload}}}'.encode() for payload in (good, more, good)]
+    bad = BadRows("value", raises=False)
+    (run,) = make(schemas_enable="true").decode_column(pa.array(texts, pa.binary()), bad)
+    assert run.rows.tolist() == [0, 2]
+    assert run.values[0] == run.values[1]
+    assert list(bad.found) == [1]
