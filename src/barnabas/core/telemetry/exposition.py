@@ -61,14 +61,19 @@ class Exposition:
             found = self._families[name] = Family(name, kind, help_text)
         return found
 
-    def pieces(self) -> Iterator[bytes]:
-        """The page in pieces, families in order of name."""
+    def families(self) -> Iterator[Family]:
+        """The families that have samples, in order of name."""
         for name in sorted(self._families):
             family = self._families[name]
             if family.lines:
-                head = f"# HELP {name} {_escape_help(family.help)}\n" if family.help else ""
-                body = "\n".join(family.lines)
-                yield f"{head}# TYPE {name} {family.kind}\n{body}\n".encode()
+                yield family
+
+    def pieces(self) -> Iterator[bytes]:
+        """The page in pieces, families in order of name."""
+        for family in self.families():
+            head = f"# HELP {family.name} {_escape_help(family.help)}\n" if family.help else ""
+            body = "\n".join(family.lines)
+            yield f"{head}# TYPE {family.name} {family.kind}\n{body}\n".encode()
 
     def text(self) -> str:
         """The whole page."""

@@ -58,6 +58,7 @@ from barnabas.server.storage.segments.open_segments import OpenSegments
 
 if TYPE_CHECKING:
     from barnabas.server.node.metrics_pages import MetricsPages
+    from barnabas.server.node.monitoring.otlp_push import OtlpPush
     from barnabas.server.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 
 log = get_logger("barnabas.server.node")
@@ -89,6 +90,7 @@ class Node:
         """The advertised listeners: for clients, or of the controller if the node is not a broker. Empty until
         ready."""
         self.pages: MetricsPages | None = None
+        self._push: OtlpPush | None = None
         """The pages at `metrics_url`: metrics and health."""
         self.parts: Parts | None = None
         """For inspection by tests; set when the directories are open."""
@@ -212,6 +214,7 @@ class Node:
         peers = () if to_brokers is outgoing else (to_brokers.run,)
         controller_listeners = ControllerListeners(self.config, controllers, self.metrics, security, self._principals)
         pages = () if self.pages is None else (self.pages.run,)
+        pushes = () if self._push is None else (self._push.run,)
         # In a simulated world the clock stands still while code runs.
         watchdog = (LoopWatchdog(self._watch).run,) if isinstance(self._clock, SystemClock) else ()
         async with running(
@@ -221,6 +224,7 @@ class Node:
             self._fail_without_directories,
             *watchdog,
             *pages,
+            *pushes,
             *(keys.run for keys in security.provider_keys),
         ):
             zookeeper = await self._join_zookeeper(clients, controllers)
@@ -383,6 +387,11 @@ class Node:
             self.pages = MetricsPages(
                 self._metrics_url, self.metrics, self.health, about=self._labels, names=names, configs=self.config.given
             )
+
+        if self.config["barnabas.metrics.otlp.endpoint"] is not None:
+            from barnabas.server.node.monitoring.otlp_push import OtlpPush
+
+            self._push = OtlpPush(self.config, self.metrics, self._labels)
 
     # ---- snapshots, failures and shutdown
 

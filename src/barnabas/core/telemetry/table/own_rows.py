@@ -140,6 +140,8 @@ NODE_ROWS: Final[tuple[MetricRow, ...]] = (
         "server/node/monitoring/limits", "kind"),
     own(_G, "barnabas_metrics_build_seconds", "How long the page before this one took to build.",
         "server/node/metrics_pages"),
+    own(_C, "barnabas_otlp_pushes_total", "Pushes to barnabas.metrics.otlp.endpoint, by their outcome: ok or failed.",
+        "server/node/monitoring/otlp_push", "result"),
     own(_G, "barnabas_client_metrics_instances", "Clients that have asked for their subscription (KIP-714).", _CLIENTS),
     own(_C, "barnabas_client_metrics_pushes_total", "Pushes of clients, by their outcome.", _CLIENTS, "result"),
     own(_G, "barnabas_client_metric", "The newest value that a client has pushed; a counter or a sum is added up.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.core.config import ConfigKey, InRange, OneOf
-from barnabas.server.metadata.configs.rows import LOW, boolean, int_, string
+from barnabas.server.metadata.configs.rows import LOW, boolean, int_, password, string
 
 BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
     boolean(
@@ -34,6 +34,25 @@ BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The names of Kafka's metrics on the page of metrics: strimzi, as Strimzi's exporter and most dashboards have "
         "them, or confluent, as Confluent's exporter has them.",
         OneOf(("strimzi", "confluent")),
+        importance=LOW,
+    ),
+    string(
+        "barnabas.metrics.otlp.endpoint",
+        None,
+        "The URL to which the node pushes its metrics in OpenTelemetry's protocol (OTLP over HTTP, protobuf), for "
+        "example http://127.0.0.1:4318/v1/metrics. Without it nothing is pushed.",
+        importance=LOW,
+    ),
+    password(
+        "barnabas.metrics.otlp.headers",
+        "HTTP headers of the pushes, for example Authorization=Bearer abc,X-Scope-OrgID=1.",
+        importance=LOW,
+    ),
+    int_(
+        "barnabas.metrics.otlp.interval.ms",
+        60_000,
+        "How often the node pushes its metrics.",
+        InRange(1_000),
         importance=LOW,
     ),
 )

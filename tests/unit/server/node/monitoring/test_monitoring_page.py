@@ -16,12 +16,12 @@ from barnabas.testing.embedded import AsyncEmbeddedBroker
 
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)\Z")
 SOMETIMES = {
-    # only with an authorizer, TLS or SASL, an error, tiered topics, a scrape before
+    # only with an authorizer, TLS or SASL, an error, tiered topics, a scrape or a push before
     "barnabas_authorizer_acls", "barnabas_authorizer_decisions", "barnabas_client_metric",
     "barnabas_log_cleaner_uncleanable_since_seconds", "barnabas_metrics_build_seconds",
     "barnabas_net_authentications_total", "barnabas_net_expired_sessions_total",
     "barnabas_net_failed_authentications_total", "barnabas_net_unauthenticated_connections",
-    "barnabas_client_metrics_pushes_total",
+    "barnabas_client_metrics_pushes_total", "barnabas_otlp_pushes_total",
     "kafka_server_group_coordinator_metrics_consumer_group_count",
     "kafka_server_group_coordinator_metrics_share_group_count",
     "kafka_server_socket_server_metrics_failed_authentication_total",
