@@ -188,10 +188,10 @@ def test_limit_of_connections_changes_while_the_broker_runs(
         assert code == ErrorCode.INVALID_REQUEST
         assert message is not None
         assert "must be greater than 0" in message
-        code, message = _set(client, "listeners", "foo")
+        code, message = _set(client, "log.dirs", "/elsewhere")
         assert code == ErrorCode.INVALID_REQUEST
         assert message is not None
-        assert "Cannot update these configs dynamically: [listeners]" in message
+        assert "Cannot update these configs dynamically: [log.dirs]" in message
 
 
 def _set(client: WireClient, name: str, value: str) -> tuple[int, str | None]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from barnabas.testing.embedded import EmbeddedBroker
+from tests.system.client.tls_proxy import Authority
 from tests.system.pages import DOCS, run_page
 from tests.system.registry.conftest import RunningRegistry
 
 
 def test_code_blocks_of_the_page_run_and_print_the_shown_output(
-    broker: EmbeddedBroker, registry: RunningRegistry
+    broker: EmbeddedBroker, registry: RunningRegistry, tmp_path: Path
 ) -> None:
-    run_page(DOCS / "REGISTRY.md", {"localhost:9092": broker.bootstrap_servers, "http://localhost:8081": registry.url})
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(Authority("Barnabas tests").pem)
+    places = {
+        "localhost:9092": broker.bootstrap_servers,
+        "http://localhost:8081": registry.url,
+        "/etc/registry/ca.pem": str(trusted),
+    }
+    run_page(DOCS / "REGISTRY.md", places)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import GSSAPI, OAUTHBEARER, SaslConfig, SecurityConfig, TlsConfig
-from barnabas.protocol.security.jaas import parse_jaas
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -54,6 +53,8 @@ def _list(text: str | None) -> tuple[str, ...]:
 
 def _sasl(client: Mapping[str, str]) -> SaslConfig:
     mechanism = client.get("sasl.mechanism", GSSAPI).upper()
+    from barnabas.protocol.security.jaas import parse_jaas  # which a node without SASL does not import
+
     text = client.get("sasl.jaas.config")
     entry = parse_jaas(text) if text else None
     options = {} if entry is None else dict(entry.options)
