@@ -20,6 +20,7 @@ from barnabas.client.values import NewTopic, SubscriptionPattern
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.testing.embedded import EmbeddedBroker
 
 TIME_S = 60.0
 
@@ -213,6 +214,21 @@ async def test_patterns_here_and_on_the_broker(servers: str, topic: str) -> None
         await group.close()
     with pytest.raises(ConfigError, match=r"group\.protocol=consumer"):
         group.join("classic", SubscriptionPattern("x"), group_protocol="classic")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_pattern_that_matches_nothing_at_first_finds_later_topics(protocol: str) -> None:
+    with EmbeddedBroker() as broker:  # without any topic
+        servers = broker.bootstrap_servers
+        group = Group(servers)
+        try:
+            group.join("early", re.compile(r"later-\d+"), metadata_max_age_ms=200, group_protocol=protocol)
+            await group.members["early"].poll(0)
+            async with AsyncAdmin(bootstrap_servers=servers) as admin:
+                await admin.create_topics([NewTopic("later-1", 2, 1)])
+            await group.drive(lambda: group.shares() == [2])
+        finally:
+            await group.close()
 
 
 async def test_a_wrong_assignor_and_a_wrong_pattern_say_so(servers: str, topic: str) -> None:

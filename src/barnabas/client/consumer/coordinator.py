@@ -98,6 +98,8 @@ class ConsumerCoordinator(ABC):
         self._polled_at = cluster.now()
         self._failure: BarnabasError | None = None
         self._metadata_version = -1
+        self._listed_at: float | None = None
+        """When all topics of the cluster were last fetched, for a client-side pattern."""
 
     @property
     @abstractmethod
@@ -151,12 +153,10 @@ class ConsumerCoordinator(ABC):
         if subscription.mode is not SubscriptionMode.PATTERN:
             return
         metadata = self._cluster.metadata
-        oldest = self._cluster.now() - self._cluster.options.metadata_max_age_ms / 1000.0
-        if (
-            self._metadata_version < 0
-            or min((view.updated_at for view in metadata.topics.values()), default=oldest) < oldest
-        ):
+        now, max_age_s = self._cluster.now(), self._cluster.options.metadata_max_age_ms / 1000.0
+        if self._listed_at is None or now - self._listed_at > max_age_s:
             await self._cluster.refresh(None)
+            self._listed_at = now
         if self._metadata_version != metadata.version:
             self._metadata_version = metadata.version
             exclude = self._timing.exclude_internal_topics
