@@ -1,0 +1,22 @@
+"""Port: what tiered storage needs from the broker."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from barnabas.server.tiering.remote_log import RemoteLog
+from barnabas.server.tiering.values import RemoteLogEvent, RemotePartition
+
+
+class RemoteLogMetadata(Protocol):
+    """The events of all remote segments, in `__remote_log_metadata`."""
+
+    async def write(self, event: RemoteLogEvent) -> bool:
+        """Write an event, wait until it is committed and has been applied to the partition's `RemoteLog`, and return
+        whether it fitted. Raises RemoteStorageError if the event may not have been written."""
+        ...
+
+    def remote_log(self, partition: RemotePartition) -> RemoteLog:
+        """The state of a partition. Raises RemoteStorageError until all events that were committed when this broker
+        began to read them have been applied."""
+        ...

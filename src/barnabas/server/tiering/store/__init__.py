@@ -1,0 +1,1 @@
+"""Object stores: the port, the names of objects, and the stores themselves."""

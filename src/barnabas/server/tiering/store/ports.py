@@ -1,0 +1,32 @@
+"""Port: an object store. An object is written once, as a whole, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from barnabas.core.buffers import Buffer
+
+
+class ObjectStore(Protocol):
+    """Objects by name. Names have the characters of topic names and `/`.
+
+    Every method raises StoreUnavailableError if the store fails. After a failed `put` or `delete` it is unknown whether
+    the call took effect.
+    """
+
+    async def put(self, name: str, parts: AsyncIterator[Buffer]) -> None:
+        """Store the parts, one after the other, as one object. Nobody sees the object before it is complete."""
+        ...
+
+    async def get(self, name: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to `end`, exclusive; fewer at the end of the object. Raises ObjectMissingError."""
+        ...
+
+    async def size(self, name: str) -> int:
+        """The size of the object in bytes. Raises ObjectMissingError."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete the object. A missing object is no error."""
+        ...
