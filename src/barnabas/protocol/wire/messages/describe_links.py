@@ -23,6 +23,7 @@ from barnabas.protocol.wire.schema import (
 class DescribeLinksRequest(Request, key=10004, versions="0", flexible="0+"):
     names: list[str] | None = array(string, null="0+", default=None)
     include_mirrors: bool = boolean()
+    topic_ids: list[UUID] | None = array(uuid, null="0+", default=None)
     only_local: bool = boolean()
 
 

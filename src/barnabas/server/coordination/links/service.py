@@ -66,8 +66,9 @@ class LinkCoordinator:
         self.on_changed(link.name)
         return stored
 
-    async def delete(self, name: str) -> StoredLink:
-        stored = await self._runtime.write(self._partition(name), lambda shard, op: shard.delete(op, name))
+    async def delete(self, name: str, exists: Callable[[TopicId], bool]) -> StoredLink:
+        """Delete a link. `exists` says whether the cluster has the topic with an id."""
+        stored = await self._runtime.write(self._partition(name), lambda shard, op: shard.delete(op, name, exists))
         self.on_changed(name)
         return stored
 

@@ -6,7 +6,7 @@ share coordinator: the leader epoch fences a leader that has been replaced, the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import asdict, replace
 
@@ -64,12 +64,14 @@ class LinkShard:
         op.write(_link_record(link))
         return link
 
-    def delete(self, op: WriteOperation, name: str) -> StoredLink:
+    def delete(self, op: WriteOperation, name: str, exists: Callable[[TopicId], bool]) -> StoredLink:
         """Delete a link with the states of its partitions. Raises KafkaError: RESOURCE_NOT_FOUND, and INVALID_REQUEST
-        while a partition is not STOPPED."""
+        while a partition of a topic that still exists is not STOPPED."""
         link = self.require(name)
         of_link = self.states(name)
-        running = sorted(key for key, stored in of_link.items() if stored.state not in (STOPPED, NO_STATE))
+        running = sorted(
+            key for key, stored in of_link.items() if stored.state not in (STOPPED, NO_STATE) and exists(key.topic_id)
+        )
         if running:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,

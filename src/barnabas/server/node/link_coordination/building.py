@@ -62,6 +62,7 @@ class ClusterLinks(Struct):
         topic = image.topics.get(MIRROR_STATE_TOPIC)
         self.coordinator.on_partition_count(0 if topic is None else len(topic.partitions))
         self.mirrors.on_image(delta, image)
+        self.workers.on_image(delta)
 
 
 def build_cluster_links(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
-from barnabas.core.ids import CONSUMER_REPLICA_ID, NO_TOPIC_ID, TopicPartition
+from barnabas.core.ids import CONSUMER_REPLICA_ID, NO_TOPIC_ID, TopicId, TopicPartition
 from barnabas.protocol.security.acls import AclBinding
 from barnabas.protocol.wire.messages import list_offsets
 from barnabas.protocol.wire.messages.alter_mirror_topics import (
@@ -22,7 +22,8 @@ from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRe
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.coordination.links.mirror_commands import ACTIVE, MirrorCommand
 from barnabas.server.coordination.links.planning import Bounds, Key, LocalFacts, SourceFacts
-from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.cluster import ClusterImage, TopicImage
+from barnabas.server.metadata.image.small import ResourceType
 from barnabas.server.node.channels.peer_router import PeerRouter
 from barnabas.server.node.link_coordination.leaders import MirrorMetadata
 from barnabas.server.replication.partition import Isolation, SpecialTimestamp
@@ -56,12 +57,18 @@ class LocalMirrors:
     def topics(self) -> list[LocalFacts]:
         """All topics, by name."""
         image = self._image()
-        found = []
-        for topic in image.topics:
-            configs = image.configs.topic(topic.name)
-            link, mode = configs.get(NAME) or None, configs.get(STATE, ACTIVE)
-            found.append(LocalFacts(topic.name, topic.topic_id, len(topic.partitions), link, mode))
-        return sorted(found, key=lambda topic: topic.name)
+        return sorted((_facts(image, topic) for topic in image.topics), key=lambda topic: topic.name)
+
+    def linked_topics(self) -> list[LocalFacts]:
+        """The topics that are, or were, mirrors of any link, by name."""
+        image = self._image()
+        resources = image.configs.by_resource.items()
+        names = sorted(key.name for key, configs in resources if key.type == ResourceType.TOPIC and NAME in configs)
+        found = (image.topics.get(name) for name in names)
+        return [_facts(image, topic) for topic in found if topic is not None]
+
+    def has_topic(self, topic_id: TopicId) -> bool:
+        return self._image().topics.get_by_id(topic_id) is not None
 
     def configs(self, topic: str) -> Mapping[str, str]:
         return self._image().configs.topic(topic)
@@ -178,3 +185,9 @@ class LocalMirrors:
             for partition in topic.partitions
             if partition.error_code == ErrorCode.NONE and partition.offset >= 0
         }
+
+
+def _facts(image: ClusterImage, topic: TopicImage) -> LocalFacts:
+    configs = image.configs.topic(topic.name)
+    link, mode = configs.get(NAME) or None, configs.get(STATE, ACTIVE)
+    return LocalFacts(topic.name, topic.topic_id, len(topic.partitions), link, mode)

@@ -104,7 +104,7 @@ class SourceMirrors:
 
     async def stopped_position(self, source: SourceRequests, partition: MirrorPartition) -> MirrorPosition | None:
         try:
-            response = await source.request(DescribeLinksRequest(names=None, include_mirrors=True))
+            response = await source.request(DescribeLinksRequest(include_mirrors=True, topic_ids=[partition.topic_id]))
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:  # Apache Kafka has no links
                 return None

@@ -107,11 +107,18 @@ class LinkRequests:
         if topic is None:
             return DescribeLinksResponse()
         leaders = {partition.leader for partition in topic.partitions}
+        if request.names is not None:  # a failover must not depend on the coordinators of other links
+            leaders = {self._router.router.coordinator(MIRROR_STATE_TOPIC, name) for name in request.names}
         if NO_LEADER in leaders:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"A partition of {MIRROR_STATE_TOPIC} has no leader. Retry later."
             )
-        asked = DescribeLinksRequest(names=request.names, include_mirrors=request.include_mirrors, only_local=True)
+        asked = DescribeLinksRequest(
+            names=request.names,
+            include_mirrors=request.include_mirrors,
+            topic_ids=request.topic_ids,
+            only_local=True,
+        )
         answers = await asyncio.gather(*(self._ask(leader, asked) for leader in sorted(leaders)))
         links = sorted((link for answer in answers for link in answer.links), key=lambda link: link.link.name)
         return DescribeLinksResponse(links=links)
@@ -159,7 +166,7 @@ class LinkRequests:
                 f"barnabas links failover {name}.",
             )
         if not validate_only:
-            await self._coordinator.delete(name)
+            await self._coordinator.delete(name, self._workers.has_topic)
         return AlterLinkResponse(link=data_of(before, hide_secrets=True))
 
     def _validate(self, link: StoredLink) -> None:
@@ -179,6 +186,7 @@ class LinkRequests:
         described = []
         topics = self._router.router.require().metadata.image.topics
         names = None if request.names is None else set(request.names)
+        ids = None if request.topic_ids is None else set(request.topic_ids)
         for link in self._coordinator.links():
             if names is not None and link.name not in names:
                 continue
@@ -189,6 +197,8 @@ class LinkRequests:
             )
             if request.include_mirrors:
                 for key, stored in sorted(self._coordinator.states(link.name).items()):
+                    if ids is not None and key.topic_id not in ids:
+                        continue
                     topic = topics.get_by_id(key.topic_id)
                     entry.mirrors.append(
                         StoredPartition(

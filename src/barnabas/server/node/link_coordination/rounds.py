@@ -1,6 +1,8 @@
-"""Shell: the rounds of one link: its coordinator follows the source's topics, configs, group offsets and ACLs.
+"""Shell: the work for one link, by its coordinator: follows the source's topics, configs, group offsets and ACLs, and
+makes topics writable.
 
-Each part of a round has its own errors. They are the link's `trouble`, and the next round tries again.
+Each part of a round has its own errors. They are the link's `trouble`, and the next round tries again. Topics become
+writable apart from the rounds, so that a failover does not wait for a source that is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Final
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 from barnabas.core.telemetry import get_logger
-from barnabas.server.coordination.links.mirror_commands import STOPPED_MODE, stopped_topics
+from barnabas.server.coordination.links.mirror_commands import STOPPED_MODE, STOPPING, stopped_topics
 from barnabas.server.coordination.links.planning import LocalFacts, plan_acls, plan_configs, plan_topics
 from barnabas.server.coordination.links.service import LinkCoordinator
 from barnabas.server.coordination.links.values import StoredLink
@@ -34,6 +36,9 @@ log = get_logger("barnabas.server.links")
 _TOPIC_CONFIG_NAMES: Final = frozenset(key.name for key in TOPIC_CONFIGS)
 _RETRY_S: Final = 5.0
 """The longest pause after a round with an error."""
+_STOP_CHECK_S: Final = 5.0
+_STOP_RETRY_S: Final = 0.2
+"""The pause after a topic could not be made writable: the controller does not answer."""
 
 
 class LinkRounds:
@@ -52,40 +57,35 @@ class LinkRounds:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """The state of a mirror was stored: a topic may be stopped."""
+        """A topic may have to become writable: the state of a mirror was stored, or the configs of a topic changed."""
         self._woken.set()
 
     async def run(self, source: SourceCluster) -> None:
         """Follow `source` until cancelled."""
-        loop = asyncio.get_running_loop()
-        due = loop.time()
+        while True:
+            await self._round(source)
+            await asyncio.sleep(min(self._interval_s, _RETRY_S) if self.trouble else self._interval_s)
+
+    async def make_writable(self) -> None:
+        """Make topics writable as soon as all their partitions are STOPPED, until cancelled. Needs no source."""
         while True:
             self._woken.clear()
-            if loop.time() >= due:
-                stopping = asyncio.ensure_future(self._stop_while_busy())
-                try:
-                    await self._round(source)
-                finally:
-                    stopping.cancel()
-                due = loop.time() + (min(self._interval_s, _RETRY_S) if self.trouble else self._interval_s)
-            with contextlib.suppress(KafkaError):
-                await self.finish_stops()
+            pause_s = _STOP_CHECK_S
+            try:
+                await self._finish_stops()
+            except KafkaError as error:
+                log.info("a stopped mirror cannot be made writable yet", link=self.link.name, reason=str(error))
+                pause_s = _STOP_RETRY_S
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
+                async with asyncio.timeout(pause_s):
                     await self._woken.wait()
 
-    async def _stop_while_busy(self) -> None:
-        """Finish stops during a round too: a source that is gone must not delay a failover."""
-        while True:
-            with contextlib.suppress(KafkaError):
-                await self.finish_stops()
-            await self._woken.wait()
-            self._woken.clear()
-
-    async def finish_stops(self) -> None:
-        """Make the topics writable whose partitions are all STOPPED. Raises KafkaError."""
-        states = self._coordinator.states(self.link.name)
-        for topic in stopped_topics(self.link.name, self._mirrors.topics(), states):
+    async def _finish_stops(self) -> None:
+        """Raises KafkaError."""
+        stopping = [t for t in self._mirrors.linked_topics() if t.link == self.link.name and t.mode == STOPPING]
+        if not stopping:
+            return
+        for topic in stopped_topics(self.link.name, stopping, self._coordinator.states(self.link.name)):
             await self._mirrors.configure(topic.name, {STATE: STOPPED_MODE})
             log.info("a mirror was stopped and takes writes", link=self.link.name, topic=topic.name)
 
@@ -123,7 +123,7 @@ class LinkRounds:
             )
 
     def _own(self) -> list[LocalFacts]:
-        return [topic for topic in self._mirrors.topics() if topic.link == self.link.name and topic.is_mirror]
+        return [t for t in self._mirrors.linked_topics() if t.link == self.link.name and t.is_mirror]
 
     async def _follow_topics(self, source: SourceCluster, metadata: SourceMetadata) -> list[str]:
         local = {topic.name: topic for topic in self._mirrors.topics()}

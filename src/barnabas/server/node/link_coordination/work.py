@@ -1,8 +1,8 @@
 """Shell: the links that this broker coordinates. Each has a worker, which follows the source.
 
-    the coordinator's partition is loaded ──► a worker for each of its links ──► rounds
-                                                 every mirror.metadata.refresh.interval.ms: all of them
-                                                 when the state of a mirror was stored: topics that are stopped
+    the coordinator's partition is loaded ──► a worker for each of its links
+                                                 ├─ rounds, every mirror.metadata.refresh.interval.ms
+                                                 └─ topics become writable, when the state of a mirror was stored
 
 A worker of a former coordinator may still be in a round. Its changes are those that the new one makes, too.
 """
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicId
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.wire.messages.alter_mirrors import AlteredMirror, AlterMirrorsRequest, AlterMirrorsResponse
 from barnabas.server.coordination.links.mirror_commands import (
@@ -29,11 +31,13 @@ from barnabas.server.coordination.links.mirror_commands import (
 )
 from barnabas.server.coordination.links.service import LinkCoordinator
 from barnabas.server.coordination.links.values import StoredLink
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.image.small import ResourceType
 from barnabas.server.node.link_coordination.changes import LocalMirrors
 from barnabas.server.node.link_coordination.forms import definition_of
 from barnabas.server.node.link_coordination.group_offsets import PeerRequests
 from barnabas.server.node.link_coordination.rounds import LinkRounds
-from barnabas.server.node.link_coordination.source_reading import read_metadata
+from barnabas.server.node.link_coordination.source_reading import SourceMetadata, read_metadata
 from barnabas.server.replication.links.ports import OpenSource, SourceCluster
 from barnabas.server.replication.links.states import MirrorState
 
@@ -45,6 +49,8 @@ _CHECK_TIMEOUT_S: Final = 20.0
 _PAUSE_WAIT_S: Final = 10.0
 """How long `recover` waits for a mirror to be paused before it is resumed."""
 _PAUSE_CHECK_S: Final = 0.05
+_REPEAT_S: Final = 5.0
+"""The pause before the work of a link is repeated after an unexpected error."""
 
 
 class LinkWorkers:
@@ -74,6 +80,12 @@ class LinkWorkers:
         if rounds is not None:
             rounds.wake()
 
+    def on_image(self, delta: ClusterDelta) -> None:
+        """A coordinator may learn that a topic is to be stopped after it has stored that its partitions are."""
+        if any(resource.type == ResourceType.TOPIC for resource in delta.configs.changed):
+            for rounds in self._rounds.values():
+                rounds.wake()
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -98,16 +110,27 @@ class LinkWorkers:
                 self._tasks[name] = group.create_task(self._serve(rounds), name=f"link {name}")
 
     async def _serve(self, rounds: LinkRounds) -> None:
-        """Run a worker. An error in its code must not end the other links."""
-        try:
-            async with self._opened(rounds.link) as source:
-                await rounds.run(source)
-        except (KafkaError, ConfigError) as error:
-            rounds.trouble = str(error)
-            log.warning("a link does not work", link=rounds.link.name, reason=str(error))
-        except Exception as error:  # a defect in one link must not stop the others, nor the broker
-            rounds.trouble = f"{type(error).__name__}: {error}"
-            log.exception("a link does not work", link=rounds.link.name, error=error)
+        """Run a worker."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat(rounds, rounds.make_writable))
+            tasks.create_task(self._repeat(rounds, partial(self._follow, rounds)))
+
+    async def _follow(self, rounds: LinkRounds) -> None:
+        async with self._opened(rounds.link) as source:
+            await rounds.run(source)
+
+    async def _repeat(self, rounds: LinkRounds, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work of a link until cancelled, again after each error."""
+        while True:
+            try:
+                await work()
+            except (KafkaError, ConfigError) as error:
+                rounds.trouble = str(error)
+                log.warning("a link does not work", link=rounds.link.name, reason=str(error))
+            except Exception as error:  # a defect in one link must not stop the others, nor the broker
+                rounds.trouble = f"{type(error).__name__}: {error}"
+                log.exception("a link does not work", link=rounds.link.name, error=error)
+            await asyncio.sleep(_REPEAT_S)
 
     @contextlib.asynccontextmanager
     async def _opened(self, link: StoredLink) -> AsyncIterator[SourceCluster]:
@@ -130,24 +153,17 @@ class LinkWorkers:
 
     def mirrors_of(self, link: str) -> list[str]:
         """The topics that are mirrors of the link."""
-        return sorted(topic.name for topic in self._mirrors.topics() if topic.link == link and topic.is_mirror)
+        return [topic.name for topic in self._mirrors.linked_topics() if topic.link == link and topic.is_mirror]
+
+    def has_topic(self, topic_id: TopicId) -> bool:
+        return self._mirrors.has_topic(topic_id)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     async def identified(self, link: StoredLink) -> StoredLink:
         """The link with the id of its source cluster. Raises KafkaError if the source does not answer, or if it is this
         cluster."""
-        try:
-            async with asyncio.timeout(_CHECK_TIMEOUT_S), self._opened(link) as source:
-                cluster_id = (await read_metadata(source, with_topics=False)).cluster_id
-        except TimeoutError:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"The source at {link.bootstrap_servers} has not answered in time."
-            ) from None
-        except KafkaError as error:
-            raise KafkaError(
-                error.code, f"The source at {link.bootstrap_servers} cannot be reached from the brokers: {error}"
-            ) from error
+        cluster_id = (await self._read_source(link, with_topics=False)).cluster_id
         if cluster_id is not None and cluster_id == self._mirrors.cluster_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The bootstrap servers are those of this cluster itself.")
         return replace(link, source_cluster_id=cluster_id)
@@ -162,8 +178,7 @@ class LinkWorkers:
         operation = MirrorOperation(request.operation)
         local = {topic.name: topic for topic in self._mirrors.topics()}
         if operation is MirrorOperation.START:
-            async with asyncio.timeout(_CHECK_TIMEOUT_S), self._opened(link) as source:
-                found = (await read_metadata(source)).topics
+            found = (await self._read_source(link, with_topics=True)).topics
             commands = plan_start(link, request.topics or link.topics, found, local)
         else:
             commands = plan_change(link, operation, request.topics or [".*"], local.values())
@@ -173,13 +188,27 @@ class LinkWorkers:
                 await self._resume_paused(link, commands)
         return AlterMirrorsResponse(topics=[_answer(command) for command in commands])
 
+    async def _read_source(self, link: StoredLink, *, with_topics: bool) -> SourceMetadata:
+        """Raises KafkaError, with the address of the source in the message."""
+        try:
+            async with asyncio.timeout(_CHECK_TIMEOUT_S), self._opened(link) as source:
+                return await read_metadata(source, with_topics=with_topics)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"The source at {link.bootstrap_servers} has not answered in time."
+            ) from None
+        except KafkaError as error:
+            raise KafkaError(
+                error.code, f"The source at {link.bootstrap_servers} cannot be reached from the brokers: {error}"
+            ) from error
+
     async def _resume_paused(self, link: StoredLink, commands: list[MirrorCommand]) -> None:
         """The second half of `recover`: resume the mirrors when they are paused, which clears the failure."""
         paused = [command for command in commands if command.error is None]
         names = {command.topic for command in paused}
         deadline = asyncio.get_running_loop().time() + _PAUSE_WAIT_S
         while asyncio.get_running_loop().time() < deadline:
-            ids = {topic.topic_id for topic in self._mirrors.topics() if topic.name in names}
+            ids = {topic.topic_id for topic in self._mirrors.linked_topics() if topic.name in names}
             states = self._coordinator.states(link.name)
             if all(stored.state == MirrorState.PAUSED for key, stored in states.items() if key.topic_id in ids):
                 break

@@ -97,18 +97,30 @@ def test_a_late_write_is_fenced_and_a_repeated_one_changes_nothing() -> None:
     assert played.shard.mirrors[KEY].state == 5
 
 
+def exists(_topic: UUID) -> bool:
+    return True
+
+
 def test_a_link_with_mirrors_cannot_be_deleted() -> None:
     played = Played()
-    refused(played, ErrorCode.RESOURCE_NOT_FOUND, "delete", "paris")
+    refused(played, ErrorCode.RESOURCE_NOT_FOUND, "delete", "paris", exists)
     played.do("create", PARIS)
     played.do("write", KEY, MIRRORING)
-    refused(played, ErrorCode.INVALID_REQUEST, "delete", "paris")
+    refused(played, ErrorCode.INVALID_REQUEST, "delete", "paris", exists)
     stopped = replace(MIRRORING, state=STOPPED, state_epoch=2, position_epoch=4, position_offset=100)
     played.do("write", KEY, stopped)
-    played.do("delete", "paris")
+    played.do("delete", "paris", exists)
     after = played.replayed()
     assert not after.links.snapshot() and not after.mirrors.snapshot()
     refused(played, ErrorCode.RESOURCE_NOT_FOUND, "write", KEY, MIRRORING)
+
+
+def test_mirrors_of_deleted_topics_do_not_hold_a_link() -> None:
+    played = Played()
+    played.do("create", PARIS)
+    played.do("write", KEY, MIRRORING)
+    played.do("delete", "paris", lambda topic: topic != KEY.topic_id)
+    assert not played.replayed().mirrors.snapshot()
 
 
 def test_the_states_of_deleted_topics_are_forgotten() -> None:
