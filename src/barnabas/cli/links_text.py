@@ -79,7 +79,12 @@ def _settings(settings: Mapping[str, str]) -> str:
 
 def print_changes(changes: Sequence[MirrorChange], *, dry_run: bool) -> None:
     rows = [
-        (change.topic, change.partitions, "refused" if change.error else change.state, str(change.error or "-"))
+        (
+            change.topic,
+            change.partitions if change.partitions >= 0 else None,
+            "refused" if change.error else change.state,
+            str(change.error or "-"),
+        )
         for change in changes
     ]
     columns = ["TOPIC", "PARTITIONS>", "WOULD BECOME" if dry_run else "STATE", "REASON"]

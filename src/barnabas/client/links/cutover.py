@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.admin.links import STOPPED, LinkDescription, MirrorAction, MirrorChange, MirrorStatus
+from barnabas.client.admin.links import STOPPED, Link, LinkDescription, MirrorAction, MirrorChange, MirrorStatus
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
 
 CHECK_INTERVAL_S: Final = 0.1
 
@@ -48,16 +51,64 @@ async def failover(admin: AsyncAdmin, link: str, topics: Sequence[str], *, timeo
     return changes
 
 
+async def reverse(
+    here: AsyncAdmin,
+    there: AsyncAdmin,
+    link: str,
+    back: Link,
+    topics: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> list[MirrorChange]:
+    """After a cut-over of `link` on the cluster of `here`, make its topics mirrors of this cluster in the cluster of
+    `there`, the former source. `back` is the link there; its patterns are added. Without `topics`, all stopped topics.
+
+    What `there` has and `here` has not is cut off; the brokers save it to files first. Raises KafkaError.
+    """
+    described = await require_link(here, link)
+    mirrors = described.mirrors
+    stopped = {mirror.topic for mirror in mirrors if mirror.topic is not None}
+    stopped -= {mirror.topic for mirror in mirrors if mirror.state != STOPPED}
+    if not stopped:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Link {link} has no stopped topics. Stop them first: `barnabas links promote {link}`.",
+        )
+    wanted = sorted(stopped & set(topics) if topics else stopped)
+    missing = sorted(set(topics) - stopped)
+    if missing:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Not stopped, or not of link {link}: {', '.join(missing)}. Use `barnabas links promote {link}` first.",
+        )
+    if len(wanted) == len({mirror.topic for mirror in mirrors if mirror.topic is not None}):
+        of = described.link  # all topics go back, so new ones follow by the same patterns
+        back = replace(back, topics=of.topics, topics_exclude=of.topics_exclude)
+    back = replace(back, groups=described.link.groups, groups_exclude=described.link.groups_exclude)
+    if back.name not in await there.describe_links([back.name]):
+        await there.create_link(back, validate_only=validate_only)
+        if validate_only:
+            return [MirrorChange(topic, "active", -1, None) for topic in wanted]
+    return await there.alter_mirrors(
+        back.name, MirrorAction.START, [re.escape(topic) for topic in wanted], validate_only=validate_only
+    )
+
+
 async def _wait_caught_up(
     admin: AsyncAdmin, link: str, topics: Collection[str], *, timeout_s: float, progress: Progress
 ) -> None:
-    """Wait until the lag of every partition is 0, by what the source has said after this call began."""
-    began_ms = await _now_ms()
+    """Wait until the lag of every partition is 0, by an answer of the source that has come during this call."""
+    first: dict[TopicPartition, int] = {}
+    """When the source had last answered at the beginning of the wait, by the clock of the mirror's leader."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     shown = ""
     while True:
         statuses = [status for status in await admin.describe_mirrors([link]) if status.partition.topic in topics]
-        late = [status for status in statuses if status.lag != 0 or status.last_fetch_ms < began_ms]
+        late = [
+            status
+            for status in statuses
+            if status.lag != 0 or status.last_fetch_ms <= first.setdefault(status.partition, status.last_fetch_ms)
+        ]
         found = {status.partition.topic for status in statuses}
         if not late and found >= set(topics):
             return
@@ -98,9 +149,3 @@ async def wait_stopped(admin: AsyncAdmin, link: str, topics: Collection[str], *,
                 f"{link}` shows the states; the command can be repeated.",
             )
         await asyncio.sleep(CHECK_INTERVAL_S / 4)
-
-
-async def _now_ms() -> int:
-    from barnabas.core.clock import SystemClock
-
-    return SystemClock().now_ms()
