@@ -5,6 +5,7 @@ fast.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +25,7 @@ NOUNS = (
     "logs",
     "cluster",
     "links",
+    "context",
     "registry",
     "console",
     "pipelines",
@@ -56,6 +58,7 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
     from typer.core import TyperGroup
 
     from barnabas import __version__
+    from barnabas.cli.options import choose_context
 
     class Ordered(TyperGroup):
         """Lists the nouns in the order of NOUNS. Typer would list single commands before commands with verbs."""
@@ -68,6 +71,7 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
         name="barnabas", help=HELP, no_args_is_help=True, rich_markup_mode="markdown", add_completion=False, cls=Ordered
     )
 
+    app.callback()(choose_context)
     for noun in nouns:
         if noun == "serve":
             _list_serve(app)
@@ -98,8 +102,8 @@ def _list_serve(app: Any) -> None:
 
 def main() -> None:
     """The entry point. `barnabas NOUN ...` imports the module of that noun only."""
-    given_noun = sys.argv[1] if len(sys.argv) > 1 else ""
-    if given_noun == "serve":
+    given_noun = _given_noun(sys.argv)
+    if given_noun == "serve" and sys.argv[1] == "serve":
         from barnabas.cli.serve import main as serve
 
         serve(sys.argv[2:])
@@ -115,6 +119,18 @@ def main() -> None:
         from barnabas.cli.output import EXIT_USAGE, fail
 
         fail(str(error), EXIT_USAGE)
+
+
+def _given_noun(arguments: Sequence[str]) -> str:
+    """The noun of the command line, which `--context NAME` or `--context=NAME` may precede."""
+    match arguments[1:]:
+        case ["--context", _, noun, *_]:
+            return noun
+        case [option, noun, *_] if option.startswith("--context="):
+            return noun
+        case [noun, *_]:
+            return noun
+    return ""
 
 
 if __name__ == "__main__":

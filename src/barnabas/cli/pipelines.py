@@ -14,7 +14,7 @@ from barnabas.cli.options import Json, Yes, noun
 from barnabas.cli.output import confirm, fail, note, print_json, print_table
 from barnabas.cli.pipelines_run import pipelines_dry_run, pipelines_run
 from barnabas.cli.pipelines_show import print_flows, print_sources, seconds_ago
-from barnabas.cli.session import DEFAULT_BOOTSTRAP
+from barnabas.cli.session import LOCAL_BOOTSTRAP
 from barnabas.core.errors import BarnabasError
 
 app = noun("Pipelines: files of Spark Declarative Pipelines, run on Spark once or for ever.")
@@ -185,7 +185,7 @@ def init(
     bootstrap_server: Annotated[
         str,
         typer.Option("--bootstrap-server", "-b", envvar="BARNABAS_BOOTSTRAP", help="The brokers that the files name."),
-    ] = DEFAULT_BOOTSTRAP,
+    ] = LOCAL_BOOTSTRAP,
 ) -> None:
     """Write a small pipeline that runs: a topic to a table, a view in SQL, and a second topic.
 

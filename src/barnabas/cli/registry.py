@@ -20,7 +20,7 @@ BootstrapOfRegistry = Annotated[
         "--bootstrap-server",
         "-b",
         envvar="BARNABAS_BOOTSTRAP",
-        help=f"The brokers to connect to first, HOST:PORT[,HOST:PORT]. Default: {DEFAULT_BOOTSTRAP}.",
+        help="The brokers to connect to first, HOST:PORT[,HOST:PORT]. Default: the context's, or 127.0.0.1:9092.",
         metavar="HOST:PORT",
     ),
 ]

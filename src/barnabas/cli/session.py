@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_BOOTSTRAP: Final = ""
+"""No addresses were given: those of the file of `--command-config`, of the context, or LOCAL_BOOTSTRAP are used."""
+LOCAL_BOOTSTRAP: Final = "127.0.0.1:9092"
 ANSWER_TIMEOUT_MS: Final = 3_000
 """The timeout of a request to a broker that may be down."""
 
@@ -57,11 +59,16 @@ def run_admin(
 
 
 def with_bootstrap(bootstrap_servers: str, settings: Mapping[str, object]) -> dict[str, object]:
-    """The settings of a file with the addresses of the command line, which precede the file's unless they are the
-    default."""
-    if bootstrap_servers == DEFAULT_BOOTSTRAP and "bootstrap.servers" in settings:
+    """The settings of a file with the addresses of the command line, which precede the file's. Without either, the
+    settings of the context that the user has chosen come first (see `contexts`). Raises ValueError."""
+    if bootstrap_servers:
+        return {**settings, "bootstrap.servers": bootstrap_servers}
+    if "bootstrap.servers" in settings:
         return dict(settings)
-    return {**settings, "bootstrap.servers": bootstrap_servers}
+    from barnabas.cli.contexts import REGISTRY_PREFIXES, context_settings
+
+    chosen = {name: value for name, value in context_settings().items() if not name.startswith(REGISTRY_PREFIXES)}
+    return {"bootstrap.servers": LOCAL_BOOTSTRAP, **chosen, **settings}
 
 
 async def answer_of(request: Awaitable[T]) -> T | None:

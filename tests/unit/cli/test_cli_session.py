@@ -14,7 +14,7 @@ FILE = {"bootstrap.servers": "file:9092", "acks": "1"}
 def test_addresses_of_the_command_line_precede_those_of_the_file() -> None:
     assert with_bootstrap("given:9092", FILE) == {"bootstrap.servers": "given:9092", "acks": "1"}
     assert with_bootstrap(DEFAULT_BOOTSTRAP, FILE) == FILE
-    assert with_bootstrap(DEFAULT_BOOTSTRAP, {}) == {"bootstrap.servers": DEFAULT_BOOTSTRAP}
+    assert with_bootstrap("127.0.0.1:9092", FILE) == {"bootstrap.servers": "127.0.0.1:9092", "acks": "1"}
 
 
 def test_kafkas_tools_never_use_the_addresses_of_the_file(tmp_path: Path) -> None:
