@@ -31,6 +31,11 @@ TOOLS = {
     "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
 }
 
 SERVER_FIRST = ("kafka-features", "kafka-metadata-quorum")
@@ -179,6 +184,49 @@ def test_the_cluster(java: Run, ours: Run, topic: str) -> None:
     logs = [sorted(partitions, key=lambda p: str(p["partition"])) for partitions in logs]
     assert logs[0] == logs[1]
     assert len(logs[0]) == 3
+
+
+def events(text: str, *, without: tuple[str, ...] = ()) -> list[dict[str, object]]:
+    """The events that a tool printed, in an order of their own, without what differs from run to run."""
+    differing = {"timestamp", "avg_throughput", *without}
+    found = [{k: v for k, v in json.loads(line).items() if k not in differing} for line in text.splitlines()]
+    return sorted(found, key=str)
+
+
+def test_verifiable_producers_and_consumers(java: Run, ours: Run) -> None:
+    written, read = [], []
+    for run in (java, ours):
+        name = f"verifiable-{uuid.uuid4().hex[:8]}"
+        ours("kafka-topics", "--create", "--topic", name, "--partitions", "1")
+        write = ("kafka-verifiable-producer", "--topic", name, "--max-messages", "5", "--repeating-keys", "2")
+        written.append(events(run(*write, "--value-prefix", "3").replace(name, "t")))
+        group = ("--topic", name, "--group-id", name, "--max-messages", "5", "--verbose")
+        shares = ("--offset-reset-strategy", "earliest", "--acknowledgement-mode", "sync")
+        texts = (run("kafka-verifiable-consumer", *group), run("kafka-verifiable-share-consumer", *group, *shares))
+        read.append([events(text.replace(name, "t")) for text in texts])
+    assert written[1] == written[0]
+    assert read[1] == read[0]
+
+
+def test_a_console_share_consumer(java: Run, ours: Run, topic: str) -> None:
+    shown = []
+    for run in (java, ours):
+        group = f"g-{uuid.uuid4().hex[:8]}"
+        ours("kafka-configs", "--alter", "--group", group, "--add-config", "share.auto.offset.reset=earliest")
+        show = ("--formatter-property", "print.key=true", "--formatter-property", "print.delivery=true")
+        read = ("kafka-console-share-consumer", "--topic", topic, "--group", group, "--max-messages", "9", *show)
+        released, accepted = run(*read, "--release"), run(*read)
+        shown.append([sorted(released.splitlines()), sorted(accepted.splitlines())])
+    assert shown[1] == shown[0]
+
+
+def test_the_latency_from_end_to_end(java: Run, ours: Run, topic: str) -> None:
+    measure = ("kafka-e2e-latency", "--topic", topic, "--num-records", "3", "--record-size", "9")
+    outputs = [run(*measure, "--producer-acks", "all", "--num-headers", "1") for run in (java, ours)]
+    shapes = [[re.sub(r"[0-9.]+", "N", line) for line in output.splitlines()] for output in outputs]
+    assert shapes[1] == shapes[0]
+    for run in (java, ours):
+        run(*measure, "--producer-acks", "0", fails=True)
 
 
 def test_dumps(java: Run, ours: Run, topic: str, broker: BrokerProcess) -> None:

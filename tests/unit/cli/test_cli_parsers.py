@@ -107,6 +107,26 @@ B = ("--bootstrap-server", "localhost:1")
         ("kafka-metadata-quorum describe", "needs one of --status and --replication"),
         ("kafka-cluster unregister", "unregister needs --id"),
         ("kafka-producer-perf-test --topic t --num-records 1 --record-size 1 --transactional-id x", "is not supported"),
+        ("kafka-console-share-consumer --topic t --reject --release", "not allowed with argument"),
+        (
+            "kafka-console-share-consumer --topic t --group a --consumer-property group.id=b",
+            "Detected group ids: 'a', 'b'",
+        ),
+        ("kafka-e2e-latency --topic t --num-records 0 --producer-acks 1 --record-size 1", "must be a positive integer"),
+        ("kafka-e2e-latency --topic t --num-records 1 --producer-acks 0 --record-size 1", "Please use '1' or 'all'"),
+        ("kafka-share-consumer-perf-test --topic t --num-records 1 --threads 0", "must be at least 1"),
+        (
+            "kafka-verifiable-share-consumer --topic t --group-id g --ack-pattern accept",
+            "'sync' or 'async', not 'auto'",
+        ),
+        (
+            "kafka-verifiable-share-consumer --topic t --group-id g --acknowledgement-mode sync --ack-pattern renew",
+            "at least one non-RENEW type",
+        ),
+        (
+            "kafka-verifiable-share-consumer --topic t --group-id g --acknowledgement-mode sync --ack-pattern keep",
+            "'keep' is not one of accept",
+        ),
     ],
 )
 def test_unsupported_arguments_are_rejected_with_a_reason(

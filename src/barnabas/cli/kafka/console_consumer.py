@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
-from typing import Any
 
-from barnabas.cli.consume import Lines
 from barnabas.cli.consuming import ConsumePlan, ConsumeProgress, Start, consume
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_pairs
-from barnabas.cli.line_format import LinePrinter
+from barnabas.cli.kafka.formatting import Printing, add_formatter_flags, build_printer
 from barnabas.cli.output import EXIT_INTERRUPTED, note
 from barnabas.cli.session import read_properties, run
-
-_FORMATTERS = ("DefaultMessageFormatter", "NoOpMessageFormatter")
 
 
 def build_parser() -> Parser:
@@ -33,11 +28,7 @@ def build_parser() -> Parser:
     parser.add_argument("--max-messages", type=int, default=-1)
     parser.add_argument("--timeout-ms", type=int, default=-1, help="exit if no record arrives for this long")
     parser.add_argument("--isolation-level", choices=["read_committed", "read_uncommitted"], default="read_uncommitted")
-    parser.add_argument("--formatter", default=_FORMATTERS[0], metavar="CLASS")
-    parser.add_argument("--formatter-property", "--property", action="append", dest="formatter_property")
-    parser.add_argument("--formatter-config", metavar="FILE", help="a .properties file for the formatter")
-    parser.add_argument("--key-deserializer", metavar="CLASS")
-    parser.add_argument("--value-deserializer", metavar="CLASS")
+    add_formatter_flags(parser)
     parser.add_argument("--consumer-property", "--command-property", action="append", dest="consumer_property")
     parser.add_argument("--consumer.config", "--consumer-config", dest="consumer_config", metavar="FILE")
     parser.add_argument("--skip-message-on-error", action="store_true")
@@ -49,7 +40,7 @@ def main() -> None:
     parser = build_parser()
     options = parser.parse_args()
     _check(options, parser)
-    sink = _Printing(_printer(options, parser), skip_errors=options.skip_message_on_error)
+    sink = Printing(build_printer(options, parser), skip_errors=options.skip_message_on_error)
     settings = _settings(options, parser)
     plan = _plan(options, grouped=bool(settings.get("group.id")))
     if options.enable_systest_events:
@@ -70,46 +61,10 @@ def main() -> None:
         raise SystemExit(EXIT_INTERRUPTED)
 
 
-async def _consume(settings: dict[str, object], plan: ConsumePlan, sink: _Printing) -> ConsumeProgress:
+async def _consume(settings: dict[str, object], plan: ConsumePlan, sink: Printing) -> ConsumeProgress:
     outcome = await consume(settings, plan, sink)
     outcome.skipped = sink.skipped
     return outcome
-
-
-class _Printing:
-    """A sink that prints records. A record that cannot be formatted ends the tool, or is skipped with `skip_errors`."""
-
-    def __init__(self, printer: LinePrinter | None, *, skip_errors: bool) -> None:
-        self._printer = printer
-        self._lines = Lines(sys.stdout.buffer, self._format)
-        self._skip_errors = skip_errors
-        self.skipped = 0
-        self.error: ValueError | None = None
-
-    def write(self, records: list[Any]) -> int:
-        if self._printer is None:
-            return 0
-        return self._lines.write(records)
-
-    def _format(self, records: Any) -> bytes:
-        assert self._printer is not None
-        try:
-            return self._printer.format_many(records)
-        except ValueError:
-            return b"".join(self._one_by_one(records))
-
-    def _one_by_one(self, records: Any) -> list[bytes]:
-        assert self._printer is not None
-        lines: list[bytes] = []
-        for record in records:
-            try:
-                lines.append(self._printer.format(record))
-            except ValueError as error:
-                if not self._skip_errors:
-                    self.error = error
-                    break
-                self.skipped += 1
-        return lines
 
 
 def _check(options: argparse.Namespace, parser: Parser) -> None:
@@ -124,26 +79,6 @@ def _check(options: argparse.Namespace, parser: Parser) -> None:
     if options.offset is not None and not re.fullmatch(r"earliest|latest|\d+", options.offset.lower()):
         reason = "The provided offset value '{}' is incorrect. Valid values are 'earliest', 'latest', or a"
         parser.error(reason.format(options.offset) + " non-negative long.")
-    if options.formatter.rpartition(".")[2] not in _FORMATTERS:
-        parser.error(
-            f"--formatter {options.formatter}: Java classes cannot be loaded; the formatters "
-            f"are {', '.join(_FORMATTERS)}. "
-            "For internal topics use the decoders of kafka-dump-log."
-        )
-
-
-def _printer(options: argparse.Namespace, parser: Parser) -> LinePrinter | None:
-    if options.formatter.endswith(_FORMATTERS[1]):
-        return None
-    properties = {name: str(value) for name, value in read_properties(options.formatter_config).items()}
-    properties |= split_pairs(options.formatter_property, parser, strip=False)
-    for part in ("key", "value"):
-        if (given := getattr(options, f"{part}_deserializer")) is not None:
-            properties[f"{part}.deserializer"] = given
-    try:
-        return LinePrinter.from_properties(properties)
-    except ValueError as error:
-        parser.error(str(error))
 
 
 def _settings(options: argparse.Namespace, parser: Parser) -> dict[str, object]:
