@@ -1,0 +1,1 @@
+"""Reads of remote segments: records, records by timestamp, aborted transactions, producers and leader epochs."""
