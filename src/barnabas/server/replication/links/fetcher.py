@@ -145,9 +145,10 @@ class SourceFetcher:
                 self._session.to_back(fetched.key)
 
     def _fail_all(self, error: KafkaError) -> None:
+        """Send all partitions of the request away. Those that were added meanwhile are in the next one."""
         self._session.reset()
         for key in list(self._session.requested):
             self._changed[key] = None
-            partition = self._partitions.get(key)
+            partition = self._partitions.pop(key, None)
             if partition is not None:
                 partition.on_source_error(error)

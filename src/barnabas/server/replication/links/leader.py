@@ -15,7 +15,7 @@ from barnabas.server.replication.links.fetched import AppendMirrored
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.purgatory import COMPLETE_NOW
 from barnabas.server.replication.roles.leader import LeaderRole
-from barnabas.server.replication.rules.leader import UNKNOWN_OFFSET
+from barnabas.server.replication.rules.leader import UNKNOWN_OFFSET, on_truncated
 
 log = get_logger("barnabas.server.replication")
 
@@ -63,8 +63,16 @@ def truncate(partition: Partition, offset: int, now_ms: int) -> None:
         truncated_to=offset,
     )
     target.truncate_to(offset, now_ms=now_ms)
+    leader.state = on_truncated(leader.state, target.log_end_offset)
     partition.high_watermark = max(min(partition.high_watermark, target.log_end_offset), target.log_start_offset)
     _announce(partition, leader)
+
+
+def forget_empty_epochs(partition: Partition, now_ms: int) -> None:
+    """Forget the leader epochs in which nothing was written: those of local leaders before the topic became a mirror.
+    The source does not know them, and would report that the logs diverge."""
+    target = partition.open_log
+    target.truncate_to(target.log_end_offset, now_ms=now_ms)
 
 
 def has_converged(partition: Partition, offset: int) -> bool:

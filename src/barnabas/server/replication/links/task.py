@@ -249,6 +249,7 @@ class MirrorTask:
         self._on_found(found)
         if self._mirror.state is not MirrorState.MIRRORING or not self._mirror.is_stored:
             return
+        leader.forget_empty_epochs(self._partition, self._ports.clock.now_ms())
         if await self._has_diverged(found):
             return
         fetcher = self.link.fetcher(found.node_id, self.key)

@@ -148,6 +148,12 @@ def begin_leadership(
     )
 
 
+def on_truncated(state: LeaderState, log_end_offset: int) -> LeaderState:
+    """The leader of a mirror has cut off committed records: its epoch starts at the new end of the log. Otherwise, no
+    replica could join the ISR, nor a client learn the latest offset, before the log is as long as it was."""
+    return replace(state, epoch_start_offset=min(state.epoch_start_offset, log_end_offset))
+
+
 def is_stale_fetch(broker_epoch: int, registered_epoch: int | None) -> bool:
     """Whether the fetch was sent by a previous process of a broker that has registered again since (KIP-903)."""
     return broker_epoch != UNKNOWN_BROKER_EPOCH and registered_epoch is not None and broker_epoch < registered_epoch

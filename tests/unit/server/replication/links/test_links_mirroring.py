@@ -12,6 +12,7 @@ from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.replication.links.states import MirrorState
+from barnabas.server.replication.reading import SpecialTimestamp
 from tests.unit.server.replication.brokers import Broker
 from tests.unit.server.replication.links.clusters import (
     KAFKA_2_1,
@@ -203,6 +204,25 @@ def test_a_failback_cuts_the_unmirrored_tail_of_every_replica_and_saves_it() -> 
     with_two_clusters(main)
 
 
+def test_a_failback_after_a_leader_epoch_without_records_cuts_nothing() -> None:
+    async def main(source: Site, target: Site) -> None:
+        await mirrored(source, target)
+        await source.move_leader(2)
+        assert source.leader().partition().open_log.latest_epoch == 1
+        target.mirror(state="stopping")
+        await target.cluster.until(lambda: stored_state(target).state is S.STOPPED)
+        target.mirror(state="stopped")
+        await target.cluster.until(lambda: not target.leader().partition().is_mirror)
+        source.mirror()
+        await source.cluster.until(lambda: [report.lag for report in source.reports()] == [0])
+        assert await target.leader().produce(b"new") is ErrorCode.NONE
+        await source.caught_up()
+        await all_replicas_have(source, 3)
+        assert S.FAILED not in source.history
+
+    with_two_clusters(main)
+
+
 def test_a_failback_waits_for_a_replica_that_is_away() -> None:
     async def main(source: Site, target: Site) -> None:
         await mirrored(source, target)
@@ -308,10 +328,10 @@ def test_an_unclean_election_on_the_source(versions: dict[ApiKey, int], recovers
         await source.create(replicas=1)
         leader = source.leader()
         assert await leader.produce(b"a", b"b") is ErrorCode.NONE
-        assert await leader.produce(b"lost") is ErrorCode.NONE
+        assert await leader.produce(b"lost", b"lost", b"lost") is ErrorCode.NONE
         await target.create_mirror()
         await target.caught_up()
-        await all_replicas_have(target, 3)
+        await all_replicas_have(target, 5)
         if recovers:
             target.cluster.configure(ResourceType.TOPIC, "t", "mirror.support.unclean.leader.election", "true")
         leader.partition().open_log.truncate_to(2)
@@ -325,10 +345,12 @@ def test_an_unclean_election_on_the_source(versions: dict[ApiKey, int], recovers
             for broker in target.cluster.brokers.values():
                 assert broker.values() == [b"a", b"b", b"other", b"more"]
             assert S.ULE_RECOVERY in target.history
+            latest = await target.leader().partition().list_offset(SpecialTimestamp.LATEST)
+            assert latest.offset == 4
         else:
             await target.until_state(S.FAILED)
             assert "unclean leader election" in target.reports()[0].reason
-            assert target.leader().values() == [b"a", b"b", b"lost"]
+            assert target.leader().values() == [b"a", b"b", b"lost", b"lost", b"lost"]
 
     with_two_clusters(main)
 
