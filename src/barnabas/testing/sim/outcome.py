@@ -10,7 +10,7 @@ from typing import Protocol
 
 from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
-from barnabas.testing.sim.workload import Workload
+from barnabas.testing.sim.workload import WorkloadFacts
 from barnabas.testing.sim.world import World, run_world
 
 _LONGEST_S = 3_600.0
@@ -41,10 +41,10 @@ class ScenarioResult:
 
 
 class Scenario(Protocol):
-    """A scenario that `play` can run: `Torture` of one node, or `Storm` of a cluster."""
+    """A scenario that `play` can run: `Torture` of one node, `Storm` of a cluster, or `Mirroring` of two."""
 
     @property
-    def workload(self) -> Workload: ...
+    def facts(self) -> WorkloadFacts: ...
 
     @property
     def about(self) -> str:
@@ -64,7 +64,7 @@ def play(world: World, scenario: Scenario) -> ScenarioResult:
     """
     began = time.process_time()
     run_world(world, lambda _: scenario.run(), within_s=_LONGEST_S)
-    facts = scenario.workload.facts
+    facts = scenario.facts
     return ScenarioResult(
         world.seed,
         scenario.about,

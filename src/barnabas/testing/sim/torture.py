@@ -20,7 +20,7 @@ from barnabas.testing.sim.faults import Faults, NodeFaultMenu, random_menu
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
-from barnabas.testing.sim.workload import TOPICS, Mix, Workload
+from barnabas.testing.sim.workload import TOPICS, Mix, Workload, WorkloadFacts
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
@@ -89,6 +89,10 @@ class Torture:
     @property
     def about(self) -> str:
         return self.menu.value
+
+    @property
+    def facts(self) -> WorkloadFacts:
+        return self.workload.facts
 
     @property
     def fault_count(self) -> int:

@@ -40,7 +40,8 @@ QUICK: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SimHost:
-    """One node of a cluster. The name of a broker begins with b, of a separate controller with c."""
+    """One node of a cluster. The name of a broker begins with b, of a separate controller with c, after the prefix of
+    the cluster."""
 
     name: str
     node_id: int
@@ -56,7 +57,8 @@ class SimHost:
 class ClusterLayout:
     """The shape of a cluster. `combined`: the first brokers are the controllers. `dynamic`: the quorum may change
     (KIP-853). `racks`: the brokers are in two racks, and consumers fetch from the nearest replica (KIP-392).
-    `directories`: each broker has two log directories. `sasl`: clients and nodes log in (`logins.py`)."""
+    `directories`: each broker has two log directories. `sasl`: clients and nodes log in (`logins.py`). `prefix`: the
+    beginning of the names of all hosts, for a world with several clusters."""
 
     brokers: int = 3
     controllers: int = 3
@@ -65,6 +67,7 @@ class ClusterLayout:
     racks: bool = False
     directories: bool = False
     sasl: bool = False
+    prefix: str = ""
 
     def __str__(self) -> str:
         roles = f"{self.brokers} brokers, {self.controllers} " + (
@@ -80,10 +83,10 @@ class ClusterLayout:
 
     def hosts(self) -> Iterator[SimHost]:
         for i in range(self.brokers):
-            yield SimHost(f"b{i + 1}", i + 1, True, self.combined and i < self.controllers)
+            yield SimHost(f"{self.prefix}b{i + 1}", i + 1, True, self.combined and i < self.controllers)
         if not self.combined:
             for i in range(self.controllers):
-                yield SimHost(f"c{i + 1}", FIRST_CONTROLLER_ID + i, False, True)
+                yield SimHost(f"{self.prefix}c{i + 1}", FIRST_CONTROLLER_ID + i, False, True)
 
     def config(self, host: SimHost) -> dict[str, str]:
         """The configuration of a node, except its id."""

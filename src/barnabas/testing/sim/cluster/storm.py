@@ -30,7 +30,7 @@ from barnabas.testing.sim.cluster.watch import ClusterWatch
 from barnabas.testing.sim.evidence import LAST_READER, FinalReader
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
-from barnabas.testing.sim.workload import TOPICS, Mix, Workload
+from barnabas.testing.sim.workload import TOPICS, Mix, Workload, WorkloadFacts
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
@@ -143,6 +143,10 @@ class Storm:
     @property
     def about(self) -> str:
         return f"{self.menu.value}, {self.layout}"
+
+    @property
+    def facts(self) -> WorkloadFacts:
+        return self.workload.facts
 
     @property
     def fault_count(self) -> int:

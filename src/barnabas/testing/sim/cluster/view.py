@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.server.metadata.controller.sessions import BrokerSessions
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.raft.machine.raft import RaftMachine
+    from barnabas.server.replication.links.task import MirrorTask
     from barnabas.server.replication.partition import Partition
     from barnabas.server.replication.rules.leader import LeaderState
     from barnabas.server.storage.log import Log
@@ -124,6 +125,14 @@ def services_of(host: SimNode) -> Any | None:
     node: Any = host.node
     broker = None if node is None else node.broker
     return None if broker is None else broker._services
+
+
+def mirror_tasks_of(host: SimNode) -> Iterator[MirrorTask]:
+    """The mirror partitions that this broker leads."""
+    node: Any = host.node
+    broker = None if node is None else node.broker
+    if broker is not None:
+        yield from list(broker._links.mirrors._tasks.values())
 
 
 def listener_of(protocol: Any) -> Any:

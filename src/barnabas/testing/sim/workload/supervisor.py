@@ -103,6 +103,10 @@ class Workload:
             for i in range(count):
                 self._mains[f"{letter}{i + 1}"] = main
 
+    def add(self, host: str, main: Callable[[Workload, str], Awaitable[None]]) -> None:
+        """Adds a program, which `start` starts on a host of its own."""
+        self._mains[host] = main
+
     # ---- starting and stopping
 
     def start(self) -> None:
