@@ -131,6 +131,10 @@ class Site:
         assert state is not None
         return self.cluster.brokers[state.leader]
 
+    def leader_id(self, topic: str = "t", index: int = 0) -> int:
+        state = self.cluster.image.topics.partition(topic, index)
+        return -1 if state is None else state.leader
+
     def watermark(self, index: int = 0) -> int:
         partition = self.leader("t", index).partitions.get("t", index)
         return -1 if partition is None or not partition.is_leader else partition.high_watermark
