@@ -204,10 +204,15 @@ def run_node(broker: str, topic: str, count: int, last: str, mode: str) -> list[
 
 
 def run_go(broker: str, topic: str, count: int, last: str, mode: str) -> list[dict[str, Any]]:
+    return _run([str(go_program()), mode, broker, topic, str(count), last])
+
+
+def go_program() -> Path:
+    """The program of tests/interop/go."""
     program = cache_dir() / "franz"
     if not program.exists():
         pytest.skip("the Go client is not built: run `make interop`, which builds it")
-    return _run([str(program), mode, broker, topic, str(count), last])
+    return program
 
 
 def _program(run: Callable[..., list[dict[str, Any]]]) -> tuple[Produce, Consume]:

@@ -1,8 +1,8 @@
 """A cluster of three nodes of Apache Kafka becomes one of Barnabas, and Apache Kafka again, under load.
 
 Each node in turn is stopped and started with the other program, on the same settings and data directory. In between,
-nodes of both kinds are killed. Clients run throughout: idempotent producers with each codec, a group, committers of
-offsets, an administrator, transactional copiers on librdkafka and Java, share consumers, and franz-go.
+nodes of both kinds are killed. Clients run throughout: idempotent producers with each codec, a group of each protocol,
+committers of offsets, an administrator, transactional copiers on librdkafka, Java and franz-go, and share consumers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from tests.interop.foreign_clients import run_go
+from tests.interop.foreign_clients import go_program, run_go
 from tests.interop.jars import clients_classpath
 from tests.interop.mixed_cluster import MixedCluster, Program
 from tests.progress import STANDSTILL_S, Standstill, flush
@@ -162,10 +162,14 @@ def test_a_cluster_moves_to_barnabas_and_back_under_load(tmp_path: Path) -> None
         command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{clients_classpath()}:{classes}"]
         return [*command, "TransactionalCopier", bootstrap, source, target, group, str(PER_TRANSACTION)]
 
+    def franz_go(bootstrap: str, source: str, target: str, group: str) -> list[str]:
+        return [str(go_program()), "copy", bootstrap, source, target, group, str(PER_TRANSACTION)]
+
     roles = dict.fromkeys((1, 2, 3), "broker,controller")
     with MixedCluster(tmp_path, roles, replicas=3, settings=SETTINGS) as cluster:
         cluster.start(dict.fromkeys(roles, "kafka"))
-        print(f"seed {SEED}:", migrate(cluster, {"librdkafka": librdkafka, "Java": java}, tmp_path))
+        copiers = {"librdkafka": librdkafka, "Java": java, "franz-go": franz_go}
+        print(f"seed {SEED}:", migrate(cluster, copiers, tmp_path))
 
 
 def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path) -> str:
@@ -175,11 +179,16 @@ def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path)
     acknowledged = Acknowledged()
     writers = [Writer(address, codec, acknowledged) for codec in CODECS]
     committer, administrator = Committer(address, "committers", "log-none"), Administrator(address, replicas=3)
-    readers, sharers = Readers(address, "readers", writers[0].topic), Sharers(address)
+    readers = {
+        protocol: Readers(address, f"{protocol}-readers", writers[0].topic, protocol)
+        for protocol in ("classic", "consumer")
+    }
+    sharers = Sharers(address)
     copies = [Copies(address, folder, name, command) for name, command in copiers.items()]
     migration = Migration(cluster, acknowledged, random.Random(SEED))
     stop = threading.Event()
-    jobs = [committer.run, administrator.run, readers.run, readers.run, sharers.feed, sharers.run, sharers.run]
+    jobs = [committer.run, administrator.run, sharers.feed, sharers.run, sharers.run]
+    jobs += [group.run for group in readers.values() for _ in range(2)]
     jobs += [copy.run for copy in copies] + [writer.run for writer in writers]
     workers = [threading.Thread(target=job, args=(stop,)) for job in jobs]
     for worker in workers:
@@ -195,14 +204,18 @@ def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path)
     for writer in writers:
         writer.finish()
     records = sum(writer.check(address) for writer in writers)
-    read = readers.check(writers[0].sent)
+    read = ", ".join(
+        f"{group.check(writers[0].sent)} read by a {protocol} group ({group.again} of them again, "
+        f"{group.rebalances} assignments)"
+        for protocol, group in readers.items()
+    )
     committer.check(address, "committers")
     administrator.check(address)
     copied = ", ".join(f"{copy.check()} copied by {copy.name}" for copy in copies)
     waits = sorted(wait for _, wait in migration.waits)
     return (
-        f"{records} records, {read} read by a group ({readers.again} of them again, {readers.rebalances} assignments), "
-        f"{copied}, {sharers.check()}, {committer.promised} commits, {len(administrator.created)} topics; until work "
-        f"went on: median {waits[len(waits) // 2]:.2f} s, longest {waits[-1]:.2f} s\n"
+        f"{records} records, {read}, {copied}, {sharers.check()}, {committer.promised} commits, "
+        f"{len(administrator.created)} topics; until work went on: median {waits[len(waits) // 2]:.2f} s, "
+        f"longest {waits[-1]:.2f} s\n"
         + "\n".join(f"  {what}: {wait:.2f} s" for what, wait in migration.waits)
     )

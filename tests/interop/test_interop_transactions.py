@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.process import BrokerProcess
-from tests.interop.jars import cache_dir, clients_classpath, kafka_classpath
+from tests.interop.foreign_clients import go_program
+from tests.interop.jars import clients_classpath, kafka_classpath
 from tests.system.transactions.exactly_once import prove
 
 JAVA = Path(__file__).parent / "java"
@@ -94,12 +95,8 @@ def test_a_copy_by_kafkas_own_copier_survives_kills(
 
 @SIZES
 def test_a_copy_by_franz_go_survives_kills(tmp_path: Path, records: int, per_transaction: int, kills: int) -> None:
-    program = cache_dir() / "franz"
-    if not program.exists():
-        pytest.skip("the Go client is not built: run `make interop`, which builds it")
-
     def command(bootstrap: str, source: str, target: str, group: str) -> list[str]:
-        return [str(program), "copy", bootstrap, source, target, group, str(per_transaction)]
+        return [str(go_program()), "copy", bootstrap, source, target, group, str(per_transaction)]
 
     told = prove(tmp_path, command, records=records, seed=27, kills=kills)
     assert told["broker"] > 0

@@ -2,6 +2,7 @@
 //
 //	franz produce BOOTSTRAP TOPIC COUNT CODEC
 //	franz consume BOOTSTRAP TOPIC COUNT GROUP     prints one JSON object a record, commits and leaves
+//
 // The environment may have SECURITY_CA, SECURITY_CERTIFICATE and SECURITY_KEY (PEM files), and SECURITY_MECHANISM,
 // SECURITY_USER and SECURITY_PASSWORD; or SECURITY_TOKEN, for OAUTHBEARER without TLS.
 //
@@ -16,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -85,7 +87,7 @@ func produce(ctx context.Context, bootstrap, topic string, count int, codec stri
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
-	client, err := kgo.NewClient(secured(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]),
+	client, err := kgo.NewClient(secured(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ProducerBatchCompression(codecs[codec]),
 		kgo.AllowAutoTopicCreation())...)
 	check(err)
 	defer client.Close()
@@ -99,7 +101,7 @@ func produce(ctx context.Context, bootstrap, topic string, count int, codec stri
 }
 
 func consume(ctx context.Context, bootstrap, topic string, count int, group string) {
-	client, err := kgo.NewClient(secured(kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+	client, err := kgo.NewClient(secured(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())...)
 	check(err)
 	defer client.Close()
@@ -121,7 +123,7 @@ func consume(ctx context.Context, bootstrap, topic string, count int, group stri
 func transact(bootstrap, input, output, group string, perTransaction int) {
 	ctx := context.Background()
 	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(bootstrap),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
 		kgo.TransactionalID("copier-"+group),
 		kgo.TransactionTimeout(10*time.Second),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),

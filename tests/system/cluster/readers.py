@@ -20,7 +20,7 @@ from tests.system.chaos.workload import PARTITIONS
 class Readers:
     """The members of the group. Each thread runs `run`; call `check` when the writers have ended."""
 
-    def __init__(self, address: str, group: str, topic: str) -> None:
+    def __init__(self, address: str, group: str, topic: str, protocol: str = "classic") -> None:
         self.rebalances = 0
         self.again = 0
         """The number of records received more than once, which at-least-once delivery allows."""
@@ -28,6 +28,9 @@ class Readers:
         self._address = address
         self._group = group
         self._topic = topic
+        self._settings: dict[str, str | int] = {"group.protocol": protocol}
+        if protocol == "classic":  # with the new protocol the group has these
+            self._settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
         self._seen: dict[int, int] = defaultdict(lambda: -1)
         """By partition: the number up to which every record was processed."""
         self._lock = threading.Lock()
@@ -66,11 +69,10 @@ class Readers:
                 "group.id": self._group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6000,
-                "heartbeat.interval.ms": 500,
                 "check.crcs": True,
                 "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
+                **self._settings,
             }
         )
         consumer.subscribe([self._topic], on_assign=on_assign)
