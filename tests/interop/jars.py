@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
-OLDER_CLIENTS = "3.9.1"
+OLDER_VERSION = "3.9.1"
 SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -108,7 +108,7 @@ def main() -> None:
         kafka_classpath,
         logging_classpath,
         clients_classpath,
-        partial(clients_classpath, OLDER_CLIENTS),
+        partial(clients_classpath, OLDER_VERSION),
         streams_eos_classpath,
         mirror_classpath,
         partial(connect_classpath, "jdbc"),

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.interop import test_interop_mixed_brokers as brokers
+from tests.interop.jars import OLDER_VERSION
 from tests.interop.mixed_cluster import MixedCluster, Program
 from tests.progress import wait_until
 
-VERSION = "3.9.1"
 ROLES = {1: "broker,controller", 2: "broker"}
 
 
@@ -18,12 +18,12 @@ ROLES = {1: "broker,controller", 2: "broker"}
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("first", "second"), [("kafka", "barnabas"), ("barnabas", "kafka")])
 def test_an_older_kafka_shares_a_cluster_with_barnabas(tmp_path: Path, first: Program, second: Program) -> None:
-    with MixedCluster(tmp_path, ROLES, settings=brokers.SETTINGS, version=VERSION) as cluster:
+    with MixedCluster(tmp_path, ROLES, settings=brokers.SETTINGS, version=OLDER_VERSION) as cluster:
         cluster.start({1: first, 2: second})
         brokers.test_records_are_replicated_in_both_directions_and_survive_a_kill(cluster)
         brokers.test_a_group_goes_on_when_its_coordinator_moves(cluster, "classic")
         brokers.test_transactions_go_on_when_their_coordinator_moves(cluster)
-        brokers.test_a_broker_of_each_kind_stops_in_order(cluster)
+        brokers.test_a_broker_stops_in_order_and_runs_the_other_program_there_and_back(cluster)
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_an_older_kafka_shares_a_cluster_with_barnabas(tmp_path: Path, first: Pr
 def test_a_broker_that_does_not_support_the_levels_is_kept_out_and_the_log_says_why(tmp_path: Path) -> None:
     with MixedCluster(tmp_path / "new", ROLES, settings=brokers.SETTINGS) as cluster:
         cluster.start({1: "barnabas"})
-        cluster[2].version = VERSION
+        cluster[2].version = OLDER_VERSION
         cluster[2].launch("kafka")
         reason = "metadata.version 4.3-IV0, of which the node supports"
         wait_until(lambda: reason in cluster[1].logs(), "the controller says why the broker may not join")

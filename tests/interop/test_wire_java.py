@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from barnabas.protocol.wire.codec import encode
 from barnabas.protocol.wire.schema import Message, schema_of
-from tests.interop.jars import KAFKA_VERSION, OLDER_CLIENTS, MavenMissingError
+from tests.interop.jars import KAFKA_VERSION, OLDER_VERSION, MavenMissingError
 from tests.interop.java_echo import Case, Echo, Outcome, echo
 from tests.property.wire_values import all_messages, full, messages, versions_of
 
@@ -73,7 +73,7 @@ def cases() -> list[Case]:
     return generated_cases()
 
 
-@pytest.mark.parametrize(("kafka_version", "at_least"), [(KAFKA_VERSION, 3000), (OLDER_CLIENTS, 3000)])
+@pytest.mark.parametrize(("kafka_version", "at_least"), [(KAFKA_VERSION, 3000), (OLDER_VERSION, 3000)])
 def test_java_reads_our_bytes_and_writes_the_same(cases: list[Case], kafka_version: str, at_least: int) -> None:
     wrong = []
     equal = 0
