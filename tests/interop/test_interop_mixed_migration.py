@@ -181,7 +181,8 @@ def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path,
     create_logs(address, replicas=3)
     acknowledged = Acknowledged()
     writers = [Writer(address, codec, acknowledged) for codec in CODECS]
-    committer, administrator = Committer(address, "committers", "log-none"), Administrator(address, replicas=3)
+    committer = Committer(address, "committers", "log-none")
+    administrator = Administrator(address, replicas=3, pause_s=1)
     readers = {
         protocol: Readers(address, f"{protocol}-readers", writers[0].topic, protocol)
         for protocol in (("classic", "consumer") if newest else ("classic",))

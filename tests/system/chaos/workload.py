@@ -147,7 +147,9 @@ class Committer:
 class Administrator:
     """Creates topics, and sets retention.ms of each topic to the number of the topic."""
 
-    def __init__(self, address: str, replicas: int = 1) -> None:
+    def __init__(self, address: str, replicas: int = 1, pause_s: float = 0.02) -> None:
+        """`pause_s` is the time between two topics."""
+        self._pause_s = pause_s
         self.created: set[str] = set()
         self.configured: dict[str, str] = {}
         self._replicas = replicas
@@ -165,7 +167,7 @@ class Administrator:
                 resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
                 self._admin.incremental_alter_configs([resource], request_timeout=5)[resource].result()
                 self.configured[name] = str(number)
-            stop.wait(0.02)
+            stop.wait(self._pause_s)
 
     def check(self, address: str) -> None:
         admin = AdminClient({"bootstrap.servers": address})
