@@ -114,6 +114,11 @@ def build_config(
     parsed_from.setdefault("node.id", texts.get("broker.id", str(DEFAULT_NODE_ID)))
     values = BROKER_CONFIGS.parse_all(parsed_from)
     check_relations(values)
+    if values["remote.log.storage.system.enable"]:
+        raise ConfigError(
+            "remote.log.storage.system.enable=true: brokers do not have tiered storage yet. Remove the config, or set "
+            "it to false."
+        )
     if first_users:
         from barnabas.protocol.security.scram_arguments import parse_scram
 

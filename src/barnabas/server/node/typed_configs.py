@@ -92,7 +92,9 @@ def build_connection_limits(view: ConfigView, listeners: Iterable[str]) -> Conne
 
 def build_log_config(view: ConfigView, topic: str) -> LogConfig:
     """The config of each log of `topic`."""
-    return LOG.build(lambda name: view.topic_value(topic, name).value)
+    enabled = view.broker_value("remote.log.storage.system.enable").value
+    tiered = bool(enabled and view.topic_value(topic, "remote.storage.enable").value)
+    return LOG.build(lambda name: view.topic_value(topic, name).value, tiered=tiered)
 
 
 def _broker_value(view: ConfigView) -> Callable[[str], Any]:

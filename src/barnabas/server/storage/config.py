@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -15,6 +15,16 @@ LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
 MIRROR_STOPPED: Final = "stopped"
 """The value of `mirror.state` with which a mirror topic has become an ordinary one."""
+
+OF_TOTAL: Final = -2
+"""The value of local.retention.ms and local.retention.bytes that stands for the value of retention.*."""
+
+
+class RetentionLimits(NamedTuple):
+    """How old a segment may become, and how large the log; -1: there is no limit."""
+
+    ms: int
+    bytes: int
 
 
 class LogConfig(Struct, frozen=True):
@@ -35,6 +45,8 @@ class LogConfig(Struct, frozen=True):
     index_interval_bytes: int
     internal_segment_bytes: int | None
     """Replaces segment.bytes if set. For tests, because it may be less than the minimum of segment.bytes (KIP-1030)."""
+    local_retention_bytes: int
+    local_retention_ms: int
     max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
@@ -52,6 +64,21 @@ class LogConfig(Struct, frozen=True):
     segment_index_bytes: int
     segment_jitter_ms: int
     segment_ms: int
+    tiered: bool = False
+    """Whether closed segments are copied to an object store (KIP-405): remote.storage.enable of the topic and
+    remote.log.storage.system.enable of the broker."""
+
+    @property
+    def limits(self) -> RetentionLimits:
+        """The limits that the local segments have. Those of a tiered log are shorter than the log's: retention.* then
+        applies to the copies. -2, the default of local.retention.*, stands for the value of retention.*."""
+        if not self.tiered:
+            return RetentionLimits(self.retention_ms, self.retention_bytes)
+        local_ms, local_bytes = self.local_retention_ms, self.local_retention_bytes
+        return RetentionLimits(
+            self.retention_ms if local_ms == OF_TOTAL else local_ms,
+            self.retention_bytes if local_bytes == OF_TOTAL else local_bytes,
+        )
 
     @property
     def is_mirror(self) -> bool:

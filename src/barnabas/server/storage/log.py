@@ -155,6 +155,21 @@ class Log:
         return self._state.log_start_offset
 
     @property
+    def local_log_start_offset(self) -> int:
+        """The oldest offset that can be read from the local segments. Only in a tiered log the offset may be above
+        `log_start_offset`; the records in between are in the object store."""
+        return self._state.local_log_start_offset
+
+    @property
+    def highest_copied_offset(self) -> int:
+        """Everything up to this offset, inclusive, has been copied to the object store; -1: nothing (KIP-405)."""
+        return self._state.highest_copied_offset
+
+    @highest_copied_offset.setter
+    def highest_copied_offset(self, offset: int) -> None:
+        self._state.highest_copied_offset = offset
+
+    @property
     def log_end_offset(self) -> int:
         return self._state.log_end_offset
 
@@ -270,8 +285,9 @@ class Log:
         """Plan a read of about `max_bytes` from the batch that contains `offset`, below `upper_offset`.
 
         `upper_offset` is the log end offset by default. If the first batch is larger than `max_bytes`, the result is
-        that whole batch with `min_one_batch`, and empty without. Raises KafkaError(OFFSET_OUT_OF_RANGE) if `offset` is
-        not between the log start offset and the log end offset, and StorageError.
+        that whole batch with `min_one_batch`, and empty without. Raises KafkaError: OFFSET_OUT_OF_RANGE if `offset` is
+        not between the log start offset and the log end offset, OFFSET_MOVED_TO_TIERED_STORAGE if a tiered log has no
+        local segment with `offset` any more. Raises StorageError, too.
         """
         return reading.plan_read(self._state, offset, max_bytes, upper_offset, min_one_batch)
 

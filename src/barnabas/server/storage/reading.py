@@ -118,6 +118,12 @@ def plan_read(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {offset} of {state.topic_partition} is outside {state.log_start_offset}..{end}",
         )
+    if state.config.tiered and offset < state.segments.first.base_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+            f"offset {offset} of {state.topic_partition} is in the object store; the local log starts at "
+            f"{state.local_log_start_offset}",
+        )
     upper = end if upper_offset is None or upper_offset > end else upper_offset
     candidates: list[ReadCandidate] = []
     if offset < upper:

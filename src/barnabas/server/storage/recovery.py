@@ -123,7 +123,9 @@ class _LogLoader:
         self._verify()
         end = self._find_end()
         self._check_end(end)
-        start = max(request.log_start_offset, self._segments.first.base_offset)
+        start = request.log_start_offset
+        if not request.config.tiered:  # the copies of a tiered log may start below the first local segment
+            start = max(start, self._segments.first.base_offset)
         self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
         self._load_producers(start, end)

@@ -4,6 +4,9 @@ Retention deletes whole segments, the oldest first. A segment is deleted for one
 below the log start offset (under any cleanup policy), its youngest record is older than retention.ms, or the log
 exceeds retention.bytes even without the segment. A segment that reaches above the high watermark is not deleted. If the
 active segment has expired, a new segment is begun first.
+
+In a tiered log (KIP-405) local.retention.* takes the place of retention.*, a segment is deleted only after it has been
+copied to the object store, and the log start offset stays: the log has the records still. Tiered storage raises it.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ class RetentionVerdict(Enum):
     OFFLINE = "the log is offline"
     EMPTY = "the log is empty"
     UNREPLICATED = "it reaches above the high watermark"
+    NOT_COPIED = "tiered storage has not copied it yet"
     MIRROR = "the topic is a mirror, whose log start offset follows the source's"
     KEPT_BY_POLICY = "cleanup.policy does not include delete"
     UNLIMITED = "neither retention.ms nor retention.bytes sets a limit"
@@ -54,9 +58,10 @@ class RetentionStatus(Struct, frozen=True):
     is_active: bool = False
     youngest_ms: int = -1
     expires_ms: int = -1
-    """When the segment exceeds retention.ms."""
+    """When the segment exceeds retention.ms, or in a tiered log local.retention.ms."""
     excess_bytes: int = 0
-    """By how many bytes the log exceeds retention.bytes. Negative below the limit, 0 without a limit."""
+    """By how many bytes the log exceeds retention.bytes, or in a tiered log local.retention.bytes. Negative below the
+    limit, 0 without a limit."""
 
 
 def explain_retention(state: LogState, high_watermark: int, now_ms: int) -> RetentionStatus:
@@ -70,10 +75,11 @@ def explain_retention(state: LogState, high_watermark: int, now_ms: int) -> Rete
         return replace(status, verdict=RetentionVerdict.EMPTY)
     youngest = _youngest_ms(segment)
     status = replace(status, youngest_ms=youngest)
-    if config.delete and config.retention_ms >= 0:
-        status = replace(status, expires_ms=youngest + config.retention_ms + 1)
-    if config.delete and config.retention_bytes >= 0:
-        status = replace(status, excess_bytes=state.size_bytes - config.retention_bytes)
+    limits, ages = config.limits, config.delete or config.tiered
+    if ages and limits.ms >= 0:
+        status = replace(status, expires_ms=youngest + limits.ms + 1)
+    if ages and limits.bytes >= 0:
+        status = replace(status, excess_bytes=state.size_bytes - limits.bytes)
     return replace(status, verdict=_verdict(state, segment, end, high_watermark, now_ms))
 
 
@@ -87,13 +93,15 @@ def _verdict(state: LogState, segment: Segment, end: int, high_watermark: int, n
         return RetentionVerdict.BELOW_START
     if config.is_mirror:
         return RetentionVerdict.MIRROR
-    if not config.delete:
+    if config.tiered and not _is_copied(state)(segment, end):
+        return RetentionVerdict.NOT_COPIED
+    if not config.delete and not config.tiered:
         return RetentionVerdict.KEPT_BY_POLICY
     if _too_old(state, now_ms)(segment, end):
         return RetentionVerdict.TOO_OLD
     if _too_much(state)(segment, end):
         return RetentionVerdict.TOO_MUCH
-    unlimited = config.retention_ms < 0 and config.retention_bytes < 0
+    unlimited = config.limits == (-1, -1)
     return RetentionVerdict.UNLIMITED if unlimited else RetentionVerdict.WITHIN_LIMITS
 
 
@@ -101,8 +109,12 @@ def _below_start(state: LogState) -> Condition:
     return lambda segment, end: end <= state.log_start_offset
 
 
+def _is_copied(state: LogState) -> Condition:
+    return lambda segment, end: end <= state.highest_copied_offset + 1
+
+
 def _too_old(state: LogState, now_ms: int) -> Condition:
-    retention_ms = state.config.retention_ms
+    retention_ms = state.config.limits.ms
 
     def expired(segment: Segment, end: int) -> bool:
         if retention_ms < 0:
@@ -124,7 +136,7 @@ def _end_of(state: LogState, segment: Segment) -> int:
 
 
 def _too_much(state: LogState) -> Condition:
-    limit = state.config.retention_bytes
+    limit = state.config.limits.bytes
     excess = state.size_bytes - limit if limit >= 0 else 0
 
     def surplus(segment: Segment, end: int) -> bool:
@@ -154,10 +166,20 @@ class Retention:
             return 0
         with state.guarded():
             deleted = self._delete_while(_below_start(state), now_ms, high_watermark)
-            if state.config.delete and not state.config.is_mirror:
+            if state.config.tiered:
+                deleted += self._delete_copied(_too_old(state, now_ms), now_ms, high_watermark)
+                deleted += self._delete_copied(_too_much(state), now_ms, high_watermark)
+            elif state.config.delete and not state.config.is_mirror:
                 deleted += self._delete_while(_too_old(state, now_ms), now_ms, high_watermark)
                 deleted += self._delete_while(_too_much(state), now_ms, high_watermark)
             return deleted
+
+    def _delete_copied(self, condition: Condition, now_ms: int, high_watermark: int) -> int:
+        """Delete the oldest segments that satisfy `condition` and have been copied. Returns their number."""
+        is_copied = _is_copied(self._state)
+        return self._delete_while(
+            lambda segment, end: is_copied(segment, end) and condition(segment, end), now_ms, high_watermark
+        )
 
     def _delete_while(self, condition: Condition, now_ms: int, high_watermark: int) -> int:
         """Delete the oldest segments up to the first that does not satisfy `condition`. Returns their number."""
@@ -175,7 +197,8 @@ class Retention:
             roll_if_filled(state, self._flusher, now_ms)
         for segment in expired:
             self._deleter.delete_segment(segment, now_ms)
-        advance_log_start(state, max(state.log_start_offset, state.segments.first.base_offset))
+        if not state.config.tiered:
+            advance_log_start(state, max(state.log_start_offset, state.segments.first.base_offset))
         return len(expired)
 
     def delete_records(self, before_offset: int, high_watermark: int, now_ms: int) -> int:

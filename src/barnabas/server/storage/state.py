@@ -47,6 +47,7 @@ class LogState:
         "epochs",
         "failure",
         "fs",
+        "highest_copied_offset",
         "listeners",
         "log_end_offset",
         "log_start_offset",
@@ -95,6 +96,9 @@ class LogState:
         """Every record below this offset is durable. Unlike the recovery point, a roll does not lower it."""
         self.cleaned_offset = 0
         """Compaction has processed everything below this offset. The log's directory stores it in a checkpoint."""
+        self.highest_copied_offset = -1
+        """Everything up to this offset, inclusive, is in the object store (KIP-405), or was and has been deleted there.
+        Tiered storage sets the offset; without it, a tiered log deletes no segment above its start."""
         self.failure: StorageError | None = None
         """Why the log is offline, or None."""
         self.now_ms = now_ms
@@ -107,6 +111,11 @@ class LogState:
         self.moving = False
         """Whether the log is being copied to another directory. Compaction is suspended meanwhile: a tombstone that is
         removed now may leave the record that the tombstone deletes in the copy."""
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The oldest offset that the local segments have. Below, a tiered log has only copies."""
+        return max(self.log_start_offset, self.segments.first.base_offset)
 
     @property
     def size_bytes(self) -> int:

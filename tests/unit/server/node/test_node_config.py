@@ -177,3 +177,8 @@ def test_topology_of_a_node_in_a_cluster_of_three() -> None:
     assert broker.controller_listeners == ()
     alone = build_config({}, data_dir="/d").topology
     assert (alone.decides_alone, alone.controllers) == (True, ())
+
+
+def test_tiered_storage_is_refused_plainly() -> None:
+    with pytest.raises(ConfigError, match="brokers do not have tiered storage yet"):
+        build_config({"remote.log.storage.system.enable": "true"}, data_dir="data")

@@ -248,9 +248,9 @@ class LogDirState:
 
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
         """Write the log start offsets that differ from the base offset of the first segment
-        (log.flush.start.offset.checkpoint.interval.ms)."""
+        (log.flush.start.offset.checkpoint.interval.ms). Those of tiered logs may be lower, too."""
         for tp, member in self.logs.items():
-            if member.log_start_offset > member.segments.first.base_offset:
+            if member.log_start_offset > member.segments.first.base_offset or member.config.tiered:
                 self._log_starts[tp] = member.log_start_offset
             else:
                 self._log_starts.pop(tp, None)
