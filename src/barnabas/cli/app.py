@@ -25,6 +25,7 @@ NOUNS = (
     "logs",
     "cluster",
     "links",
+    "top",
     "context",
     "registry",
     "console",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -73,3 +75,23 @@ def test_invalid_setting_prevents_the_start(broker: EmbeddedBroker, tmp_path: Pa
     _, errors = failed.communicate(timeout=90)
     assert failed.returncode == 2
     assert errors.startswith(b"error: Invalid value many for configuration num.partitions")
+
+
+def test_top_draws_on_a_terminal_until_q(broker: EmbeddedBroker, filled: str) -> None:
+    terminal, end = pty.openpty()
+    environment = {**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap_servers, "TERM": "xterm", "COLUMNS": "120"}
+    process = start_child(
+        [*BARNABAS, "top", "--interval", "0.5"], stdin=end, stdout=end, stderr=end, env={**environment, "LINES": "40"}
+    )
+    os.close(end)
+    seen = b""
+    while filled.encode() not in seen:
+        seen += os.read(terminal, 65_536)
+    os.write(terminal, b"q")
+    with contextlib.suppress(OSError):  # the terminal has no other end any more
+        while more := os.read(terminal, 65_536):
+            seen += more
+    assert process.wait(90) == 0
+    os.close(terminal)
+    assert b"1 of 1 brokers up" in seen
+    assert b"Traceback" not in seen
