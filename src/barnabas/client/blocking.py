@@ -305,6 +305,7 @@ class Admin(Blocking[AsyncAdmin]):
     list_groups = wait(AsyncAdmin.list_groups)
     describe_groups = wait(AsyncAdmin.describe_groups)
     delete_groups = wait(AsyncAdmin.delete_groups)
+    remove_group_members = wait(AsyncAdmin.remove_group_members)
     list_group_offsets = wait(AsyncAdmin.list_group_offsets)
     alter_group_offsets = wait(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = wait(AsyncAdmin.delete_group_offsets)

@@ -133,6 +133,7 @@ ADMIN: Final[dict[str, Call]] = {
     "list_groups": lambda c: c.list_groups(),
     "describe_groups": lambda c: c.describe_groups(["g"]),
     "delete_groups": lambda c: c.delete_groups(["gone"]),
+    "remove_group_members": lambda c: c.remove_group_members("g", ["m"]),
     "list_group_offsets": lambda c: c.list_group_offsets("g"),
     "alter_group_offsets": lambda c: c.alter_group_offsets("g", {T0: 0}),
     "delete_group_offsets": lambda c: c.delete_group_offsets("g", [T0]),
@@ -152,6 +153,7 @@ ADMIN: Final[dict[str, Call]] = {
     "alter_mirrors": lambda c: c.alter_mirrors("l", MirrorAction.PAUSE),
     "describe_mirrors": lambda c: c.describe_mirrors(["l"]),
     "explain_partitions": lambda c: c.explain_partitions([T0]),
+    "list_config_resources": lambda c: c.list_config_resources(),
     "compact": lambda c: c.compact([T0]),
     "enforce_retention": lambda c: c.enforce_retention([T0]),
 }
@@ -190,6 +192,7 @@ NOT_CALLED: Final = {
     "poll_arrow": "its decoder is compiled for seconds; it waits as poll does",
     "arrow": "it is a loop of poll_arrow",
     "close": "called by every test",
+    "from_settings": "it constructs a client, and sends nothing",
 }
 """Public methods without a row."""
 

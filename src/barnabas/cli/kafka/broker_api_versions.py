@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 def main() -> None:
     parser = Parser("kafka-broker-api-versions", "Retrieve the API versions of every broker.")
     options = parser.parse_args()
+    run_admin(options.bootstrap_server, print_api_versions, client_settings(options))
 
-    async def command(admin: AsyncAdmin) -> None:
-        for (host, port, broker), apis in groupby(
-            await served_apis(admin), key=lambda r: (r["host"], r["port"], r["broker"])
-        ):
-            emit(f"{host}:{port} (id: {broker} rack: null isFenced: false) -> (")
-            emit(",\n".join(_line(api) for api in apis) + "\n)")
 
-    run_admin(options.bootstrap_server, command, client_settings(options))
+async def print_api_versions(admin: AsyncAdmin) -> None:
+    """Print the APIs and versions of each broker."""
+    for (host, port, broker), apis in groupby(
+        await served_apis(admin), key=lambda r: (r["host"], r["port"], r["broker"])
+    ):
+        emit(f"{host}:{port} (id: {broker} rack: null isFenced: false) -> (")
+        emit(",\n".join(_line(api) for api in apis) + "\n)")
 
 
 def _line(api: dict[str, Any]) -> str:

@@ -445,6 +445,14 @@ class AsyncAdmin:
         """Delete groups that have no members, with their offsets."""
         return await _groups.delete_groups(self.cluster, names_of(group_ids), deadline=self._deadline(timeout_ms))
 
+    async def remove_group_members(
+        self, group_id: str, member_ids: Iterable[str], *, reason: str | None = None, timeout_ms: float | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Remove members from a group. A member that still runs joins again."""
+        return await _groups.remove_members(
+            self.cluster, group_id, names_of(member_ids), reason=reason, deadline=self._deadline(timeout_ms)
+        )
+
     async def list_group_offsets(
         self,
         group_id: str,

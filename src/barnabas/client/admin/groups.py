@@ -29,6 +29,7 @@ from barnabas.protocol.wire.messages import consumer_group_describe as consumer
 from barnabas.protocol.wire.messages import describe_groups as classic
 from barnabas.protocol.wire.messages import share_group_describe as share
 from barnabas.protocol.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from barnabas.protocol.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.protocol.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -207,6 +208,27 @@ async def delete_groups(cluster: Cluster, group_ids: Iterable[str], *, deadline:
             yield result.group_id, result.error_code, None, None
 
     return await ask_coordinators(cluster, group_ids, build, parse, what="Deleting group", deadline=deadline)
+
+
+async def remove_members(
+    cluster: Cluster, group_id: str, member_ids: Iterable[str], *, reason: str | None, deadline: float
+) -> dict[str, KafkaError | None]:
+    """Remove members of a classic or consumer group. (LeaveGroup since version 3 names several members.)"""
+    members = [MemberIdentity(member_id=member_id, reason=reason) for member_id in member_ids]
+
+    def build(part: list[str]) -> LeaveGroupRequest:
+        return LeaveGroupRequest(group_id=part[0], members=members)
+
+    def parse(response: LeaveGroupResponse) -> Iterable[Item[str, LeaveGroupResponse]]:
+        yield group_id, response.error_code, None, response
+
+    found = await ask_coordinators(
+        cluster, [group_id], build, parse, what="Removing members of group", deadline=deadline
+    )
+    return {
+        m.member_id: item_error(m.error_code, None, f"Removing {m.member_id}") if m.error_code else None
+        for m in value_or_raise(found, group_id).members
+    }
 
 
 async def delete_group_offsets(
