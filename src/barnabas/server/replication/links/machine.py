@@ -25,6 +25,8 @@ from barnabas.core.ids import NO_LEADER_EPOCH
 from barnabas.core.rng import Rng
 from barnabas.server.replication.links.states import NEXT, MirrorEvent, MirrorState
 from barnabas.server.replication.links.values import NO_OFFSET, MirrorMode, MirrorPosition, StoredMirror
+from barnabas.server.replication.rules.follower import EpochEnd, divergence_point
+from barnabas.server.storage.values import EpochEndOffset
 
 EPOCH_HEADROOM: Final = 10
 """By how much the local leader epoch is raised above the source's, so that the source's next elections do not stop
@@ -44,6 +46,8 @@ class MirrorLog(Protocol):
 
     @property
     def latest_epoch(self) -> int | None: ...
+
+    def epoch_end_offset(self, epoch: int, /) -> EpochEnd: ...
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -270,7 +274,8 @@ def on_mode(mirror: Mirror, mode: MirrorMode, log: MirrorLog) -> Mirror:
 
 def on_compared(mirror: Mirror, found: Comparison, log: MirrorLog, now_ms: int, rng: Rng) -> Mirror:
     """The source has answered in LOG_ALIGNMENT. An empty log is aligned at once. A log with records must be what the
-    source was mirrored from: it is truncated to the position at which that mirror was stopped."""
+    source was mirrored from: it is truncated to the position at which that mirror was stopped, or to the end of the
+    leader epoch of that position if the local log ends it earlier."""
     if mirror.state is not MirrorState.LOG_ALIGNMENT:
         return mirror
     mirror = _healthy(mirror)
@@ -287,7 +292,9 @@ def on_compared(mirror: Mirror, found: Comparison, log: MirrorLog, now_ms: int, 
             now_ms,
             rng,
         )
-    return _truncate(mirror, position.offset, found.topic_id)
+    # An unclean leader election here may have replaced records that were mirrored before it.
+    mirrored = EpochEndOffset(position.epoch, position.offset)
+    return _truncate(mirror, divergence_point(mirrored, log), found.topic_id)
 
 
 def on_tail_saved(mirror: Mirror) -> Mirror:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from barnabas.server.replication.links import machine as m
 from barnabas.server.replication.links.states import NEXT, MirrorEvent, MirrorState
 from barnabas.server.replication.links.values import MirrorMode, MirrorPosition, StoredMirror
+from barnabas.server.storage.values import EpochEndOffset
 
 S = MirrorState
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
@@ -23,6 +24,15 @@ class FakeLog:
     log_start_offset: int = 0
     log_end_offset: int = 0
     latest_epoch: int | None = None
+    earlier_end: int | None = None
+
+    def epoch_end_offset(self, epoch: int, /) -> EpochEndOffset:
+        """As if each epoch had lasted to the end of the log, or to `earlier_end` if it is not the newest."""
+        newest = self.latest_epoch
+        if newest is None or epoch > newest:
+            return EpochEndOffset(-1, -1)
+        end = self.earlier_end if epoch < newest and self.earlier_end is not None else self.log_end_offset
+        return EpochEndOffset(epoch, end)
 
 
 def stored(mirror: m.Mirror, log: FakeLog, now_ms: int = 0) -> m.Mirror:
@@ -142,6 +152,13 @@ def test_a_topic_that_was_created_again_fails_the_mirror() -> None:
     mirror = m.on_source_found(mirroring(log), 2, OTHER_ID, 0, RNG)
     assert mirror.state is S.FAILED
     assert "deleted and created again" in mirror.trouble
+
+
+def test_a_failback_truncates_to_the_end_of_the_epoch_that_an_unclean_election_ended_earlier() -> None:
+    log = FakeLog(0, 10, 4, earlier_end=5)
+    mirror = stored(m.on_loaded(m.elected(5, MirrorMode.ACTIVE), None, log), log)
+    mirror = m.on_compared(mirror, m.Comparison(ID, 0, MirrorPosition(3, 7)), log, 0, RNG)
+    assert m.next_step(stored(mirror, log), log, 0) == m.SaveTail(5)
 
 
 def test_a_failback_truncates_to_the_position_of_the_opposite_mirror_in_a_later_epoch() -> None:

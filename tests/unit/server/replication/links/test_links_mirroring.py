@@ -204,6 +204,32 @@ def test_a_failback_cuts_the_unmirrored_tail_of_every_replica_and_saves_it() -> 
     with_two_clusters(main)
 
 
+def test_a_failback_after_an_unclean_election_that_the_mirror_has_not_seen() -> None:
+    async def main(source: Site, target: Site) -> None:
+        await mirrored(source, target)
+        leader = source.leader()
+        assert await leader.produce(b"old", b"old", b"old") is ErrorCode.NONE
+        await target.caught_up()
+        source.is_reachable = False
+        for broker in source.cluster.brokers.values():
+            broker.partition().open_log.truncate_to(2)
+            broker.partition().high_watermark = 2
+        await source.move_leader(2)
+        assert await source.leader().produce(b"x", b"y", b"z", b"tail") is ErrorCode.NONE
+        target.mirror(state="stopping")
+        await target.cluster.until(lambda: stored_state(target).state is S.STOPPED)
+        target.mirror(state="stopped")
+        await target.cluster.until(lambda: not target.leader().partition().is_mirror)
+        assert await target.leader().produce(b"new") is ErrorCode.NONE  # in the same leader epoch as `x`
+        source.is_reachable = True
+        source.mirror()
+        await source.cluster.until(lambda: source.state() is S.MIRRORING)
+        await source.caught_up()
+        assert source.leader().values() == [b"a", b"b", b"old", b"old", b"old", b"new"]
+
+    with_two_clusters(main)
+
+
 def test_a_failback_after_a_leader_epoch_without_records_cuts_nothing() -> None:
     async def main(source: Site, target: Site) -> None:
         await mirrored(source, target)
