@@ -63,7 +63,7 @@ kerberos: $(VENV)/.ready-dev ## GSSAPI against a KDC, and against Java (installs
 system: $(VENV)/.ready-dev databases monitoring browser ## longer tests: clusters of processes under faults, more of Spark, databases
 	$(PYTEST) $(PARALLEL) -m 'system and not slow'
 
-sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node
+sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node|links
 	$(BIN)/python -m barnabas.testing.sim --scenario $(or $(SCENARIO),cluster) \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(ARGS)
 

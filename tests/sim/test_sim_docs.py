@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.sim import planted, planted_cluster
+from tests.sim import planted, planted_cluster, planted_links
 
+PlantedBug = planted.Planted | planted_cluster.Planted | planted_links.Planted
 PAGE = Path(__file__).parents[2] / "docs" / "TESTING.md"
 BEGIN, END = "<!-- planted -->\n", "<!-- /planted -->\n"
 
 
 def render() -> str:
     lines = ["| Planted bug | Menu | Found within |", "|---|---|---|"]
-    for title, bugs in (("in a cluster", planted_cluster.PLANTED), ("in one node", planted.PLANTED)):
+    groups: tuple[tuple[str, Sequence[PlantedBug]], ...] = (
+        ("in a cluster", planted_cluster.PLANTED),
+        ("between two clusters with links", planted_links.PLANTED),
+        ("in one node", planted.PLANTED),
+    )
+    for title, bugs in groups:
         lines.append(f"| *{title}* | | |")
         lines += [f"| {bug.name} | {bug.menu.value} | {_within(bug.seeds, bug.first)} |" for bug in bugs]
     return "\n".join(lines) + "\n"

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from barnabas.testing.sim import faults, torture
 from barnabas.testing.sim.cluster import fault_context, storm
+from barnabas.testing.sim.mirroring import faults as link_faults
+from barnabas.testing.sim.mirroring import scenario as links
 from barnabas.testing.sim.outcome import ScenarioResult
 from barnabas.testing.sim.world import World
 
@@ -31,6 +33,7 @@ class ScenarioCommand:
 
 SCENARIOS: Final = {
     "cluster": ScenarioCommand(storm.storm, storm.SECONDS, fault_context.ClusterFaultMenu),
+    "links": ScenarioCommand(links.mirroring, links.SECONDS, link_faults.LinkFaultMenu),
     "node": ScenarioCommand(torture.torture, torture.SECONDS, faults.NodeFaultMenu),
 }
 
@@ -65,10 +68,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50, help="number of runs, from --first on (50)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seed", type=int, help="run only this seed, and print its history")
-    parser.add_argument("--scenario", choices=sorted(SCENARIOS), default="cluster", help="cluster, or a node alone")
+    parser.add_argument(
+        "--scenario", choices=sorted(SCENARIOS), default="cluster", help="a cluster, two with links, or a node"
+    )
     parser.add_argument("--seconds", type=float, help="simulated seconds with faults")
     parser.add_argument(
-        "--menu", help="kinds of faults (default: drawn from the seed): kill, power, disk; for clusters also blackout"
+        "--menu",
+        help="kinds of faults (default: drawn from the seed): kill, power, disk, blackout, unclean, retention, ...",
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of worker processes (all cores)")
     parser.add_argument("--trace", type=Path, help="write the whole history of --seed to this file")

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from barnabas.server.coordination.context import CoordinatorContext
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.server.coordination.group.shard import GroupShard
+    from barnabas.server.coordination.links.values import MirrorId, MirrorStored
     from barnabas.server.coordination.transaction.state import Transaction
     from barnabas.server.metadata.controller.sessions import BrokerSessions
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.server.replication.links.task import MirrorTask
+    from barnabas.server.replication.links.values import StoredMirror
     from barnabas.server.replication.partition import Partition
     from barnabas.server.replication.rules.leader import LeaderState
     from barnabas.server.storage.log import Log
@@ -133,6 +135,20 @@ def mirror_tasks_of(host: SimNode) -> Iterator[MirrorTask]:
     broker = None if node is None else node.broker
     if broker is not None:
         yield from list(broker._links.mirrors._tasks.values())
+
+
+def stored_mirror_of(task: MirrorTask) -> StoredMirror | None:
+    """The newest state of a mirror partition that its leader has stored or is about to store."""
+    return task._mirror.current
+
+
+def mirror_states_of(host: SimNode) -> Iterator[tuple[MirrorId, MirrorStored]]:
+    """The committed states of the mirror partitions of the links that this broker coordinates."""
+    node: Any = host.node
+    broker = None if node is None else node.broker
+    for context in [] if broker is None else list(broker._links.coordinator._runtime._active.values()):
+        if context.caught_up:
+            yield from context.shard.mirrors.committed().items()
 
 
 def listener_of(protocol: Any) -> Any:

@@ -54,8 +54,7 @@ class LinkFaultContext:
         self.elections = 0
         """The unclean elections."""
         self.gaps: list[tuple[TopicPartition, int]] = []
-        """For each time that records were deleted on the source before the mirror had them, the least number of offsets
-        that it never had."""
+        """For each time that records were deleted on the source before the mirror had them, about how many."""
 
     def some(self, low: float, high: float) -> float:
         return low + self.rng.random() ** 2 * (high - low)

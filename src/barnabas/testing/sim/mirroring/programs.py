@@ -173,7 +173,9 @@ async def intrude(programs: Programs, who: str, rng: random.Random) -> None:
     """Tries to write to the mirrors of this site, and writes to a topic that is none. An acknowledgement while the
     topic is a mirror breaks a rule."""
     workload, site = programs.workload, programs.site
-    async with site.producer(acks=rng.choice(["all", "1"]), enable_idempotence=False, **_DELIVERY) as producer:
+    async with site.producer(
+        acks=rng.choice(["all", "1"]), enable_idempotence=False, retries=0, **_DELIVERY
+    ) as producer:
         while not workload.stopping:
             topic = rng.choice([PLAIN, ATOMIC, OWN])
             tp = TopicPartition(topic, 0 if topic == OWN else rng.randrange(PARTITIONS))

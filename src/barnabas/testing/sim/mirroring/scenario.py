@@ -146,13 +146,17 @@ class Mirroring:
         if self.both_ways:
             await self._link(self.east)
         await self.world.until(lambda: all(map(self.west.mode, _TOPICS)), RECOVERY_S, "the topics are mirrors")
+        await self._allow_truncations(self.west)
+        self.guests.start()
+
+    async def _allow_truncations(self, site: Site) -> None:
+        """Lets the mirrors of a site follow unclean elections, also those that happened while the link was cut."""
         if self.menu is LinkFaultMenu.UNCLEAN:
-            async with self.west.admin() as admin:
+            async with site.admin() as admin:
                 setting = {"mirror.support.unclean.leader.election": "true"}
                 refused = await admin.alter_configs({ConfigResource.topic(PLAIN): setting})
-                if any(refused.values()):
-                    raise CorrectnessError(f"The config of a mirror was refused: {refused}")
-        self.guests.start()
+            if any(refused.values()):
+                raise CorrectnessError(f"The config of a mirror was refused: {refused}")
 
     async def _link(self, site: Site) -> None:
         async with site.admin() as admin:
@@ -251,6 +255,7 @@ class Mirroring:
             return all(map(self.east.mode, _TOPICS))
 
         await self.world.until(is_started, RECOVERY_S, "the topics of the east are mirrors")
+        await self._allow_truncations(self.east)
         await self.caught_up(self.east)
         self.watch.at_rest(self.east, partitions())
 

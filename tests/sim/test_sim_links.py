@@ -1,0 +1,41 @@
+"""Two simulated clusters with links between them under random faults: seeds run clean, runs can be replayed."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.testing.sim.mirroring.faults import LinkFaultMenu
+from barnabas.testing.sim.mirroring.scenario import Mirroring, mirroring
+from barnabas.testing.sim.outcome import play
+from barnabas.testing.sim.world import World
+
+
+def _played(seed: int, menu: LinkFaultMenu) -> Mirroring:
+    world = World(seed)
+    scenario = Mirroring(world, menu=menu)
+    assert play(world, scenario).acknowledged > 0, f"seed {seed}: no record was acknowledged, so the run shows nothing"
+    return scenario
+
+
+@pytest.mark.parametrize("menu", [LinkFaultMenu.KILL, pytest.param(LinkFaultMenu.UNCLEAN, marks=pytest.mark.system)])
+def test_seeds_are_clean(menu: LinkFaultMenu) -> None:
+    _played(5, menu)  # `make sim SCENARIO=links` plays 200
+
+
+def test_a_mirror_that_retention_overtakes_counts_what_it_has_never_had() -> None:
+    assert _played(3, LinkFaultMenu.RETENTION).skipped_offsets > 0
+
+
+@pytest.mark.system
+def test_same_seed_has_equal_trace() -> None:
+    first, second = World(4), World(4)
+    for world in (first, second):
+        mirroring(4, seconds=1, world=world)
+    assert first.trace.text() == second.trace.text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 1_500, 50))
+def test_many_seeds_are_clean(first: int) -> None:
+    for seed in range(first, first + 50):
+        assert mirroring(seed).acknowledged > 0
