@@ -26,6 +26,7 @@ class LocalLogView(Struct, frozen=True):
 
     lineage: tuple[EpochEntry, ...]
     log_start_offset: int
+    local_log_start_offset: int
     log_end_offset: int
     bytes_only_local: int
     """The size of the local segments that have not been copied."""
@@ -58,10 +59,10 @@ def expired_segments(
 
 def _new_log_start(remote: RemoteLog, local: LocalLogView, now_ms: int) -> int:
     """The log start offset after retention."""
-    start = local.log_start_offset
+    kept = segments_of(remote, local.lineage, local.log_end_offset)
+    start = _after_deletions(remote, local, kept)
     if not local.deletes:
         return start
-    kept = segments_of(remote, local.lineage, local.log_end_offset)
     total = sum(segment.size_bytes for segment in kept) + local.bytes_only_local
     excess = total - local.retention_bytes if local.retention_bytes >= 0 else 0
     for segment in kept:
@@ -72,6 +73,16 @@ def _new_log_start(remote: RemoteLog, local: LocalLogView, now_ms: int) -> int:
         start = segment.end_offset + 1
         excess -= segment.size_bytes
     return start
+
+
+def _after_deletions(remote: RemoteLog, local: LocalLogView, kept: Sequence[RemoteSegment]) -> int:
+    """The log start offset, raised above copies that exist no more: a leader deleted them, and died before all replicas
+    knew the log start offset that it had set before."""
+    start, first = local.log_start_offset, local.local_log_start_offset
+    if kept:
+        first = min(first, kept[0].start_offset)
+    was_copied = remote.highest_copied(local.lineage, local.log_end_offset) >= start
+    return first if was_copied and start < first else start
 
 
 def _youngest_ms(segment: RemoteSegment) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from barnabas.server.storage.log import Log
 from barnabas.server.tiering.remote_log import RemoteLog
 from barnabas.server.tiering.values import RemoteLogEvent, RemotePartition
 
@@ -20,3 +21,15 @@ class RemoteLogMetadata(Protocol):
         """The state of a partition. Raises RemoteStorageError until all events that were committed when this broker
         began to read them have been applied."""
         ...
+
+
+class LedLog(Protocol):
+    """A partition that this broker leads."""
+
+    @property
+    def log(self) -> Log | None:
+        """The local log; None if its directory is offline."""
+        ...
+
+    @property
+    def high_watermark(self) -> int: ...

@@ -13,6 +13,7 @@ CLOSED = [ClosedSegment(0, 10, 100), ClosedSegment(10, 20, 100), ClosedSegment(2
 LOG = LocalLogView(
     lineage=lineage((0, 0)),
     log_start_offset=0,
+    local_log_start_offset=30,
     log_end_offset=100,
     bytes_only_local=50,
     retention_ms=-1,
@@ -106,7 +107,21 @@ def test_a_deletion_that_was_interrupted_is_continued() -> None:
     remote, one = RemoteLog(), segment(1, 0, 9)
     finish(remote, one)
     assert remote.apply(one.update(DELETING, 1, 0))
-    assert starts_of(remote, LOG) == (0, [0])
+    assert starts_of(remote, replace(LOG, log_start_offset=10, lineage=lineage((0, 10)))) == (10, [0])
+
+
+def test_a_log_start_below_deleted_copies_is_raised() -> None:
+    remote = remote_with_three()
+    first, second, third = remote.readable_segments()
+    assert starts_of(remote, LOG) == (0, [])
+    for gone, start in ((first, 10), (second, 20), (third, 30)):
+        assert remote.apply(gone.update(DELETING, 1, 0))
+        assert starts_of(remote, replace(LOG, deletes=False))[0] == start
+
+
+def test_a_log_start_below_records_that_were_never_copied_stays() -> None:
+    assert starts_of(RemoteLog(), replace(LOG, local_log_start_offset=0)) == (0, [])
+    assert starts_of(RemoteLog(), LOG) == (0, [])
 
 
 def test_segments_of_another_lineage_stay_until_their_epochs_are_gone() -> None:
