@@ -27,6 +27,7 @@ NOUNS = (
     "links",
     "top",
     "context",
+    "schemas",
     "registry",
     "console",
     "pipelines",

@@ -11,6 +11,7 @@ import typer
 
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, fail, note, size_text
+from barnabas.cli.registries import RecordDecoder, RegistryUrl, open_documents
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
 from barnabas.client.explanations.words import counted, rate
 
@@ -58,6 +59,10 @@ def consume(
             help="Fields in braces: {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers}.",
         ),
     ] = None,
+    decode: Annotated[
+        bool, typer.Option("--decode", "-D", help="Show keys and values that name a schema of the registry as JSON.")
+    ] = False,
+    registry: RegistryUrl = None,
     isolation_level: Annotated[
         str, typer.Option("--isolation-level", help="read_committed hides records of open and aborted transactions.")
     ] = "read_uncommitted",
@@ -69,7 +74,7 @@ def consume(
 
     Example: `barnabas consume orders --from-beginning --until-end --format '{partition}:{offset} {key}={value}'`
 
-    Without `--group`, the command commits no offsets, so it can be repeated.
+    Without `--group`, the command commits no offsets, so it can be repeated. `--decode` needs a schema registry.
     """
     from barnabas.cli.consuming import ConsumePlan, Start, reset_policy
 
@@ -109,7 +114,17 @@ def consume(
         records_max=max_messages,
         idle_ms=None if timeout is None else timeout * 1000,
     )
-    outcome, seconds = _run(settings, plan, Lines(sys.stdout.buffer, form))
+    if decode:
+        documents, close = open_documents(registry, command_config)
+        decoder = RecordDecoder(documents)
+        try:
+            outcome, seconds = _run(settings, plan, Lines(sys.stdout.buffer, form, decoder.decode))
+        finally:
+            close()
+        if decoder.failures > 1:
+            note(f"note: {decoder.failures:,} keys and values could not be decoded")
+    else:
+        outcome, seconds = _run(settings, plan, Lines(sys.stdout.buffer, form))
     note(
         f"{counted(outcome.records, 'record')}, {size_text(outcome.bytes)}, {rate(outcome.records, seconds)}"
         + (", interrupted" if outcome.ended_by == "interrupted" else "")
@@ -121,12 +136,13 @@ def consume(
 class Lines:
     """A sink that writes records as lines: one write per poll, and a flush if standard output is a terminal."""
 
-    def __init__(self, out: BinaryIO, form: Format) -> None:
+    def __init__(self, out: BinaryIO, form: Format, decode: Callable[[Any], Any] | None = None) -> None:
         self._out = out
         self._format = form
+        self._decode = decode
 
     def write(self, records: list[Any]) -> int:
-        data = self._format(records)
+        data = self._format(records if self._decode is None else map(self._decode, records))
         try:
             self._out.write(data)
             self._out.flush()

@@ -12,6 +12,8 @@ import typer
 from barnabas.cli.line_format import LineReader, unescape
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
+from barnabas.cli.producing import EncodingReader, RecordReader
+from barnabas.cli.registries import RegistryUrl, open_documents, open_encoder
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
 from barnabas.client.explanations.words import counted, rate
 from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
@@ -27,6 +29,13 @@ def produce(
     null: Annotated[
         str | None, typer.Option("--null", help="This text stands for null (as a value: a tombstone).")
     ] = None,
+    encode: Annotated[
+        bool, typer.Option("--encode", "-E", help="Values are JSON, encoded by the newest schema of TOPIC-value.")
+    ] = False,
+    encode_key: Annotated[
+        bool, typer.Option("--encode-key", help="Keys are JSON, encoded by the newest schema of TOPIC-key.")
+    ] = False,
+    registry: RegistryUrl = None,
     compression: Annotated[str, typer.Option(help=f"One of {', '.join(PRODUCER_COMPRESSION_TYPES)}.")] = "none",
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
     setting: Annotated[list[str] | None, typer.Option("--setting", "-X", help="Producer setting name=value.")] = None,
@@ -36,13 +45,18 @@ def produce(
     """Write each line of standard input (or of a file) as a record.
 
     Example: `echo 'k1:hello' | barnabas produce greetings --key-separator :`
+
+    With `--encode` the values are written by a schema: `barnabas schemas register orders-value order.avsc`, then
+    `echo '{"id": 1}' | barnabas produce orders --encode`.
     """
-    reader = LineReader(
+    lines = LineReader(
         parse_key=key_separator is not None,
         key_separator=unescape(key_separator or "\t"),
         parse_headers=headers,
         null_marker=null,
     )
+    if encode_key and key_separator is None:
+        fail("--encode-key needs --key-separator: the lines have no keys", EXIT_USAGE)
     settings: dict[str, object] = {
         "compression.type": compression,
         "acks": acks,
@@ -53,13 +67,22 @@ def produce(
         fail(f"{file}: no such file", EXIT_USAGE)
     if file is None and sys.stdin.isatty():
         note(f"each line becomes a record of {topic}; Ctrl-D ends the input")
+    close = None
+    reader: RecordReader = lines
+    if encode or encode_key:
+        documents, close = open_documents(registry, command_config)
+        reader = EncodingReader(lines, open_encoder(documents, topic, keys=encode_key, values=encode))
     began = time.monotonic()
-    count, size = _run(settings, topic, file, reader)
+    try:
+        count, size = _run(settings, topic, file, reader)
+    finally:
+        if close is not None:
+            close()
     seconds = max(time.monotonic() - began, 1e-9)
     note(f"{counted(count, 'record')}, {size_text(size)}, {rate(count, seconds)}")
 
 
-def _run(settings: dict[str, object], topic: str, file: Path | None, reader: LineReader) -> tuple[int, int]:
+def _run(settings: dict[str, object], topic: str, file: Path | None, reader: RecordReader) -> tuple[int, int]:
     from barnabas.cli.producing import produce_lines, stdin
 
     source = file.open("rb") if file else stdin()

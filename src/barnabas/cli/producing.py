@@ -5,16 +5,35 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, BinaryIO
-
-from barnabas.cli.line_format import LineReader
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from barnabas.client.values import RecordMetadata
+    from barnabas.cli.registries import RecordEncoder
+    from barnabas.client.values import Headers, RecordMetadata
 
 _CHUNK = 1 << 16
+
+
+class RecordReader(Protocol):
+    """Port: a line as a record."""
+
+    def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, Headers]:
+        """Key, value and headers of the line with this number. Raises ValueError."""
+        ...
+
+
+class EncodingReader:
+    """Reads lines as `reader` does, and encodes keys and values by their schemas."""
+
+    def __init__(self, reader: RecordReader, encoder: RecordEncoder) -> None:
+        self._reader = reader
+        self._encoder = encoder
+
+    def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, Headers]:
+        key, value, headers = self._reader.parse(line, number)
+        return (*self._encoder.encode(key, value, number), headers)
 
 
 async def read_lines(source: BinaryIO) -> AsyncIterator[list[bytes]]:
@@ -33,7 +52,7 @@ async def produce_lines(
     settings: Mapping[str, object],
     topic: str,
     source: BinaryIO,
-    reader: LineReader,
+    reader: RecordReader,
     *,
     progress: Progress | None = None,
 ) -> tuple[int, int]:

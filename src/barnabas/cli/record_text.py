@@ -17,7 +17,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def record_json(record: Any) -> dict[str, Any]:
     """A record as a JSON object. Bytes in UTF-8 become a string, other bytes `{"base64": "..."}`, so that no data is
-    lost.
+    lost. What was decoded by a schema is JSON itself.
     """
     return {
         "topic": record.topic,
@@ -25,10 +25,16 @@ def record_json(record: Any) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": record.timestamp,
         "time": time_text(record.timestamp),
-        "key": _text(record.key),
-        "value": _text(record.value),
+        "key": _document(record, "key"),
+        "value": _document(record, "value"),
         "headers": [[name, _text(value)] for name, value in record.headers],
     }
+
+
+def _document(record: Any, part: str) -> Any:
+    """The key or the value: its document if it was decoded by a schema (see `registries.DecodedRecord`)."""
+    found = getattr(record, f"{part}_document", None)
+    return _text(getattr(record, part)) if found is None else found
 
 
 def json_lines(records: Iterable[Any]) -> bytes:
