@@ -4,6 +4,7 @@ fast.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -33,6 +34,7 @@ NOUNS = (
     "pipelines",
     "connect",
     "mirror",
+    "completion",
 )
 """The nouns, in the order in which `barnabas --help` lists them.
 
@@ -98,32 +100,39 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
 def _list_serve(app: Any) -> None:
     """List `serve` among the nouns in the help. `main` calls `serve.main` directly, before Typer is imported."""
     from barnabas.cli import serve
+    from barnabas.cli.serve_help import serve_command
 
-    app.command("serve", help=serve.SUMMARY)(lambda: serve.main(sys.argv[2:]))
+    app.command("serve", help=serve.HELP)(serve_command())
 
 
 def main() -> None:
     """The entry point. `barnabas NOUN ...` imports the module of that noun only."""
-    given_noun = _given_noun(sys.argv)
-    if given_noun == "serve" and sys.argv[1] == "serve":
+    noun = given_noun(sys.argv)
+    if "_BARNABAS_COMPLETE" in os.environ:
+        from barnabas.cli.completing import complete
+
+        raise SystemExit(complete(build_app, NOUNS))
+    if noun == "serve" and "-h" in sys.argv:
+        sys.argv[1:] = ["serve", "--help"]
+    if noun == "serve" and sys.argv[1] == "serve" and "--help" not in sys.argv:
         from barnabas.cli.serve import main as serve
 
         serve(sys.argv[2:])
         return
-    if given_noun == "--version":
+    if noun == "--version":
         from barnabas import __version__
 
         sys.stdout.write(f"barnabas {__version__}\n")
         return
     try:
-        build_app((given_noun,) if given_noun in NOUNS else NOUNS)()
+        build_app((noun,) if noun in NOUNS else NOUNS)()
     except ValueError as error:  # arguments that only the command itself can check
         from barnabas.cli.output import EXIT_USAGE, fail
 
         fail(str(error), EXIT_USAGE)
 
 
-def _given_noun(arguments: Sequence[str]) -> str:
+def given_noun(arguments: Sequence[str]) -> str:
     """The noun of the command line, which `--context NAME` or `--context=NAME` may precede."""
     match arguments[1:]:
         case ["--context", _, noun, *_]:

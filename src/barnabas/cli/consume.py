@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from barnabas.cli.completing import groups as complete_groups
+from barnabas.cli.completing import topics as complete_topics
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, fail, note, size_text
 from barnabas.cli.registries import RecordDecoder, RegistryUrl, open_documents
@@ -22,12 +24,15 @@ Format = Callable[[Iterable[Any]], bytes]
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic to read.")],
+    topic: Annotated[str, typer.Argument(help="The topic to read.", autocompletion=complete_topics)],
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", "-B", help="Start at the first record (a group: if it has no offsets).")
     ] = False,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit offsets.")
+        str | None,
+        typer.Option(
+            "--group", "-g", help="Read as a member of this group, and commit offsets.", autocompletion=complete_groups
+        ),
     ] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only these partitions; repeatable.")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from barnabas.cli.completing import contexts as complete_contexts
 from barnabas.cli.options import Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import parse_settings, read_properties
@@ -18,7 +19,7 @@ app = noun(
     "the environment variable `BARNABAS_CONTEXT` choose another one."
 )
 
-Name = Annotated[str, typer.Argument(help="The name of the context.", metavar="NAME")]
+Name = Annotated[str, typer.Argument(help="The name of the context.", metavar="NAME", autocompletion=complete_contexts)]
 _REGISTRY = "schema.registry.url"
 
 
@@ -54,7 +55,10 @@ def list_contexts(json: Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str | None, typer.Argument(help="Default: the current context.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Default: the current context.", metavar="NAME", autocompletion=complete_contexts),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the settings of a context, without its secrets.
@@ -121,7 +125,9 @@ def set_context(
 
 @app.command()
 def use(
-    name: Annotated[str | None, typer.Argument(help="The context.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The context.", metavar="NAME", autocompletion=complete_contexts)
+    ] = None,
     none: Annotated[bool, typer.Option("--none", help="Use no context.")] = False,
 ) -> None:
     """Let commands use this context from now on.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.completing import groups as complete_groups
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -20,7 +21,7 @@ app = noun("Groups: consumers that share a topic's partitions, and the offsets t
 
 app.command("why")(groups_why)
 
-GroupName = Annotated[str, typer.Argument(help="The group id.", metavar="GROUP")]
+GroupName = Annotated[str, typer.Argument(help="The group id.", metavar="GROUP", autocompletion=complete_groups)]
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", "-t", help="TOPIC or TOPIC:0,1,2; repeatable. Default: all topics.")
 ]
@@ -158,7 +159,7 @@ def reset_offsets(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...")],
+    groups: Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...", autocompletion=complete_groups)],
     yes: Yes = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from barnabas.cli.completing import contexts as complete_contexts
+
 Bootstrap = Annotated[
     str,
     typer.Option(
@@ -23,7 +25,13 @@ CommandConfig = Annotated[
     typer.Option("--command-config", metavar="FILE", help="A .properties file with client settings."),
 ]
 ContextName = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="Use this context: a cluster of `barnabas context`.")
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="Use this context: a cluster of `barnabas context`.",
+        autocompletion=complete_contexts,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from barnabas.cli.completing import topics as complete_topics
 from barnabas.cli.line_format import LineReader, unescape
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
@@ -20,7 +21,7 @@ from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic to write to.")],
+    topic: Annotated[str, typer.Argument(help="The topic to write to.", autocompletion=complete_topics)],
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read this file instead of stdin.")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-k", help=r"Lines are KEY<separator>VALUE, e.g. -k : or -k '\t'.")

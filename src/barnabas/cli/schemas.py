@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.completing import subjects as complete_subjects
 from barnabas.cli.options import CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.registries import RegistryUrl, run_registry
@@ -23,7 +24,10 @@ app = noun(
     "and TOPIC-key."
 )
 
-Subject = Annotated[str, typer.Argument(help="The subject, for example orders-value.", metavar="SUBJECT")]
+Subject = Annotated[
+    str,
+    typer.Argument(help="The subject, for example orders-value.", metavar="SUBJECT", autocompletion=complete_subjects),
+]
 File = Annotated[str, typer.Argument(help="A file with the schema, or - for standard input.", metavar="FILE")]
 Type = Annotated[
     str | None,
@@ -181,7 +185,10 @@ def diff(
 
 @app.command()
 def compatibility(
-    subject: Annotated[str | None, typer.Argument(help="Default: the whole registry.", metavar="SUBJECT")] = None,
+    subject: Annotated[
+        str | None,
+        typer.Argument(help="Default: the whole registry.", metavar="SUBJECT", autocompletion=complete_subjects),
+    ] = None,
     level: Annotated[
         str | None, typer.Option("--set", metavar="LEVEL", help="BACKWARD, FORWARD, FULL, each also _TRANSITIVE, NONE.")
     ] = None,

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from barnabas.server.node.server import Node
 
 SUMMARY: Final = "Run a broker. No format step, no cluster to set up first."
+HELP: Final = f"""{SUMMARY}
+
+Example: `barnabas serve --data-dir ./data`, and any Kafka client connects to 127.0.0.1:9092.
+
+When the broker is ready, it prints its listeners on stdout. SIGTERM and Ctrl-C shut it down cleanly; after `kill -9`
+the next start recovers its logs. Settings have Kafka's names and defaults, except that internal topics get one replica
+on a single broker. Exit codes: 0 clean shutdown, 1 could not start or failed, 2 wrong usage or configuration.
+"""
+"""The text of `--help`, which Typer prints in the style of the other commands."""
 _DESCRIPTION: Final = f"""{SUMMARY}
 
   barnabas serve --data-dir ./data        and point any Kafka client at 127.0.0.1:9092

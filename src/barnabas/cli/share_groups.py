@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.completing import groups as complete_groups
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -19,7 +20,7 @@ app = noun(
     "delivered to one of them, as from a queue."
 )
 
-GroupName = Annotated[str, typer.Argument(help="The group id.", metavar="GROUP")]
+GroupName = Annotated[str, typer.Argument(help="The group id.", metavar="GROUP", autocompletion=complete_groups)]
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; repeatable.")]
 
 TIMEOUT_MS = 30_000
@@ -200,7 +201,7 @@ async def reset(admin: AsyncAdmin, group: str, topics: list[str], to: str, *, dr
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...")],
+    groups: Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...", autocompletion=complete_groups)],
     yes: Yes = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

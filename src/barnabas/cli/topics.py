@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.completing import topics as complete_topics
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import confirm, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run_admin
@@ -19,7 +20,7 @@ app = noun("Topics: the named streams to which records are written and from whic
 
 app.command("why")(topics_why)
 
-Names = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC...")]
+Names = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC...", autocompletion=complete_topics)]
 
 
 @app.command("list")
@@ -167,7 +168,7 @@ def create(
 
 @app.command()
 def alter(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topics)],
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="The new total; it can only grow.")],
     dry_run: DryRun = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.completing import groups as complete_groups
+from barnabas.cli.completing import topics as complete_topics
 from barnabas.cli.options import Bootstrap, CommandConfig, Json
 from barnabas.cli.output import EXIT_FAILED, emit, print_json, print_table, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def topics_why(
-    topics: Annotated[list[str], typer.Argument(help="TOPIC or TOPIC:0,1.", metavar="TOPIC...")],
+    topics: Annotated[
+        list[str], typer.Argument(help="TOPIC or TOPIC:0,1.", metavar="TOPIC...", autocompletion=complete_topics)
+    ],
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
     command_config: CommandConfig = None,
@@ -87,7 +91,7 @@ def _print_answers(found: Mapping[str, list[str]]) -> None:
 
 
 def groups_why(
-    groups: Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...")],
+    groups: Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...", autocompletion=complete_groups)],
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
     command_config: CommandConfig = None,

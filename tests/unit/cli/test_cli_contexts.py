@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from barnabas.cli.app import _given_noun, build_app
+from barnabas.cli.app import build_app, given_noun
 from barnabas.cli.contexts import Contexts, context_settings
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, LOCAL_BOOTSTRAP, with_bootstrap
 
@@ -99,4 +99,4 @@ def test_errors_say_what_to_do() -> None:
     ],
 )  # fmt: skip
 def test_the_noun_follows_the_context(arguments: list[str], noun: str) -> None:
-    assert _given_noun(["barnabas", *arguments]) == noun
+    assert given_noun(["barnabas", *arguments]) == noun
