@@ -99,7 +99,7 @@ interop-setup: $(VENV)/.ready-dev
 	$(RUN) -m tests.interop.jars
 
 interop: interop-setup ## foreign clients and Kafka's own tools against our broker and files (installs them)
-	$(PYTEST) tests/interop -m 'not slow' --timeout 600 -n 2 --dist loadfile
+	$(PYTEST) tests/interop -m 'not slow' --timeout 600 $(PARALLEL)
 
 bench: $(VENV)/.ready-dev ## measure; PEER=kafka runs the newest Apache Kafka beside it and prints ratios
 	$(RUN) -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
