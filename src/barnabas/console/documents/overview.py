@@ -70,6 +70,11 @@ def problems(sample: ClusterSample) -> list[dict[str, str]]:
             elif 0 <= directory.usable_bytes < directory.total_bytes * 0.1:
                 text = f"Broker {broker_id}: {path} has {size(directory.usable_bytes)} left."
                 found.append(_problem("warn", text))
+    for name, link in sorted(sample.links.items()):
+        path = f"/links/{quote(name, safe='')}"
+        if link.trouble:
+            found.append(_problem("bad", f"The link {name}: {link.trouble}", path))
+        found += [_problem("bad", f"The mirror {p} of link {name} has failed: {why}", path) for p, why in link.failed]
     for partition, (offset, since_ms) in sorted(sample.held_back.items())[:_NAMED_MAX]:
         text = f"read_committed readers of {partition} stop at offset {offset}, {_since(since_ms, sample)}."
         found.append(_problem("warn", text, f"/topics/{partition.topic}/why"))

@@ -1,7 +1,8 @@
 """Shell: measures the cluster at intervals through the admin client, into a `SampleRing`.
 
 One sample costs a Metadata request, two ListOffsets requests to each broker, DescribeLogDirs to each broker, and
-OffsetFetch for each group. Nothing of it is per client of the console.
+OffsetFetch for each group; brokers of Barnabas are asked for their links, too. Nothing of it is per client of the
+console.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from barnabas.client.values import (
     IsolationLevel,
     LogDirDescription,
 )
+from barnabas.console.sampling.link_samples import LinkSample, LinkSampler
 from barnabas.console.sampling.ring import SampleRing, SeriesName
 from barnabas.console.sampling.stalls import StallWatch
 from barnabas.console.settings import SamplingLimits
@@ -63,6 +65,7 @@ class ClusterSample:
     """Partitions whose last stable offset stands still below the end: (offset, time since when)."""
     stalled_groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Groups with members and lag that commit nothing: (sum of the committed offsets, time since when)."""
+    links: Mapping[str, LinkSample] = field(default_factory=dict)
     problem: str = ""
     """Why the cluster could not be measured; empty if it could."""
 
@@ -78,6 +81,7 @@ class Sampler:
         self.sample = ClusterSample()
         self._stable = StallWatch[TopicPartition]()
         self._committed = StallWatch[str]()
+        self._links = LinkSampler(admin)
         self._wake = asyncio.Event()
         self._first = asyncio.Event()
 
@@ -122,6 +126,7 @@ class Sampler:
         topic_bytes = _topic_bytes(topics, log_dirs)
         groups = [g for g in await admin.list_groups() if g.group_id]
         lags, committed = await self._lags(groups, ends)
+        links = await self._links.take()
         now_ms = self._clock.now_ms()
         self._stable.observe(now_ms, {p: offset for p, offset in stable.items() if offset < ends.get(p, 0)})
         reading = {g.group_id for g in groups if g.state is GroupState.STABLE and lags.get(g.group_id)}
@@ -137,6 +142,7 @@ class Sampler:
             lags,
             self._stable.stalled(now_ms, STALLED_AFTER_MS),
             self._committed.stalled(now_ms, STALLED_AFTER_MS),
+            links,
         )
         self.ring.add(self.sample.at_ms, _values(self.sample))
 
@@ -224,6 +230,8 @@ def _values(sample: ClusterSample) -> dict[SeriesName, float]:
         values["topic", name, "bytes"] = sample.topic_bytes.get(name, 0)
     for group_id, lag in sample.lags.items():
         values["group", group_id, "lag"] = lag
+    for name, link in sample.links.items():
+        values["link", name, "lag"] = link.lag
     for broker_id, directories in sample.log_dirs.items():
         known = [d for d in directories.values() if not isinstance(d, KafkaError)]
         values["broker", str(broker_id), "bytes"] = sum(r.size_bytes for d in known for r in d.replicas.values())

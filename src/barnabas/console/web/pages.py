@@ -9,12 +9,14 @@ from typing import Any, Final
 from barnabas.console.changes.change import Change
 from barnabas.console.changes.cluster import CLUSTER_CHANGES
 from barnabas.console.changes.groups import GROUP_CHANGES
+from barnabas.console.changes.links import LINK_CHANGES
 from barnabas.console.changes.security import SECURITY_CHANGES
 from barnabas.console.changes.topics import TOPIC_CHANGES
 from barnabas.console.documents import (
     brokers,
     connectors,
     groups,
+    links,
     messages,
     overview,
     schemas,
@@ -71,13 +73,21 @@ PAGES: Final = (
     Page("/brokers/{broker}", "broker.html", brokers.broker, "Broker {broker}"),
     Page("/quorum", "quorum.html", brokers.quorum, "Quorum"),
     Page("/moves", "moves.html", brokers.moves, "Moves"),
+    Page("/links", "links.html", links.link_list, "Links"),
+    Page("/links/{link}", "link.html", links.link, "Link {link}"),
     Page("/acls", "acls.html", security.acls, "ACLs"),
     Page("/users", "users.html", security.users, "Users"),
     Page("/quotas", "quotas.html", security.quotas, "Quotas"),
 )
 """In the order in which paths are matched: a page with a longer path before the page that it continues."""
 
-CHANGES: Final[tuple[Change, ...]] = (*TOPIC_CHANGES, *GROUP_CHANGES, *CLUSTER_CHANGES, *SECURITY_CHANGES)
+CHANGES: Final[tuple[Change, ...]] = (
+    *TOPIC_CHANGES,
+    *GROUP_CHANGES,
+    *CLUSTER_CHANGES,
+    *LINK_CHANGES,
+    *SECURITY_CHANGES,
+)
 
 NAVIGATION: Final = (
     ("", (NavEntry("/", "Overview"),)),
@@ -97,6 +107,14 @@ NAVIGATION: Final = (
             NavEntry("/transactions", "Transactions"),
         ),
     ),
-    ("Cluster", (NavEntry("/brokers", "Brokers"), NavEntry("/quorum", "Quorum"), NavEntry("/moves", "Moves"))),
+    (
+        "Cluster",
+        (
+            NavEntry("/brokers", "Brokers"),
+            NavEntry("/quorum", "Quorum"),
+            NavEntry("/moves", "Moves"),
+            NavEntry("/links", "Links"),
+        ),
+    ),
     ("Security", (NavEntry("/acls", "ACLs"), NavEntry("/users", "Users"), NavEntry("/quotas", "Quotas"))),
 )
