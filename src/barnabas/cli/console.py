@@ -37,6 +37,10 @@ def console(
     connect: Annotated[
         str | None, typer.Option("--connect", metavar="URL", help="The REST API of Connect, for its pages.")
     ] = None,
+    pipelines: Annotated[bool, typer.Option("--pipelines", help="Pages of the pipelines of this machine.")] = False,
+    mirror: Annotated[
+        str | None, typer.Option("--mirror", metavar="FILE", help="MirrorMaker's file, for the page of its lag.")
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; other than loopback it needs --users-file.")
     ] = "127.0.0.1",
@@ -70,6 +74,7 @@ def console(
         from barnabas.console.settings import ConsoleSettings
     except ModuleNotFoundError as error:
         fail(f"The console needs {error.name}: pip install 'barnabas[console]'", EXIT_USAGE)
+    from barnabas.cli.console_readers import mirror_reader, pipeline_reader
     from barnabas.console.access.gate import is_loopback
     from barnabas.console.errors import ConsoleError
 
@@ -78,6 +83,8 @@ def console(
         listener=f"http://{f'[{host}]' if ':' in host else host}:{port}",
         registry_url=registry,
         connect_url=connect,
+        pipelines=pipeline_reader() if pipelines else None,
+        mirror=mirror_reader(mirror) if mirror is not None else None,
         users_file=users_file,
         certificate=certificate,
         key=key,

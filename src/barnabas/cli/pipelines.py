@@ -83,22 +83,22 @@ def list_pipelines(json: Json = False) -> None:
 
     Example: `barnabas pipelines list`
     """
-    from barnabas.spark.pipelines.state import known_projects
+    from barnabas.spark.pipelines.overview import known_pipelines
 
     rows: list[dict[str, Any]] = []
-    for project in known_projects():
-        run, is_running = project.run(), project.is_running
+    for known in known_pipelines():
+        run, is_running = known["run"], known["status"] == "running"
         flows = run.get("flows", [])
         rows.append(
             {
-                "pipeline": project.spec.name,
-                "status": "running" if is_running else "failed" if _has_failed(run) else "stopped",
+                "pipeline": known["pipeline"],
+                "status": known["status"],
                 "mode": run.get("mode"),
                 "pid": run.get("pid") if is_running else None,
                 "flows": len(flows),
                 "rows_per_second": sum(flow["rows_per_second"] or 0 for flow in flows) if is_running else None,
                 "lag": sum(flow["lag"] or 0 for flow in flows) if flows else None,
-                "directory": str(project.directory.resolve()),
+                "directory": known["directory"],
             }
         )
     if json:
@@ -211,7 +211,3 @@ def _find(pipeline: str | None) -> Any:
         return find_project(pipeline)
     except BarnabasError as error:
         fail(str(error))
-
-
-def _has_failed(run: dict[str, Any]) -> bool:
-    return any(flow["state"] == "failed" for flow in run.get("flows", []))

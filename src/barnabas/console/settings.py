@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from barnabas.console.access.masking import MaskRule
+from barnabas.console.ports import MirrorReader, PipelineReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class ConsoleSettings:
     listener: str = "http://127.0.0.1:8090"
     registry_url: str | None = None
     connect_url: str | None = None
+    pipelines: PipelineReader | None = None
+    mirror: MirrorReader | None = None
     users_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None

@@ -20,8 +20,11 @@ from barnabas.console.sampling.sampler import Sampler
 from barnabas.console.settings import ConsoleSettings
 from barnabas.core.clock import Clock
 
+_MIRRORS_FOR_S = 10.0
+_MIRRORS_TIMEOUT_S = 30.0
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from barnabas.registry.client import AsyncRegistryClient
     from barnabas.registry.http_client import HttpClient
@@ -66,6 +69,8 @@ class Sources:
             from barnabas.registry.http_client import HttpClient
 
             self._connect = HttpClient(settings.connect_url)
+        self._mirrors: tuple[float, Sequence[Mapping[str, Any]]] | None = None
+        self._mirrors_lock = asyncio.Lock()
         self.decoder = Decoder(self._registry_decoder)
         self._producer: AsyncProducer | None = None
         self._producer_lock = asyncio.Lock()
@@ -106,6 +111,17 @@ class Sources:
         if self._connect is None:
             raise NotFoundError("This console has no Connect cluster: start it with --connect URL.")
         return await self._connect.request(method, path, body)
+
+    async def mirrors(self) -> Sequence[Mapping[str, Any]]:
+        """The pairs of the mirror. They are read at most once in ten seconds, whatever the number of users."""
+        if self.settings.mirror is None:
+            raise NotFoundError("This console has no mirror: start it with --mirror FILE.")
+        async with self._mirrors_lock:
+            now = asyncio.get_running_loop().time()
+            if self._mirrors is None or now - self._mirrors[0] >= _MIRRORS_FOR_S:
+                async with asyncio.timeout(_MIRRORS_TIMEOUT_S):
+                    self._mirrors = (now, await self.settings.mirror())
+            return self._mirrors[1]
 
     async def producer(self) -> AsyncProducer:
         """The producer of the console; created for the first record."""

@@ -228,7 +228,12 @@ class ConsoleApp:
         return response
 
     def _navigation(self) -> list[tuple[str, list[Any]]]:
-        there = {"registry": self.settings.registry_url is not None, "connect": self.settings.connect_url is not None}
+        there = {
+            "registry": self.settings.registry_url is not None,
+            "connect": self.settings.connect_url is not None,
+            "pipelines": self.settings.pipelines is not None,
+            "mirror": self.settings.mirror is not None,
+        }
         return [
             (heading, [entry for entry in entries if not entry.needs or there[entry.needs]])
             for heading, entries in NAVIGATION

@@ -1,0 +1,44 @@
+"""Shell: the pairs of clusters that MirrorMaker 2's file names, and how far their copies are behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.console.documents.lists import page_of
+from barnabas.console.sources import Call
+
+
+async def mirrors(call: Call) -> dict[str, Any]:
+    """Each pair with its lag, and the lag of each partition that is copied."""
+    found = await call.sources.mirrors()
+    pairs = [
+        {
+            "pair": pair["pair"],
+            "problem": pair["problem"],
+            "losses": list(pair["losses"]),
+            "partitions": len(pair["lags"]),
+            "lag": sum(lag["lag"] for lag in pair["lags"]),
+            "seconds": max((lag["lagSeconds"] for lag in pair["lags"]), default=0.0),
+        }
+        for pair in found
+    ]
+    rows = [
+        {
+            "name": f"{pair['pair']} {lag['topic']}-{lag['partition']}",
+            "pair": pair["pair"],
+            "topic": lag["topic"],
+            "partition": lag["partition"],
+            "position": lag["position"],
+            "source_end": lag["sourceEnd"],
+            "lag": lag["lag"],
+            "seconds": lag["lagSeconds"],
+        }
+        for pair in found
+        for lag in pair["lags"]
+    ]
+    sorts = {
+        "name": lambda row: (row["pair"], row["topic"], row["partition"]),
+        "lag": lambda row: row["lag"],
+        "seconds": lambda row: row["seconds"],
+    }
+    return {**page_of(rows, call.query, name="name", sorts=sorts), "pairs": pairs}
