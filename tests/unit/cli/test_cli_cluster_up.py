@@ -18,4 +18,6 @@ def test_replication_settings_depend_on_the_number_of_brokers(brokers: int, copi
         "transaction.state.log.min.isr": str(in_sync),
         "share.coordinator.state.topic.replication.factor": str(copies),
         "share.coordinator.state.topic.min.isr": str(in_sync),
+        "mirror.state.topic.replication.factor": str(copies),
+        "mirror.state.topic.min.isr": str(in_sync),
     }
