@@ -82,6 +82,11 @@ class InRange(Struct, frozen=True):
         if self.high is not None and value > self.high:
             raise invalid_value(name, value, f"Value must be no more than {self.high}")
 
+    def nearest(self, value: float) -> float:
+        """The valid number that is nearest to `value`."""
+        at_least = value if self.low is None else max(value, self.low)
+        return at_least if self.high is None else min(at_least, self.high)
+
     def __str__(self) -> str:
         return f"[{'...' if self.low is None else self.low},...{'' if self.high is None else f',{self.high}'}]"
 
@@ -169,6 +174,11 @@ class RangeOrSpecial(Struct, frozen=True):
             bounds = f"at least {self.low}" if self.high is None else f"between {self.low} and {self.high}"
             raise invalid_value(name, value, f"Value must be {bounds} or equal to {self.special}")
 
+    def nearest(self, value: float) -> float:
+        """The valid number that is nearest to `value`, other than the special one."""
+        at_least = max(value, self.low)
+        return at_least if self.high is None else min(at_least, self.high)
+
     def __str__(self) -> str:
         return f"{self.special} or [{self.low},...{'' if self.high is None else f',{self.high}'}]"
 
@@ -216,6 +226,27 @@ class ConfigKey(Struct, frozen=True):
         if self.validator is not None:
             self.validator(self.name, value)
         return value
+
+    def accepts(self, raw: object) -> bool:
+        """Whether `raw` is a valid value."""
+        try:
+            self.parse(raw)
+        except ConfigError:
+            return False
+        return True
+
+    def parse_stored(self, raw: object) -> ConfigValue:
+        """The typed value of a text in the metadata, which another version or Apache Kafka may have accepted: a number
+        out of the range becomes the nearest valid one. Raises ConfigError if there is none."""
+        try:
+            return self.parse(raw)
+        except ConfigError:
+            if not isinstance(self.validator, (InRange, RangeOrSpecial)):
+                raise
+            value = parse_value(self.name, self.type, raw)
+            if not isinstance(value, (int, float)):
+                raise
+            return self.parse(self.validator.nearest(value))
 
     def to_text(self, value: ConfigValue) -> str | None:
         return value_to_text(value)

@@ -5,16 +5,21 @@
     broker   this broker's dynamic config    -> dynamic default of all brokers -> static (server.properties) -> default
 
 A `ConfigView` is cheap; create one for each image. `describe_configs.py` builds the DescribeConfigs response.
+
+Stored values are not refused. A cluster that Apache Kafka 3.9 began may have topics whose segment.bytes is below the
+bound of Kafka 4: such a number counts as the nearest valid one. A text without a valid value is passed over, as if it
+were not set.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue, default_of
+from barnabas.core.config import REQUIRED, ConfigDef, ConfigError, ConfigKey, ConfigValue, default_of
 from barnabas.server.metadata.config_source import TO_TOPIC_UNIT, ConfigValueSource, broker_synonyms
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import ConfigResourceKey, ConfigsImage, ResourceType
@@ -53,7 +58,15 @@ class ConfigView:
 
     def topic_value(self, topic: str, name: str) -> Effective:
         own = self._configs.topic(topic)
-        return self.one(TOPIC_CONFIGS[name], own, ConfigValueSource.DYNAMIC_TOPIC_CONFIG)
+        return self.stored(TOPIC_CONFIGS[name], own, ConfigValueSource.DYNAMIC_TOPIC_CONFIG)
+
+    def replaced_topic_values(self, topic: str) -> dict[str, tuple[str, ConfigValue]]:
+        """The configs of `topic` whose stored texts are not valid: by name, the text and the value in effect."""
+        return {
+            name: (text, self.topic_value(topic, name).value)
+            for name, text in self._configs.topic(topic).items()
+            if name in TOPIC_CONFIGS and not TOPIC_CONFIGS[name].accepts(text)
+        }
 
     def new_topic(self, given: Mapping[str, str]) -> dict[str, Effective]:
         """Every topic config of a new topic with the configs `given` (for CreateTopics)."""
@@ -101,7 +114,8 @@ class ConfigView:
         for source, layer in self.layers:
             text = layer.get(name)
             if text is not None:
-                return Effective(key.parse(text), source)
+                with contextlib.suppress(ConfigError):
+                    return Effective(key.parse_stored(text), source)
         return Effective(default_of(key), ConfigValueSource.DEFAULT_CONFIG)
 
     def listener_value(self, listener: str, name: str) -> ConfigValue:
@@ -118,20 +132,31 @@ class ConfigView:
     # ------------------------------------------------------------------------------------------------------------
 
     def _all(self, table: ConfigDef, own: Mapping[str, str], source: ConfigValueSource) -> dict[str, ConfigValue]:
-        return {key.name: self.one(key, own, source).value for key in table}
+        return {key.name: self.stored(key, own, source).value for key in table}
 
     def one(self, key: ConfigKey, own: Mapping[str, str], source: ConfigValueSource) -> Effective:
-        """The value of `key` in effect for a resource with the dynamic configs `own`. `source` is the source of a value
-        that is taken from `own`."""
+        """The value of `key` in effect for a resource that is given the dynamic configs `own`. `source` is the source
+        of a value that is taken from `own`. Raises ConfigError if that value is not valid."""
+        text = own.get(key.name)
+        return self._inherited(key) if text is None else Effective(key.parse(text), source)
+
+    def stored(self, key: ConfigKey, own: Mapping[str, str], source: ConfigValueSource) -> Effective:
+        """As `one`, for a resource that has the dynamic configs `own`."""
         text = own.get(key.name)
         if text is not None:
-            return Effective(key.parse(text), source)
-        for layer_source, layer in self.layers:
+            with contextlib.suppress(ConfigError):
+                return Effective(key.parse_stored(text), source)
+        return self._inherited(key)
+
+    def _inherited(self, key: ConfigKey) -> Effective:
+        """The value that a resource has from the broker configs, or the default."""
+        for source, layer in self.layers:
             for synonym in key.synonyms:
                 text = layer.get(synonym)
                 if text is not None:
                     convert = TO_TOPIC_UNIT.get(synonym)
-                    return Effective(key.parse(convert(text) if convert else text), layer_source)
+                    with contextlib.suppress(ConfigError):
+                        return Effective(key.parse_stored(convert(text) if convert else text), source)
         return Effective(default_of(key), ConfigValueSource.DEFAULT_CONFIG)
 
 

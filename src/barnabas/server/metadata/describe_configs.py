@@ -100,7 +100,7 @@ def _describe_table(
         synonyms = broker_synonym_values(view, key.synonyms[0]) if key.synonyms else []
         if key.name in own:
             synonyms.insert(0, Synonym(key.name, own[key.name], source))
-        value = value_to_text(view.one(key, own, source).value)
+        value = value_to_text(view.stored(key, own, source).value)
         results.append(_result(key.name, value, key, synonyms, options, read_only=False))
     return results
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
-from barnabas.core.telemetry import Metrics
+from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.protocol.security.principal_builder import PrincipalBuilder
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
@@ -32,6 +32,8 @@ from barnabas.server.storage.fs import FileSystem
 
 if TYPE_CHECKING:
     from barnabas.server.node.zookeeper.metadata_log import ZooKeeperMetadataLog
+
+log = get_logger("barnabas.server.broker")
 
 
 class Parts(Struct):
@@ -88,4 +90,13 @@ class Parts(Struct):
         """The config of each log of `topic`, according to `image`."""
         from barnabas.server.node.typed_configs import build_log_config
 
-        return build_log_config(self.config_view(image), topic)
+        view = self.config_view(image)
+        for name, (text, used) in view.replaced_topic_values(topic).items():
+            log.warning(
+                "a config of a topic is not valid in this version: another value is used",
+                topic=topic,
+                config=name,
+                value=text,
+                used=used,
+            )
+        return build_log_config(view, topic)

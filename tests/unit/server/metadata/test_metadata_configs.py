@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.core.config import REQUIRED, ConfigError, ConfigType, UpdateMode
+from barnabas.core.config import REQUIRED, ConfigError, ConfigType, ConfigValue, UpdateMode
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsResourceResult
 from barnabas.server.metadata.config_rules import (
@@ -167,6 +167,38 @@ def view(*settings: tuple[int, str, str, str], static: dict[str, str] | None = N
     for kind, resource, name, value in settings:
         delta.apply(ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value))
     return ConfigView(delta.finish(Provenance()).configs, node_id=node_id, static=static or {})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "used"),
+    [
+        ("segment.bytes", "200000", 1 << 20),  # Apache Kafka 3.9 has 14 as the lower bound
+        ("compression.gzip.level", "12", 9),
+        ("compression.gzip.level", "-1", -1),
+        ("min.cleanable.dirty.ratio", "1.5", 1.0),
+        ("retention.ms", "7", 7),
+        ("retention.ms", "a week", 8),  # the broker's
+        ("cleanup.policy", "shred", ("delete",)),  # the default
+    ],
+)
+def test_stored_values_that_are_not_valid_are_replaced_and_new_ones_refused(
+    name: str, text: str, used: ConfigValue
+) -> None:
+    stored = view((2, "t", name, text), (4, "", "log.retention.ms", "8"))
+    assert stored.topic_value("t", name).value == used
+    assert stored.topic("t")[name] == used
+    is_valid = TOPIC_CONFIGS[name].accepts(text)
+    assert stored.replaced_topic_values("t") == ({} if is_valid else {name: (text, used)})
+    if not is_valid:
+        with pytest.raises(ConfigError):
+            stored.new_topic({name: text})
+
+
+def test_stored_broker_values_that_are_not_valid_are_replaced() -> None:
+    stored = view((4, "", "log.segment.bytes", "200000"), (4, "1", "log.retention.ms", "?"), static={})
+    assert stored.broker_value("log.segment.bytes").value == 1 << 20
+    assert stored.topic_value("t", "segment.bytes").value == 1 << 20
+    assert stored.broker_value("log.retention.ms").source is ConfigValueSource.DEFAULT_CONFIG
 
 
 def test_topic_config_takes_precedence_over_broker_config_and_default() -> None:
