@@ -271,10 +271,14 @@ class BrokerRole:
                     log.warning("controlled shutdown ends early: this broker stops without handing over", reason=reason)
                     return
                 if patience.is_report_due(loop.time()):
+                    leaderships = sum(partition.is_leader for partition in self.partitions)
                     log.warning(
-                        "controlled shutdown: waiting for the controller to move this broker's leaderships",
+                        "controlled shutdown: waiting for the controller",
                         controller=parts.metadata.leader_id,
-                        leaderships=sum(partition.is_leader for partition in self.partitions),
+                        leaderships=leaderships,
+                        until="this broker's leaderships have moved"
+                        if leaderships
+                        else "the other brokers have read the metadata with the new leaders",
                     )
         finally:
             shutdown.cancel()
