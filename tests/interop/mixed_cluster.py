@@ -69,12 +69,14 @@ class MixedNode:
         version: str,
         format_options: Sequence[str],
         cluster_id: Callable[[], str],
+        directories: int,
     ) -> None:
-        """`format_options` are further words for `kafka-storage format`."""
+        """`format_options` are further words for `kafka-storage format`. `directories` is the number of log.dirs."""
         self.folder, self.node_id, self.roles, self.version = folder, node_id, roles, version
         self._format_options = format_options
         self._cluster_id = cluster_id
         self.data = folder / "data"
+        self.log_dirs = [self.data, *(folder / f"data-{number}" for number in range(2, directories + 1))]
         self.log_path = folder / "log.txt"
         self.program: Program | None = None
         self._process: subprocess.Popen[bytes] | BrokerProcess | None = None
@@ -88,7 +90,7 @@ class MixedNode:
             roles=roles,
             quorum=quorum,
             listeners=",".join(listeners),
-            data=self.data,
+            data=",".join(map(str, self.log_dirs)),
             replicas=replicas,
         )
         self.properties.write_text(text + "".join(f"{line}\n" for line in settings))
@@ -102,6 +104,7 @@ class MixedNode:
             if self.version != KAFKA_VERSION:
                 self._format()  # with the feature levels of that version
             self._process = BrokerProcess(self.data, config=self.properties)
+            self._process.arguments = ["--data-dir", ",".join(map(str, self.log_dirs))]
             self._process.launch()
         else:
             self._format()
@@ -200,6 +203,7 @@ class MixedCluster:
         settings: Sequence[str] = (),
         version: str = KAFKA_VERSION,
         dynamic: bool = False,
+        directories: int = 1,
     ) -> None:
         ports = free_ports(2 * len(roles))
         places = dict(zip(roles, zip(ports[::2], ports[1::2], strict=True), strict=True))
@@ -212,7 +216,7 @@ class MixedCluster:
             node: MixedNode(
                 folder / f"node-{node}", node, role, places[node], quorum, replicas, settings, version,
                 () if not dynamic else ("--standalone",) if node == first else ("--no-initial-controllers",),
-                self.cluster_id,
+                self.cluster_id, directories,
             )
             for node, role in roles.items()
         }  # fmt: skip

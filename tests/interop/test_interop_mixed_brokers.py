@@ -44,15 +44,15 @@ def create(cluster: MixedCluster, topic: str) -> None:
     cluster.wait_in_sync(topic, (1, 2))
 
 
-def produce(cluster: MixedCluster, topic: str, numbers: range, **settings: object) -> None:
-    """Write each number to partition (number mod PARTITIONS), with acknowledgements of all in-sync replicas."""
+def produce(cluster: MixedCluster, topic: str, numbers: range, partitions: int = PARTITIONS) -> None:
+    """Write each number to partition (number mod `partitions`), with acknowledgements of all in-sync replicas."""
     failures: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **settings})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for number in numbers:
         producer.produce(
             topic,
             str(number),
-            partition=number % PARTITIONS,
+            partition=number % partitions,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
     flush(producer)

@@ -178,7 +178,7 @@ def test_a_cluster_moves_to_barnabas_and_back_under_load(tmp_path: Path, version
 def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path, *, newest: bool) -> str:
     """Run the load, move all nodes there and back, and check every acknowledgement. Returns the counts as text."""
     address = cluster.bootstrap
-    create_logs(address, replicas=3)
+    create_logs(address, 3, "internal.segment.bytes" if newest else "segment.bytes")
     acknowledged = Acknowledged()
     writers = [Writer(address, codec, acknowledged) for codec in CODECS]
     committer = Committer(address, "committers", "log-none")

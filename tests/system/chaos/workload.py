@@ -19,7 +19,7 @@ from tests.progress import STANDSTILL_S, flush
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 2
-_SMALL_SEGMENTS = {"internal.segment.bytes": "200000", "index.interval.bytes": "1024"}
+_SEGMENT_BYTES = "internal.segment.bytes"
 _CLIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
 
 
@@ -178,9 +178,11 @@ class Administrator:
             assert answer.result()["retention.ms"].value == self.configured[resource.name], resource.name
 
 
-def create_logs(address: str, replicas: int = 1) -> None:
+def create_logs(address: str, replicas: int = 1, segment_bytes: str = _SEGMENT_BYTES) -> None:
+    """`segment_bytes` is the name of the config that allows small segments: `segment.bytes` before Apache Kafka 4."""
     admin = AdminClient({"bootstrap.servers": address})
-    config = {**_SMALL_SEGMENTS, "min.insync.replicas": str(max(replicas - 1, 1))}
+    config = {segment_bytes: "200000", "index.interval.bytes": "1024"}
+    config["min.insync.replicas"] = str(max(replicas - 1, 1))
     topics = [NewTopic(f"log-{codec}", PARTITIONS, replicas, config=config) for codec in CODECS]
     for future in admin.create_topics(topics).values():
         future.result()
