@@ -50,6 +50,10 @@ def registry(
             "--config", metavar="FILE", help="A schema-registry.properties file, as for Confluent's registry."
         ),
     ] = None,
+    read_only: Annotated[
+        bool,
+        typer.Option("--read-only", help="Refuse every change: the topic is a mirror of another cluster's."),
+    ] = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Run a schema registry: Confluent's REST API on any Kafka cluster.
@@ -78,7 +82,13 @@ def registry(
     settings = with_bootstrap(bootstrap, {**own.client, **read_properties(command_config)})
 
     async def main() -> None:
-        server = _import_server()(settings, listener=url, topic=topic or own.topic or "_schemas", configs=own.configs)
+        server = _import_server()(
+            settings,
+            listener=url,
+            topic=topic or own.topic or "_schemas",
+            configs=own.configs,
+            read_only=read_only or own.read_only,
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)

@@ -70,7 +70,9 @@ def registry_builder(listener: str, given: Mapping[str, str]) -> ServiceBuilder:
     def build(address: str, _: Mapping[str, str]) -> RegistryServer:
         client = {"bootstrap.servers": address, **file.client}
         topic = {} if file.topic is None else {"topic": file.topic}
-        return RegistryServer(client, listener=listener, configs=given, prefix=_OF_REGISTRY, **topic)
+        return RegistryServer(
+            client, listener=listener, configs=given, prefix=_OF_REGISTRY, read_only=file.read_only, **topic
+        )
 
     return "registry", build
 

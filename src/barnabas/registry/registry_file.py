@@ -3,6 +3,7 @@
 listeners=https://0.0.0.0:8081
 kafkastore.bootstrap.servers=SASL_SSL://broker-1:9092         the Kafka client: kafkastore.sasl.mechanism, ...
 kafkastore.topic=_schemas
+leader.eligibility=false                                      the registry only reads
 ssl.keystore.location=/etc/registry/server.p12                the HTTP server (security.py)
 authentication.method=BASIC
 """
@@ -19,6 +20,7 @@ from barnabas.core.config import ConfigError
 _KAFKA: Final = "kafkastore."
 _OF_CLIENTS: Final = ("security.protocol", "sasl.", "ssl.", "client.id")
 _OF_THE_SERVER: Final = ("ssl.", "authentication.")
+_ELIGIBILITY: Final = ("leader.eligibility", "master.eligibility")
 
 
 class RegistryFile(Struct, frozen=True):
@@ -31,11 +33,14 @@ class RegistryFile(Struct, frozen=True):
     configs: Mapping[str, str]
     """The settings of the HTTP server."""
     ignored: tuple[str, ...]
+    read_only: bool = False
+    """Whether the registry must never write (`leader.eligibility=false`)."""
 
 
 def read_registry_file(texts: Mapping[str, str]) -> RegistryFile:
-    """Raises ConfigError if the file has several listeners."""
+    """Raises ConfigError if the file has several listeners, or if `leader.eligibility` is neither true nor false."""
     listener = topic = None
+    read_only = False
     client: dict[str, str] = {}
     configs: dict[str, str] = {}
     ignored: list[str] = []
@@ -45,6 +50,8 @@ def read_registry_file(texts: Mapping[str, str]) -> RegistryFile:
             listener = text.strip()
         elif name == f"{_KAFKA}topic":
             topic = text.strip()
+        elif name in _ELIGIBILITY:
+            read_only = not _is_true(name, text)
         elif name == f"{_KAFKA}bootstrap.servers":
             client["bootstrap.servers"] = ",".join(part.rpartition("://")[2].strip() for part in text.split(","))
         elif name != of_kafka and of_kafka.startswith(_OF_CLIENTS):
@@ -55,4 +62,11 @@ def read_registry_file(texts: Mapping[str, str]) -> RegistryFile:
             ignored.append(name)
     if listener and "," in listener:
         raise ConfigError(f"listeners={listener}: the registry has one listener. Run a second registry for another.")
-    return RegistryFile(listener, topic, client, configs, tuple(sorted(ignored)))
+    return RegistryFile(listener, topic, client, configs, tuple(sorted(ignored)), read_only)
+
+
+def _is_true(name: str, text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ConfigError(f"{name}={text}: the value is true or false.")
+    return word == "true"

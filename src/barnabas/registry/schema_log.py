@@ -7,7 +7,13 @@ from typing import Final
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.options import ClusterConfig
-from barnabas.client.single_writer.topic import TopicLog, TopicLogError, TopicLogOptions, TopicLogTimeoutError
+from barnabas.client.single_writer.topic import (
+    TopicLog,
+    TopicLogError,
+    TopicLogOptions,
+    TopicLogReadOnlyError,
+    TopicLogTimeoutError,
+)
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.records import Record, decode_record, encode_record
 
@@ -27,14 +33,16 @@ class _SchemaRecords:
 class KafkaSchemaLog:
     """The `SchemaLog` on a Kafka topic. `settings` are client settings (bootstrap.servers, security settings, ...)."""
 
-    def __init__(self, settings: Mapping[str, object], *, topic: str = DEFAULT_TOPIC) -> None:
+    def __init__(self, settings: Mapping[str, object], *, topic: str = DEFAULT_TOPIC, creates: bool = True) -> None:
         self.topic = topic
         self._cluster = Cluster(ClusterConfig.of(settings))
-        options = TopicLogOptions(topic, f"schema-registry-{topic}")
+        options = TopicLogOptions(topic, f"schema-registry-{topic}", creates=creates)
         self._log: TopicLog[Record] = TopicLog(self._cluster, options, _SchemaRecords())
 
     async def open(self) -> None:
-        """Create the topic if it does not exist. Raises RegistryError if the topic's settings do not allow its use."""
+        """Create the topic if it does not exist and `creates` is set. Raises RegistryError if the topic's settings do
+        not allow its use, or if there is no topic.
+        """
         try:
             await self._log.open()
         except TopicLogError as error:
@@ -58,6 +66,8 @@ class KafkaSchemaLog:
 
 
 def _store_error(error: TopicLogError) -> RegistryError:
+    if isinstance(error, TopicLogReadOnlyError):
+        return RegistryError(Code.OPERATION_NOT_PERMITTED, str(error))
     return RegistryError(
         Code.OPERATION_TIMEOUT if isinstance(error, TopicLogTimeoutError) else Code.STORE_ERROR, str(error)
     )

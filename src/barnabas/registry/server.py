@@ -37,13 +37,16 @@ class RegistryServer:
         topic: str = DEFAULT_TOPIC,
         configs: Mapping[str, str] | None = None,
         prefix: str = "",
+        read_only: bool = False,
     ) -> None:
         """`settings` are those of the Kafka client. `configs` are the settings of the HTTP server, whose names begin
-        with `prefix` (`security.py`). Raises ConfigError and HttpListenerError."""
+        with `prefix` (`security.py`). With `read_only`, the topic must exist, and nothing is written to it. Raises
+        ConfigError and HttpListenerError.
+        """
         host, port = parse_http_listener(listener, example=DEFAULT_LISTENER, allows_tls=True)
         security = build_security(configs or {}, settings, is_https=listener.startswith("https://"), prefix=prefix)
-        self._log = KafkaSchemaLog(settings, topic=topic)
-        self.registry = Registry(self._log)
+        self._log = KafkaSchemaLog(settings, topic=topic, creates=not read_only)
+        self.registry = Registry(self._log, read_only=read_only)
         self._http = HttpServer(host, port, RegistryApp(self.registry), security=security)
 
     @property

@@ -17,7 +17,8 @@ from barnabas.testing.embedded import EmbeddedBroker
 class RunningRegistry:
     """A registry in a thread; `with RunningRegistry(bootstrap_servers) as registry: registry.url`."""
 
-    def __init__(self, bootstrap_servers: str, topic: str = "_schemas") -> None:
+    def __init__(self, bootstrap_servers: str, topic: str = "_schemas", *, read_only: bool = False) -> None:
+        self._read_only = read_only
         self._settings = {"bootstrap.servers": bootstrap_servers}
         self._topic = topic
         self._ready = threading.Event()
@@ -50,7 +51,9 @@ class RunningRegistry:
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._server = RegistryServer(self._settings, listener="http://127.0.0.1:0", topic=self._topic)
+        self._server = RegistryServer(
+            self._settings, listener="http://127.0.0.1:0", topic=self._topic, read_only=self._read_only
+        )
         await self._server.run(self._on_ready)
 
     def _on_ready(self, server: RegistryServer) -> None:

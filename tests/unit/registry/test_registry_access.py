@@ -139,7 +139,7 @@ def test_the_file_of_confluents_registry() -> None:
             "kafkastore.topic": "_mine",
             "ssl.keystore.location": "/k.pem",
             "authentication.method": "BASIC",
-            "master.eligibility": "true",
+            "inter.instance.protocol": "http",
         }
     )
     assert found == RegistryFile(
@@ -151,7 +151,14 @@ def test_the_file_of_confluents_registry() -> None:
             "ssl.truststore.location": "/t.pem",
         },
         {"ssl.keystore.location": "/k.pem", "authentication.method": "BASIC"},
-        ("master.eligibility",),
+        ("inter.instance.protocol",),
     )
     with pytest.raises(ConfigError, match="one listener"):
         read_registry_file({"listeners": "http://a:1,http://b:2"})
+
+
+def test_a_registry_that_may_not_lead_only_reads() -> None:
+    assert read_registry_file({"leader.eligibility": "false"}).read_only
+    assert not read_registry_file({"master.eligibility": "True"}).read_only
+    with pytest.raises(ConfigError, match=r"leader\.eligibility=no: the value is true or false"):
+        read_registry_file({"leader.eligibility": "no"})

@@ -46,6 +46,10 @@ class TopicLogTimeoutError(TopicLogError):
     """There was no answer in time, so that it is not known whether the change was written."""
 
 
+class TopicLogReadOnlyError(TopicLogError):
+    """The topic takes no writes: it is a mirror of another cluster's topic (a cluster link)."""
+
+
 class RecordCodec(Protocol[RecordT]):
     """Port: the format of the records. `decode` returns None for a record that the state does not need, and raises
     ValueError for one that is not valid, which is logged and skipped.
@@ -64,6 +68,8 @@ class TopicLogOptions:
     transactional_id: str
     replicas: int = 3
     """An upper limit: a smaller cluster gets a replica on each of its brokers."""
+    creates: bool = True
+    """Whether the topic is created if it does not exist."""
 
 
 class TopicLog(Generic[RecordT]):
@@ -80,8 +86,15 @@ class TopicLog(Generic[RecordT]):
         self._producer: AsyncProducer | None = None
 
     async def open(self) -> None:
-        """Create the topic if it does not exist. Raises TopicLogError if the topic's settings do not allow its use."""
+        """Create the topic if it does not exist. Raises TopicLogError if the topic's settings do not allow its use, or
+        if it does not exist and is not to be created.
+        """
         admin = AsyncAdmin(cluster=self._cluster)
+        if self._options.creates:
+            await self._create(admin)
+        await self._check_topic(admin)
+
+    async def _create(self, admin: AsyncAdmin) -> None:
         try:
             brokers = len((await admin.describe_cluster()).brokers)
             replicas = max(1, min(self._options.replicas, brokers))
@@ -89,7 +102,6 @@ class TopicLog(Generic[RecordT]):
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        await self._check_topic(admin)
 
     async def close(self) -> None:
         await self._close_producer()
@@ -97,6 +109,10 @@ class TopicLog(Generic[RecordT]):
     async def _check_topic(self, admin: AsyncAdmin) -> None:
         view = (await admin.describe_topics([self.topic])).get(self.topic)
         if isinstance(view, KafkaError):
+            if view.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._options.creates:
+                raise TopicLogError(
+                    f"The topic {self.topic} does not exist. It must be mirrored before it can be read."
+                )
             if not view.retriable:
                 raise view
         elif view is not None and len(view.partitions) > 1:
@@ -183,6 +199,8 @@ class TopicLog(Generic[RecordT]):
             end = 1 + max([(await future).offset for future in futures])
         except BarnabasError as error:
             await self._close_producer()
+            if (refusal := _refusal(error)) is not None:
+                raise TopicLogReadOnlyError(f"The topic {self.topic} takes no writes: {refusal}") from error
             if isinstance(error, TransactionAbortedError) or (isinstance(error, KafkaError) and error.code in _LOST):
                 raise WriterFencedError from error
             message = f"The change could not be written to {self.topic}, or it is not known whether it was: {error}"
@@ -221,6 +239,15 @@ class TopicLog(Generic[RecordT]):
         if producer is not None:
             with contextlib.suppress(BarnabasError, TimeoutError):
                 await producer.close(0)
+
+
+def _refusal(error: BaseException | None) -> KafkaError | None:
+    """The POLICY_VIOLATION behind an error, with which a broker refuses writes to a mirror."""
+    while error is not None:
+        if isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION:
+            return error
+        error = error.__cause__
+    return None
 
 
 def _timed_out(error: BarnabasError) -> bool:
