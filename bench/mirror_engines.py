@@ -2,12 +2,14 @@
 
 `mirror`   `barnabas mirror run`: MirrorMaker's file, on Spark
 `mm2`      Apache's MirrorMaker 2 in dedicated mode, with the same file
+`links`    a cluster link of the target, which must be ours: the brokers copy themselves
 
 Another engine is a class with the methods of `Engine`, registered in `ENGINES`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -18,10 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from barnabas.client.admin import AsyncAdmin
+from barnabas.client.admin.links import Link
 from barnabas.core.child_processes import start_child
 from bench.servers import cpu_seconds, descendants
 
 STOP_S: Final = 60
+LINK: Final = "bench"
 TASKS: Final = 2
 MM2_JVM_FLAGS: Final = "-Xms256M -Xmx2G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -Djava.awt.headless=true"
 """Those of kafka-run-class.sh with the heap of connect-mirror-maker.sh."""
@@ -75,6 +80,8 @@ class Engine(Protocol):
     name: str
     copies_offsets: bool
     """Whether a record has the same offset in both clusters."""
+    copy: str
+    """The name of the topic in the target cluster."""
 
     def __init__(self, folder: Path, route: Route) -> None: ...
 
@@ -95,6 +102,7 @@ class ProcessEngine:
     def __init__(self, folder: Path, route: Route) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.copy = route.copy
         self.file = folder / "mm2.properties"
         self.file.write_text(route.properties())
         self.process: subprocess.Popen[bytes] | None = None
@@ -151,4 +159,33 @@ class MirrorMaker(ProcessEngine):
         return ["java", *MM2_JVM_FLAGS.split(), "-cp", mirror_classpath(), main, str(self.file)]
 
 
-ENGINES: Final[dict[str, Callable[[Path, Route], Engine]]] = {"mirror": SparkMirror, "mm2": MirrorMaker}
+class Links:
+    """A cluster link. It has no processes of its own: what it uses is in the target's broker."""
+
+    name = "links"
+    copies_offsets = True
+
+    def __init__(self, folder: Path, route: Route) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.copy = route.topic
+        self._route = route
+
+    def start(self) -> None:
+        asyncio.run(self._create())
+
+    async def _create(self) -> None:
+        async with AsyncAdmin(bootstrap_servers=self._route.target) as admin:
+            await admin.create_link(Link(LINK, self._route.source, topics=(self._route.topic,)))
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    def stop(self) -> None:
+        """The link ends with its brokers."""
+
+
+ENGINES: Final[dict[str, Callable[[Path, Route], Engine]]] = {
+    "links": Links,
+    "mirror": SparkMirror,
+    "mm2": MirrorMaker,
+}
