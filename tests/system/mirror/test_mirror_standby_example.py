@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from examples.mirroring import active_standby
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 @pytest.mark.timeout(300)

@@ -15,7 +15,7 @@ from barnabas.testing.embedded import EmbeddedBroker
 from tests.system.mirror.mirrors import end_of, mirroring, until
 from tests.system.registry.conftest import RunningRegistry
 
-FIRST, SECOND, THIRD = (Schema(f'{{"type": "enum", "name": "E", "symbols": ["{letter}"]}}') for letter in "ABC")
+FIRST, SECOND, THIRD = (Schema(f'{{"type":"enum","name":"E","symbols":["{letter}"]}}') for letter in "ABC")
 
 
 def register(url: str) -> dict[str, int]:
