@@ -28,6 +28,8 @@ from barnabas.server.node.server import Node
 PARTITIONS: Final = 10_000
 TOPICS: Final = 100
 ROUNDS: Final = 7
+SCRAPE_INTERVAL_S: Final = 15
+"""How often Prometheus reads a page by default in deploy/monitoring."""
 _TICK_S: Final = 0.0005
 _READER: Final = """
 import sys, time
@@ -79,6 +81,7 @@ async def measure(node: Node, partitions: int) -> None:
     print(f"{partitions} partitions: {lines} lines, {size / 1e6:.1f} MB")
     print(f"page: {min(times) * 1e3:.0f} ms at best, {sorted(times)[len(times) // 2] * 1e3:.0f} ms in the middle")
     print(f"processor of the node, with a timer that is checked every {_TICK_S * 1e3:g} ms: {min(used) * 1e3:.0f} ms")
+    print(f"of one processor, with a page every {SCRAPE_INTERVAL_S} s: {min(used) / SCRAPE_INTERVAL_S:.2%}")
     print(
         f"longest turn: {min(turns) * 1e3:.1f} ms at best, {sorted(turns)[len(turns) // 2] * 1e3:.1f} ms in the middle"
     )

@@ -46,7 +46,7 @@ class Contexts:
         """The context that commands use: that of BARNABAS_CONTEXT, or of the last `use`."""
         if chosen := os.environ.get(VARIABLE):
             return chosen
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # also a home that this user must not read, as in some containers
             return (self._folder / "context").read_text(encoding="utf-8").strip() or None
         return None
 
@@ -67,8 +67,13 @@ class Contexts:
     def write(self, name: str, settings: Mapping[str, str]) -> None:
         """Create or replace a context. Its file can be read by its owner only."""
         path = self._path(name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(path, render_properties(settings))
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(path, render_properties(settings))
+        except OSError as error:
+            raise ValueError(
+                f"{path} cannot be written: {error.strerror}. Set BARNABAS_CONFIG_DIR to a folder that can."
+            ) from error
 
     def use(self, name: str | None) -> None:
         """Let commands use this context, or none."""
@@ -95,7 +100,10 @@ def _folder() -> Path:
     if given := os.environ.get("BARNABAS_CONFIG_DIR"):
         return Path(given)
     base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "barnabas"
+    try:
+        return (Path(base) if base else Path.home() / ".config") / "barnabas"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path("/nonexistent/barnabas")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -79,6 +79,21 @@ def test_a_file_is_copied_with_absolute_paths_and_secrets_are_not_shown(folder: 
     assert Contexts().read("prod")["acks"] == "1"
 
 
+def test_a_user_without_a_home_has_no_contexts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("BARNABAS_CONFIG_DIR")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert with_bootstrap(DEFAULT_BOOTSTRAP, {}) == {"bootstrap.servers": LOCAL_BOOTSTRAP}
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BARNABAS_CONFIG_DIR", str(tmp_path / "file"))
+    assert context_settings() == {}
+    with pytest.raises(ValueError, match="BARNABAS_CONFIG_DIR"):
+        Contexts().write("a", {})
+
+
 def test_errors_say_what_to_do() -> None:
     assert "--bootstrap-server" in run("set", "x", code=2)
     assert "barnabas context list" in run("show", code=1)
