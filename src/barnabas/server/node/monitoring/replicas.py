@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from barnabas.core.telemetry.exposition import Exposition, Family, label_text
+from barnabas.core.telemetry.exposition import Exposition, label_text
 from barnabas.server.node.monitoring.limits import PARTITIONS_AT_ONCE, PARTITIONS_MAX, LeftOut
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
@@ -25,8 +25,25 @@ _LEADER_NAMES: Final = tuple(
     f"kafka_cluster_partition_{name}" for name in ("underreplicated", "underminisr", "atminisr", "insyncreplicascount")
 )
 
-_Families = tuple[list[Family], list[Family]]
-"""The families of `_LOG_NAMES`, for every replica, and of `_LEADER_NAMES`, for the leader's replica."""
+_AddFour = Callable[[str, int, int, int, int], None]
+"""Adds the values of four families for some labels."""
+_Lines = tuple[_AddFour, _AddFour]
+"""For `_LOG_NAMES`, of every replica, and for `_LEADER_NAMES`, of the leader's replica."""
+
+
+def _add_four(page: Exposition, names: tuple[str, ...]) -> _AddFour:
+    """The function for four names. A loop over the families would take twice the time."""
+    first, second, third, fourth = (page.family(name) for name in names)
+    add_1, add_2, add_3, add_4 = (family.lines.append for family in (first, second, third, fourth))
+    name_1, name_2, name_3, name_4 = (family.name for family in (first, second, third, fourth))
+
+    def add(labels: str, value_1: int, value_2: int, value_3: int, value_4: int) -> None:
+        add_1(f"{name_1}{labels} {value_1}")
+        add_2(f"{name_2}{labels} {value_2}")
+        add_3(f"{name_3}{labels} {value_3}")
+        add_4(f"{name_4}{labels} {value_4}")
+
+    return add
 
 
 class _Sums:
@@ -55,7 +72,7 @@ class ReplicaMonitor:
     def collect(self, page: Exposition) -> Iterator[None]:
         """Add the samples of all replicas."""
         partitions, sums = list(self._partitions), _Sums()
-        lines = [page.family(name) for name in _LOG_NAMES], [page.family(name) for name in _LEADER_NAMES]
+        lines = _add_four(page, _LOG_NAMES), _add_four(page, _LEADER_NAMES)
         for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
             some = partitions[start : start + PARTITIONS_AT_ONCE]
             self._read(some, sums, lines if start < PARTITIONS_MAX else None)
@@ -65,8 +82,8 @@ class ReplicaMonitor:
         self._add_directories(page, sums.bytes_of)
         yield
 
-    def _read(self, partitions: list[Partition], sums: _Sums, families: _Families | None) -> None:
-        """Add partitions to the sums, and their own samples to the families. A hot loop: 10,000 partitions take some
+    def _read(self, partitions: list[Partition], sums: _Sums, lines: _Lines | None) -> None:
+        """Add partitions to the sums, and their own samples to the lines. A hot loop: 10,000 partitions take some
         50 ms."""
         home_of, bytes_of = self._partitions.log_dir_of, sums.bytes_of
         for partition in partitions:
@@ -79,7 +96,7 @@ class ReplicaMonitor:
             if home is not None:
                 bytes_of[home.path] = bytes_of.get(home.path, 0) + size
             sums.producers += len(log.producers)
-            led: tuple[int, ...] = ()
+            led: tuple[int, int, int, int] | None = None
             if isinstance(role, LeaderRole):
                 state = role.state
                 in_sync, replicas = len(state.isr), len(state.replicas)
@@ -91,15 +108,13 @@ class ReplicaMonitor:
                 sums.at_min_isr += led[2]
             elif isinstance(role, FollowerRole) and role.lag > sums.lag_max:
                 sums.lag_max = role.lag
-            if families is None:
+            if lines is None:
                 continue
             name = partition.name
             labels = f'{{topic="{name.topic}",partition="{name.partition}"}}'
-            values = (size, len(log.segments), log.log_start_offset, log.log_end_offset)
-            for family, value in zip(families[0], values, strict=True):
-                family.lines.append(f"{family.name}{labels} {value}")
-            for family, value in zip(families[1], led, strict=False):
-                family.lines.append(f"{family.name}{labels} {value}")
+            lines[0](labels, size, len(log.segments), log.log_start_offset, log.log_end_offset)
+            if led is not None:
+                lines[1](labels, *led)
 
     def _add_sums(self, page: Exposition, seen: int, sums: _Sums) -> None:
         offline_dirs = [home for home in self._partitions.log_dirs if home.failure is not None]
