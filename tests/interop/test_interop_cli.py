@@ -36,6 +36,7 @@ TOOLS = {
     "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
     "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
 }
 
 SERVER_FIRST = ("kafka-features", "kafka-metadata-quorum")
@@ -235,6 +236,17 @@ def test_the_latency_from_end_to_end(java: Run, ours: Run, topic: str) -> None:
     assert shapes[1] == shapes[0]
     for run in (java, ours):
         run(*measure, "--producer-acks", "0", fails=True)
+
+
+def test_an_application_of_kafka_streams_is_reset(java: Run, ours: Run, topic: str) -> None:
+    for position in (("--dry-run",), ("--to-offset", "2")):
+        printed = []
+        for tool, run in (("java", java), ("ours", ours)):
+            application = f"{tool}-{topic}"
+            ours("kafka-topics", "--create", "--if-not-exists", "--topic", f"{application}-counts-changelog")
+            reset = ("kafka-streams-application-reset", "--application-id", application, "--input-topics", topic)
+            printed.append(sorted(run(*reset, *position).replace(application, "app").splitlines()))
+        assert printed[1] == printed[0]
 
 
 def test_dumps(java: Run, ours: Run, topic: str, broker: BrokerProcess) -> None:

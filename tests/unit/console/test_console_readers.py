@@ -78,7 +78,10 @@ def test_mirrors_are_listed_and_read_once_for_many_users(broker: EmbeddedBroker)
     reader = CountingMirror()
     with console(broker.bootstrap_servers, mirror=reader) as browser:
         document = browser.document("/mirrors?sort=-lag")
-        assert [(p["pair"], p["lag"], p["seconds"]) for p in document["pairs"]] == [("A->B", 4, 2.0), ("B->A", 0, 0.0)]
+        assert [(p["pair"], p["lag"], p["seconds"]) for p in document["pairs"]] == [
+            ("A->B", 4, 2.0),
+            ("B->A", None, None),
+        ]
         assert [row["name"] for row in document["rows"]] == ["A->B orders-0", "A->B orders-1"]
         text = browser.page("/mirrors")
         assert "A->B: orders-1 lost 3 records" in text

@@ -17,8 +17,8 @@ async def mirrors(call: Call) -> dict[str, Any]:
             "problem": pair["problem"],
             "losses": list(pair["losses"]),
             "partitions": len(pair["lags"]),
-            "lag": sum(lag["lag"] for lag in pair["lags"]),
-            "seconds": max((lag["lagSeconds"] for lag in pair["lags"]), default=0.0),
+            "lag": None if pair["problem"] else sum(lag["lag"] for lag in pair["lags"]),
+            "seconds": None if pair["problem"] else max((lag["lagSeconds"] for lag in pair["lags"]), default=0.0),
         }
         for pair in found
     ]
