@@ -33,8 +33,8 @@ def linked() -> Iterator[Browser]:
                 producer.send("orders", b"%d" % number, partition=number % 2).result(10)
         with Admin(bootstrap_servers=mirror.bootstrap_servers) as admin:
             secrets = {"ssl.keystore.password": "hush"}
-            settings = {"topics": ("orders",), "groups": ("g.*",), "settings": QUICK, "client": secrets}
-            admin.create_link(Link("paris", source.bootstrap_servers, **settings))
+            link = Link("paris", source.bootstrap_servers, secrets, ("orders",), groups=("g.*",), settings=QUICK)
+            admin.create_link(link)
         with console(mirror.bootstrap_servers) as browser:
             yield browser
 
