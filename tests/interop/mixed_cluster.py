@@ -175,7 +175,7 @@ class MixedNode:
         ]
         with self.log_path.open("ab") as log:
             return start_child(
-                ["java", *options, "-cp", f"{kafka_classpath(self.version)}:{logging_classpath()}", name, *arguments],
+                ["java", *options, "-cp", f"{logging_classpath()}:{kafka_classpath(self.version)}", name, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

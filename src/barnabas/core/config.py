@@ -206,6 +206,9 @@ class ConfigKey(Struct, frozen=True):
     """DescribeConfigs lists the config only if it is set."""
     synonyms: tuple[str, ...] = ()
     """The broker configs that supply the value if this config is not set, in order of precedence."""
+    stored: Validator | None = None
+    """Which values in the metadata stay in effect although `validator` refuses them: those of older versions of Kafka,
+    if another value would harm brokers that run such a version."""
     is_object: bool = False
     """The value is a Python object, such as a function, that no text can express; it is not converted."""
 
@@ -227,26 +230,26 @@ class ConfigKey(Struct, frozen=True):
             self.validator(self.name, value)
         return value
 
-    def accepts(self, raw: object) -> bool:
-        """Whether `raw` is a valid value."""
+    def replaces(self, raw: object) -> bool:
+        """Whether the stored text `raw` has another value in effect (`parse_stored`)."""
         try:
-            self.parse(raw)
+            return self.parse_stored(raw) != parse_value(self.name, self.type, raw)
         except ConfigError:
-            return False
-        return True
+            return True
 
     def parse_stored(self, raw: object) -> ConfigValue:
         """The typed value of a text in the metadata, which another version or Apache Kafka may have accepted: a number
-        out of the range becomes the nearest valid one. Raises ConfigError if there is none."""
-        try:
-            return self.parse(raw)
-        except ConfigError:
-            if not isinstance(self.validator, (InRange, RangeOrSpecial)):
-                raise
-            value = parse_value(self.name, self.type, raw)
-            if not isinstance(value, (int, float)):
-                raise
-            return self.parse(self.validator.nearest(value))
+        out of the range becomes the nearest valid one, unless `stored` allows it. Raises ConfigError if there is
+        none."""
+        validator = self.stored or self.validator
+        value = parse_value(self.name, self.type, raw)
+        if isinstance(validator, (InRange, RangeOrSpecial)) and isinstance(value, (int, float)):
+            try:
+                validator(self.name, value)
+            except ConfigError:
+                return parse_value(self.name, self.type, validator.nearest(value))
+            return value
+        return self.parse(raw)
 
     def to_text(self, value: ConfigValue) -> str | None:
         return value_to_text(value)

@@ -6,9 +6,9 @@
 
 A `ConfigView` is cheap; create one for each image. `describe_configs.py` builds the DescribeConfigs response.
 
-Stored values are not refused. A cluster that Apache Kafka 3.9 began may have topics whose segment.bytes is below the
-bound of Kafka 4: such a number counts as the nearest valid one. A text without a valid value is passed over, as if it
-were not set.
+Stored values are not refused, because another version or Apache Kafka may have accepted them. A number out of the range
+counts as the nearest valid one (`ConfigKey.parse_stored`). A text without a valid value is passed over, as if it were
+not set.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class ConfigView:
         return self.stored(TOPIC_CONFIGS[name], own, ConfigValueSource.DYNAMIC_TOPIC_CONFIG)
 
     def replaced_topic_values(self, topic: str) -> dict[str, tuple[str, ConfigValue]]:
-        """The configs of `topic` whose stored texts are not valid: by name, the text and the value in effect."""
+        """The configs of `topic` whose stored texts are replaced: by name, the text and the value in effect."""
         return {
             name: (text, self.topic_value(topic, name).value)
             for name, text in self._configs.topic(topic).items()
-            if name in TOPIC_CONFIGS and not TOPIC_CONFIGS[name].accepts(text)
+            if name in TOPIC_CONFIGS and TOPIC_CONFIGS[name].replaces(text)
         }
 
     def new_topic(self, given: Mapping[str, str]) -> dict[str, Effective]:

@@ -172,7 +172,7 @@ def view(*settings: tuple[int, str, str, str], static: dict[str, str] | None = N
 @pytest.mark.parametrize(
     ("name", "text", "used"),
     [
-        ("segment.bytes", "200000", 1 << 20),  # Apache Kafka 3.9 has 14 as the lower bound
+        ("segment.bytes", "7", 14),  # Apache Kafka 3.9 has this lower bound
         ("compression.gzip.level", "12", 9),
         ("compression.gzip.level", "-1", -1),
         ("min.cleanable.dirty.ratio", "1.5", 1.0),
@@ -187,17 +187,27 @@ def test_stored_values_that_are_not_valid_are_replaced_and_new_ones_refused(
     stored = view((2, "t", name, text), (4, "", "log.retention.ms", "8"))
     assert stored.topic_value("t", name).value == used
     assert stored.topic("t")[name] == used
-    is_valid = TOPIC_CONFIGS[name].accepts(text)
+    is_valid = text in ("7", "-1") and name != "segment.bytes"
     assert stored.replaced_topic_values("t") == ({} if is_valid else {name: (text, used)})
     if not is_valid:
         with pytest.raises(ConfigError):
             stored.new_topic({name: text})
 
 
+def test_a_small_segment_size_of_apache_kafka_3_stays_in_effect() -> None:
+    """A follower that runs Kafka 3.9 refuses a fetch response larger than segment.bytes, and a response has the records
+    of one segment. So with larger segments the leader would lose its followers."""
+    stored = view((2, "t", "segment.bytes", "200000"))
+    assert stored.topic_value("t", "segment.bytes").value == 200_000
+    assert stored.replaced_topic_values("t") == {}
+    with pytest.raises(ConfigError):
+        stored.new_topic({"segment.bytes": "200000"})
+
+
 def test_stored_broker_values_that_are_not_valid_are_replaced() -> None:
     stored = view((4, "", "log.segment.bytes", "200000"), (4, "1", "log.retention.ms", "?"), static={})
     assert stored.broker_value("log.segment.bytes").value == 1 << 20
-    assert stored.topic_value("t", "segment.bytes").value == 1 << 20
+    assert stored.topic_value("t", "segment.bytes").value == 200_000
     assert stored.broker_value("log.retention.ms").source is ConfigValueSource.DEFAULT_CONFIG
 
 

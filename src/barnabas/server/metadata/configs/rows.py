@@ -36,6 +36,7 @@ class RowOptions(TypedDict):
     synonyms: NotRequired[tuple[str, ...]]
     internal: NotRequired[bool]
     sensitive: NotRequired[bool]
+    stored: NotRequired[Validator]
 
 
 def boolean(name: str, default: bool, doc: str, **options: Unpack[RowOptions]) -> ConfigKey:

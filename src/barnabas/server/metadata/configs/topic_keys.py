@@ -234,6 +234,9 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         1_073_741_824,
         "The size at which the active segment is rolled.",
         InRange(1_048_576),
+        stored=InRange(
+            14
+        ),  # Kafka 3.9's; its followers refuse a fetch response that is larger than their segment.bytes
         synonyms=("log.segment.bytes",),
     ),
     int_(
