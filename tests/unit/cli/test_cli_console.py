@@ -55,9 +55,16 @@ def test_a_broker_runs_with_a_registry_and_a_console_until_a_signal(tmp_path: Pa
         assert process.wait(30) == 0
 
 
-def test_a_console_runs_beside_a_cluster_until_a_signal() -> None:
-    with EmbeddedBroker() as broker, start("console", "-b", broker.bootstrap_servers, "--port", "0") as process:
-        assert get(f"{url_of(process, 'console')}/api/overview")["brokers"] == 1  # type: ignore[index]
+def test_a_console_runs_beside_a_cluster_until_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    pairs = tmp_path / "mm2.properties"
+    pairs.write_text("clusters=A,B\nA.bootstrap.servers=127.0.0.1:1\nB.bootstrap.servers=127.0.0.1:1\n")
+    pages = ("--pipelines", "--mirror", str(pairs))
+    with EmbeddedBroker() as broker, start("console", "-b", broker.bootstrap_servers, "--port", "0", *pages) as process:
+        url = url_of(process, "console")
+        assert get(f"{url}/api/overview")["brokers"] == 1  # type: ignore[index]
+        assert get(f"{url}/api/pipelines") == {"rows": []}
+        assert get(f"{url}/api/mirrors")["pairs"] == []  # type: ignore[index]
         process.terminate()
         assert process.wait(30) == 0
 

@@ -137,6 +137,16 @@ def test_unsupported_arguments_are_rejected_with_a_reason(
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["producer", "consumer", "share-consumer"])
+def test_a_verifiable_tool_without_arguments_prints_its_help(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _, function = SCRIPTS[f"kafka-verifiable-{kind}"].partition(":")
+    monkeypatch.setattr("sys.argv", [f"kafka-verifiable-{kind}"])
+    getattr(import_module(module), function)()
+    assert capsys.readouterr().out.startswith(f"usage: kafka-verifiable-{kind} ")
+
+
 def test_split_list_keeps_commas_inside_brackets() -> None:
     assert split_list("a=1, b=[x,y],c=") == ["a=1", "b=[x,y]", "c="]
 
