@@ -147,6 +147,11 @@ def _empty_epochs_kept(patch: Patch) -> None:
     patch.setattr(leader, "forget_empty_epochs", lambda partition, now_ms: None)
 
 
+def _offsets_alone_align(patch: Patch) -> None:
+    """A failback cuts off what lies beyond the mirrored offset, whatever an unclean election has replaced below."""
+    patch.setattr(machine, "divergence_point", lambda mirrored, log: mirrored.end_offset)
+
+
 # -- group offsets -----------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +189,7 @@ PLANTED = [
         "an epoch starts behind the truncated log", _start_of_the_epoch_stays, LinkFaultMenu.UNCLEAN, 3, ANY, first=1
     ),
     Planted("leader epochs without records kept", _empty_epochs_kept, LinkFaultMenu.KILL, 3, ANY, first=2),
+    Planted("offsets alone align a failback", _offsets_alone_align, LinkFaultMenu.UNCLEAN, 3, first=112),
     Planted("group offsets beyond the end", _offsets_beyond_the_end, LinkFaultMenu.KILL, 3),
     Planted("groups with members are moved", _members_ignored, LinkFaultMenu.KILL, 3),
 ]
