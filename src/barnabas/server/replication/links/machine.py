@@ -32,7 +32,10 @@ EPOCH_HEADROOM: Final = 10
 """By how much the local leader epoch is raised above the source's, so that the source's next elections do not stop
 the mirror again."""
 BACKOFF: Final = Backoff(100, 300_000)
-"""100 ms to 5 min, with jitter."""
+"""Of a FAILED partition: 100 ms to 5 min, with jitter."""
+STEP_BACKOFF: Final = Backoff(100, 5_000)
+"""Of a step that could not be carried out. It is short, because a cut-over must not wait for long after the local
+coordinator or controller was away."""
 
 
 class MirrorLog(Protocol):
@@ -243,8 +246,10 @@ def on_stored(mirror: Mirror, state: StoredMirror) -> Mirror:
 
 
 def on_mode(mirror: Mirror, mode: MirrorMode, log: MirrorLog) -> Mirror:
-    """The operator's wish may have changed. A truncation that has begun is completed first."""
-    mirror = replace(mirror, mode=mode)
+    """The operator's wish may have changed. A truncation that has begun is completed first. The back-off of a step
+    that failed ends: above all, a failover does not wait for a source that is gone."""
+    if mode is not mirror.mode:
+        mirror = replace(_healthy(mirror), mode=mode)
     current = mirror.current
     if current is None:
         return mirror
@@ -399,7 +404,7 @@ def on_retry(mirror: Mirror) -> Mirror:
 def on_trouble(mirror: Mirror, reason: str, now_ms: int, rng: Rng) -> Mirror:
     """A step could not be carried out: the coordinator, the controller or the source did not answer. It is repeated
     after a back-off."""
-    delay_ms = int(BACKOFF.delay_ms(mirror.failures, rng))
+    delay_ms = int(STEP_BACKOFF.delay_ms(mirror.failures, rng))
     return replace(mirror, failures=mirror.failures + 1, retry_at_ms=now_ms + delay_ms, trouble=reason)
 
 

@@ -220,6 +220,15 @@ def test_a_step_that_failed_is_repeated_after_a_back_off() -> None:
     assert m.next_step(mirror, log, step.until_ms) == m.LoadState()
 
 
+def test_a_failover_does_not_wait_for_the_back_off_of_a_source_that_is_gone() -> None:
+    log = FakeLog(log_end_offset=10, latest_epoch=2)
+    mirror = m.on_trouble(mirroring(log), "the source does not answer", 0, RNG)
+    assert isinstance(m.next_step(mirror, log, 0), m.Idle)
+    assert isinstance(m.next_step(m.on_mode(mirror, MirrorMode.STOPPING, log), log, 0), m.StoreState)
+    unread = m.on_trouble(m.elected(0, MirrorMode.ACTIVE), "no coordinator", 0, RNG)
+    assert m.next_step(m.on_mode(unread, MirrorMode.STOPPING, log), log, 0) == m.LoadState()
+
+
 def test_the_table_has_every_state_and_only_a_stopping_partition_becomes_writable() -> None:
     assert set(NEXT) == set(S)
     assert [state for state in S if S.STOPPED in NEXT[state].values()] == [S.STOPPING]
