@@ -1,6 +1,6 @@
 """Shell: the time of one authorization check, and what it adds to a request, with up to 10,000 ACLs.
 
-    python -m bench.authorizer            about half a minute
+    python -m bench.authorizer [--write docs/PERFORMANCE.md]           about half a minute
 
 Back of an envelope: a broker that answers 20,000 requests a second on one core has 50 us for each; a check should take
 a few of them at most, however many ACLs the cluster has. "first" is a check whose answer is not remembered, "again" one
@@ -9,16 +9,22 @@ that repeats.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import gc
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
 from typing import Any
 from uuid import UUID
 
 import uvloop
+from rich.console import Console
 
 from barnabas import AsyncAdmin
 from barnabas.protocol.security.acl_index import AclIndex
@@ -36,11 +42,14 @@ from barnabas.server.broker.authorization.table import BROKER_ACCESS
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import AclImage, ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
-from bench.produce_path import REQUESTS, least_us, open_path
+from bench.produce_path import REQUESTS, Counted, RequestPath, count, open_path
+from bench.report import Sheet, write
 
 CHECKS = 10_000
 ROUNDS = 3
 ACLS = 10_000
+PAIRS = 1_000
+SECTION = "measured authorization"
 AUTHORIZING = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",  # for the requests of the broker itself
@@ -134,38 +143,74 @@ def authorizer_with(acls: list[AclBinding]) -> StandardAuthorizer:
     return authorizer
 
 
-async def of_produce(acls: list[AclBinding] | None) -> float:
-    """Microseconds of CPU of a whole Produce request of 16 KB; without ACLs there is no authorizer."""
-    settings = {} if acls is None else AUTHORIZING
+@dataclass(frozen=True)
+class ProduceCost:
+    """What a Produce request of 16 KB costs without an authorizer, and with one that has 10,000 ACLs."""
 
-    async def prepare(admin: AsyncAdmin) -> None:
-        if acls is not None:
-            await admin.create_acls(acls)
-
-    async with open_path(settings=settings, prepare=prepare) as path:
-        gc.collect()
-        gc.freeze()  # as `barnabas serve` does: else the ACLs lengthen every garbage collection
-        try:
-            return least_us(path.send, lambda: [path.produce_frame() for _ in range(REQUESTS)])
-        finally:
-            gc.unfreeze()
+    plain_us: float
+    """Microseconds of CPU of the whole request, the median of all rounds."""
+    added: float
+    """The share that the authorizer adds: the median of the pairs of neighbouring rounds."""
+    plain: Counted
+    checked: Counted
 
 
-def compare_produce() -> tuple[float, float]:
-    """Microseconds of CPU of a Produce request: without an authorizer, and with one that has 10,000 ACLs."""
+async def compare_produce() -> ProduceCost:
+    """Two brokers in this process serve rounds of requests in turn, so that both see the same neighbours."""
     writes = [acl._replace(operation=AclOperation.WRITE) for acl in build_acls(SHAPES[0], ACLS)]
     topic, literal, allow = AclResourceType.TOPIC, PatternType.LITERAL, AclPermissionType.ALLOW
     writes.append(AclBinding(topic, "bench", literal, "User:ANONYMOUS", "*", AclOperation.ALL, allow))
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        rounds = [(runner.run(of_produce(None)), runner.run(of_produce(writes))) for _ in range(ROUNDS)]
-    return min(plain for plain, _ in rounds), min(checked for _, checked in rounds)
+
+    async def prepare(admin: AsyncAdmin) -> None:
+        await admin.create_acls(writes)
+
+    async with open_path() as plain, open_path(settings=AUTHORIZING, prepare=prepare) as checked:
+        gc.collect()
+        gc.freeze()  # as `barnabas serve` does: else the ACLs lengthen every garbage collection
+        try:
+            pairs = [_pair(plain, checked, number) for number in range(PAIRS)]
+        finally:
+            gc.unfreeze()
+        counted = [count(partial(path.send, path.produce_frame())) for path in (plain, checked)]
+    return ProduceCost(median(a for a, _ in pairs), median(b / a - 1 for a, b in pairs), *counted)
+
+
+def _pair(plain: RequestPath, checked: RequestPath, number: int) -> tuple[float, float]:
+    """Microseconds of CPU of a request to each broker, in one round each; every other pair begins with the second."""
+    if number % 2:
+        second = _round_us(checked)
+        return _round_us(plain), second
+    return _round_us(plain), _round_us(checked)
+
+
+def _round_us(path: RequestPath) -> float:
+    frames = [path.produce_frame() for _ in range(REQUESTS)]
+    began = time.thread_time()
+    for frame in frames:
+        path.send(frame)
+    return (time.thread_time() - began) / REQUESTS * 1e6
+
+
+def produce_sheet(cost: ProduceCost) -> Sheet:
+    """The table of docs/PERFORMANCE.md."""
+    rows = [("CPU", f"{cost.plain_us:.1f} us", f"{cost.plain_us * (1 + cost.added):.1f} us", f"{cost.added:+.1%}")]
+    for name in ("calls", "instructions"):
+        plain, checked = (getattr(counted, name).total() for counted in (cost.plain, cost.checked))
+        rows.append((f"Python {name}", f"{plain:,}", f"{checked:,}", f"{checked / plain - 1:+.1%}"))
+    title = f"A Produce request of 16 KB, {PAIRS:,} pairs of rounds in turn"
+    return Sheet(title, ("", "no authorizer", f"{ACLS:,} ACLs", "added"), rows)
 
 
 def main() -> None:
     out = sys.stdout.write
-    plain_us, checked_us = compare_produce()
-    out(f"{'a whole Produce request of 16 KB':40s}{plain_us:10.1f} us\n")
-    out(f"{'with an authorizer and 10,000 ACLs':40s}{checked_us:10.1f} us, {checked_us / plain_us - 1:+.1%}\n\n")
+    parser = argparse.ArgumentParser(prog="python -m bench.authorizer")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the markers of this file")
+    options = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sheet = produce_sheet(runner.run(compare_produce()))
+    Console().print(sheet.render())
+    if options.write:
+        write(options.write, [sheet], SECTION)
     writes = [acl._replace(operation=AclOperation.WRITE) for acl in build_acls(SHAPES[0], 10_000)]
     authorizer = authorizer_with(writes)
     out(f"{'request, 10,000 ACLs':28s}{'plain, us':>12s}{'added, us':>12s}\n")
@@ -175,9 +220,9 @@ def main() -> None:
         out(f"{name:28s}{plain * 1e6:12.2f}{(checked - plain) * 1e6:12.2f}\n")
     out(f"{'ACLs':28s}{'count':>8s}{'first, us':>12s}{'again, us':>12s}\n")
     for shape in SHAPES:
-        for count in (10, 10_000):
-            acls = build_acls(shape, count)
-            out(f"{shape:28s}{count:8d}{best(first, acls) * 1e6:12.2f}{best(again, acls) * 1e6:12.2f}\n")
+        for size in (10, ACLS):
+            acls = build_acls(shape, size)
+            out(f"{shape:28s}{size:8d}{best(first, acls) * 1e6:12.2f}{best(again, acls) * 1e6:12.2f}\n")
 
 
 if __name__ == "__main__":

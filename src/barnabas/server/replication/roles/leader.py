@@ -17,7 +17,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.validate import Checked, Origin
 from barnabas.server.metadata.image.cluster import PartitionImage
-from barnabas.server.replication.local_replica import NEWS_S, LocalReplica
+from barnabas.server.replication.local_replica import FLUSH_EVERY_MESSAGE, NEWS_S, LocalReplica
 from barnabas.server.replication.purgatory import COMPLETE_NOW
 from barnabas.server.replication.reading import PartitionRead, read_batches
 from barnabas.server.replication.rules.isr import (
@@ -106,15 +106,16 @@ class LeaderRole:
         replica, state = self._replica, self.state
         target = replica.log
         assert target is not None, "a leader has a log"
-        if target.config.mirror_name:
+        config = target.config
+        if config.mirror_name:
             self._check_writable()
         if acks == -1:
-            refusal = refuse_append(state, acks, target.config.min_insync_replicas)
+            refusal = refuse_append(state, acks, config.min_insync_replicas)
             if refusal is not ErrorCode.NONE:
                 raise KafkaError(
                     refusal,
                     f"{len(state.isr)} replicas of {replica.name} are in sync, "
-                    f"min.insync.replicas is {target.config.min_insync_replicas}.",
+                    f"min.insync.replicas is {config.min_insync_replicas}.",
                 )
         info = target.append_as_leader(
             records, leader_epoch=state.leader_epoch, now_ms=now_ms, origin=origin, checked=checked
@@ -131,7 +132,7 @@ class LeaderRole:
         """Commit what was appended, if no follower is needed for that, and wake up the requests that wait for it."""
         replica = self._replica
         replica.add_unannounced(size)
-        if replica.open_log.must_flush:
+        if replica.log is not None and replica.log.must_flush:
             replica.flush_if_due()
         self.advance()
         if replica.follower_fetches:
@@ -162,7 +163,7 @@ class LeaderRole:
         assert target is not None, "a leader has a log"
         config = target.config
         end = target.log_end_offset
-        counted = target.durable_offset if replica.flushes_first else end
+        counted = target.durable_offset if config.flush_messages <= FLUSH_EVERY_MESSAGE else end
         joining = (
             joining_soon(leader, end, context.active_brokers, context.replica_lag_time_max_ms, context.now_ms())
             if len(leader.isr) < len(leader.replicas)

@@ -52,8 +52,10 @@ _O = AclOperation
 REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _BATCH_HEAD: Final = 12
 """Base offset and length, which precede the bytes that the length counts."""
-_ATTRIBUTES_AT: Final = 21
-_unpack_length = Struct(">i").unpack_from
+_ATTRIBUTES_END: Final = 23
+"""The end of the attributes in a batch."""
+_unpack_length_and_attributes = Struct(">i9xh").unpack_from
+"""The length and the attributes of a batch, from its length on: leader epoch, magic and CRC are between them."""
 _WRITE_TOPIC: Final = operation_on(_O.WRITE, TOPIC)
 
 
@@ -160,17 +162,28 @@ _produce = by_topic(_O.WRITE, "topic_data", "responses", base_offset=-1)
 
 def produce_if_granted(handle: Handle, guarded: Handle, grants: Grants) -> Handle:
     """`handle` for a request to topics to which the client was allowed to write before, without transactional batches;
-    else `guarded`."""
+    else `guarded`. The checks of a partition with one batch, the most usual, need no call."""
     known, is_audited = grants.known, grants.is_audited  # the set changes in place
 
     def handle_granted(
         services: Services, ctx: RequestContext, request: ProduceRequest
     ) -> Coroutine[Any, Any, Message | None]:
         client, topics = ctx.client, request.topic_data
+        principal, host = client.principal, client.host
         for topic in topics:
-            if (_WRITE_TOPIC, topic.name or name_of(services, topic), client.principal, client.host) not in known:
+            if (_WRITE_TOPIC, topic.name or name_of(services, topic), principal, host) not in known:
                 return guarded(services, ctx, request)
-        if _has_transactional_batch(request) or is_audited():
+            for data in topic.partition_data:
+                records: Any = data.records
+                if records is None:
+                    continue
+                if (size := len(records)) >= _ATTRIBUTES_END:
+                    length, attributes = _unpack_length_and_attributes(records, 8)
+                    if length + _BATCH_HEAD == size and not attributes & TRANSACTIONAL_FLAG:
+                        continue
+                if _is_transactional(records):
+                    return guarded(services, ctx, request)
+        if is_audited():
             return guarded(services, ctx, request)
         grants.hits += len(topics)
         return handle(services, ctx, request)
@@ -185,22 +198,25 @@ def _close_if_unanswered(request: ProduceRequest, response: Message) -> Message:
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:
-    """Whether any batch of any partition is transactional. A batch that is cut off counts by what is there of it: the
-    handler rejects it later."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if records is None:
-                continue
-            view: Any = records  # a decoded request has one buffer
-            start, end = 0, len(view)
-            while start + _ATTRIBUTES_AT + 2 <= end:
-                if view[start + _ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
-                    return True
-                size = _unpack_length(view, start + 8)[0]
-                if size <= 0:
-                    break
-                start += _BATCH_HEAD + size
+    """Whether any batch of any partition is transactional."""
+    return any(
+        data.records is not None and _is_transactional(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _is_transactional(records: Any) -> bool:
+    """Whether any of these batches, which are one buffer, is transactional. A batch that is cut off counts by what is
+    there of it: the handler rejects it later."""
+    start, end = 0, len(records)
+    while start + _ATTRIBUTES_END <= end:
+        length, attributes = _unpack_length_and_attributes(records, start + 8)
+        if attributes & TRANSACTIONAL_FLAG:
+            return True
+        if length <= 0:
+            break
+        start += _BATCH_HEAD + length
     return False
 
 
