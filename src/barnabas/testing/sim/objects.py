@@ -51,6 +51,10 @@ class SimObjectStore:
         await self._leave(name, await self._enter("get", name))
         return self._known(name)[start:end]
 
+    async def read(self, name: str) -> bytes:
+        await self._leave(name, await self._enter("read", name))
+        return self._known(name)
+
     async def size(self, name: str) -> int:
         await self._leave(name, await self._enter("size", name))
         return len(self._known(name))

@@ -115,7 +115,7 @@ def test_a_reader_that_goes_on_needs_one_request_for_each_chunk() -> None:
             data = (await reader.read(segment, offset, 1)).data
             offset = next(header for _, header in iter_batches(data)).next_offset
         assert len(house.calls(LOG)) == -(-segment.size_bytes // LIMITS.chunk_bytes)
-        assert house.calls(OFFSET_INDEX) == ["get"]
+        assert house.calls(OFFSET_INDEX) == ["read"]
         assert house.chunks.kept_bytes <= LIMITS.cache_bytes_max
 
     house.run(main)
@@ -213,7 +213,7 @@ def test_a_local_disk_that_fails_costs_only_the_kept_index() -> None:
         for name in house.cache_disk.listdir("/cache"):
             house.cache_disk.unlink(f"/cache/{name}")
         assert (await reader.read(segment, 0, 1)).first_offset == 0
-        assert house.calls(OFFSET_INDEX) == ["get", "get"]
+        assert house.calls(OFFSET_INDEX) == ["read", "read"]
 
     house.run(main)
 
@@ -255,7 +255,7 @@ def test_aborted_transactions_are_found_in_later_segments() -> None:
                 found, complete = await reader.aborted_transactions(segments, start, stop)
                 assert found == log.aborted_transactions(start, stop)
                 assert not complete or found
-        assert house.calls(TXN_INDEX) == ["get", "get"]  # once for each segment with an abort marker
+        assert house.calls(TXN_INDEX) == ["read", "read"]  # once for each segment with an abort marker
 
     house.run(main)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from obstore.store import MemoryStore
 
+from barnabas.core.config import ConfigError
 from barnabas.server.storage.errors import DiskFullError
 from barnabas.server.storage.fs import OsFileSystem
 from barnabas.server.tiering.errors import ObjectMissingError, StoreUnavailableError
 from barnabas.server.tiering.store.files import FileObjectStore
+from barnabas.server.tiering.store.objects import CloudObjectStore
+from barnabas.server.tiering.store.opening import open_store
 from barnabas.server.tiering.store.retrying import RetryingStore
 from barnabas.testing.sim.objects import ObjectFaults, SimObjectStore
 from tests.unit.server.storage.memory_disk import MemoryDisk
@@ -32,9 +37,10 @@ def test_files_are_stored_read_and_deleted(tmp_path: Path) -> None:
     async def main() -> None:
         await store.put(NAME, parts(b"one", b"two", b""))
         assert (await store.size(NAME), await store.get(NAME, 2, 5), await store.get(NAME, 4, 99)) == (6, b"etw", b"wo")
+        assert await store.read(NAME) == b"onetwo"
         await store.delete(NAME)
         await store.delete(NAME)
-        for call in (store.size(NAME), store.get(NAME, 0, 1)):
+        for call in (store.size(NAME), store.get(NAME, 0, 1), store.read(NAME)):
             with pytest.raises(ObjectMissingError, match=r"segment\.log does not exist in"):
                 await call
 
@@ -82,7 +88,7 @@ def test_reads_and_deletions_are_repeated_with_a_pause() -> None:
 
     async def main() -> None:
         for _ in range(3):
-            assert await store.get(NAME, 0, 2) == b"da"
+            assert (await store.get(NAME, 0, 2), await store.read(NAME)) == (b"da", b"data")
         assert await store.size(NAME) == 4
         await store.delete(NAME)
 
@@ -109,3 +115,60 @@ def test_a_put_is_not_repeated_under_its_name() -> None:
     with pytest.raises(StoreUnavailableError):
         run(lambda: store.put(NAME, parts(b"data")))
     assert objects.calls == [("put", NAME)]
+
+
+def test_objects_in_a_cloud_store_are_stored_read_and_deleted() -> None:
+    store = CloudObjectStore(MemoryStore())
+
+    async def main() -> None:
+        await store.put(NAME, parts(b"one", b"two"))
+        await store.put("empty", parts())
+        assert (await store.size(NAME), await store.get(NAME, 2, 5), await store.get(NAME, 4, 99)) == (6, b"etw", b"wo")
+        assert (await store.read(NAME), await store.read("empty")) == (b"onetwo", b"")
+        await store.delete(NAME)
+        await store.delete(NAME)
+        for call in (store.size(NAME), store.get(NAME, 0, 1), store.read(NAME)):
+            with pytest.raises(ObjectMissingError, match="does not exist in the object store"):
+                await call
+
+    asyncio.run(main())  # the library has threads of its own
+
+
+def test_a_cloud_store_that_refuses_its_connections_is_reported() -> None:
+    settings = {
+        "storage.s3.bucket.name": "b",
+        "storage.s3.region": "here",
+        "storage.s3.endpoint.url": "http://127.0.0.1:1",
+        "storage.aws.access.key.id": "a",
+        "storage.aws.secret.access.key": "s",
+    }
+    opened = open_store(settings, MemoryDisk(), DISK)
+
+    async def main() -> None:
+        patience = replace(PATIENCE, timeout_ms=50, attempts=1)
+        with pytest.raises(StoreUnavailableError):
+            await RetryingStore(opened.store, patience, random.Random(1)).size(NAME)
+
+    asyncio.run(main())
+
+
+def test_the_store_of_the_configs_is_opened() -> None:
+    opened = open_store({"storage.root": "/mnt/tier", "key.prefix": "kafka/"}, MemoryDisk(), DISK)
+    assert isinstance(opened.store, FileObjectStore) and opened.prefix == "kafka/"
+    assert isinstance(open_store({"storage.s3.bucket.name": "b"}, MemoryDisk(), DISK).store, CloudObjectStore)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "Set rsm.config.storage.root to a directory"),
+        ({"storage.root": "tier"}, "is not an absolute path"),
+        ({"storage.root": "/tier", "storage.s3.bucket.name": "b"}, "name two object stores"),
+        ({"storage.s3.bucket.nam": "b"}, "rsm.config.storage.s3.bucket.nam is not a setting"),
+        ({"storage.s3.bucket.name": "b", "storage.s3.path.style.access.enabled": "yes"}, "is not true or false"),
+        ({"storage.s3.bucket.name": "b", "storage.aws.access.key.id": "a"}, "belong together"),
+    ],
+)
+def test_configs_that_name_no_store_are_refused(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        open_store(settings, MemoryDisk(), DISK)

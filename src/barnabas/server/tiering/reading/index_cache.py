@@ -28,7 +28,6 @@ log = get_logger("barnabas.server.tiering")
 
 DIRECTORY: Final = "remote-log-index-cache"
 """The name of the directory in a data directory; Kafka uses the same one."""
-_INDEX_BYTES_MAX: Final = 1 << 30
 
 
 class IndexCacheConfig(Struct, frozen=True):
@@ -82,7 +81,7 @@ class IndexCache:
             async with lock:  # several readers of a segment share one request
                 data = await self._read(name)
                 if data is None:
-                    data = await self._store.get(object_name(segment, suffix, self._prefix), 0, _INDEX_BYTES_MAX)
+                    data = await self._store.read(object_name(segment, suffix, self._prefix))
                     await self._write(name, data)
                 return data
         finally:

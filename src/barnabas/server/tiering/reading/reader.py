@@ -37,7 +37,6 @@ from barnabas.server.tiering.values import RemoteSegment
 
 _HEADERS_BYTES: Final = 64 * 1024
 """How much is read at a time to look for a batch: more than index.interval.bytes."""
-_SMALL_OBJECT_BYTES_MAX: Final = 1 << 30
 
 
 class RemoteReader:
@@ -148,7 +147,7 @@ class RemoteReader:
         """The state of all producers as of the segment's end. A follower that continues there needs it."""
         name = object_name(segment, SNAPSHOT, self._prefix)
         try:
-            return decode_snapshot(await self._store.get(name, 0, _SMALL_OBJECT_BYTES_MAX), name)
+            return decode_snapshot(await self._store.read(name), name)
         except CorruptFileError as error:
             raise DamagedObjectError(str(error)) from error
 
@@ -156,7 +155,7 @@ class RemoteReader:
         """The leader epochs of the log up to the segment's end."""
         name = object_name(segment, LEADER_EPOCHS, self._prefix)
         try:
-            data = await self._store.get(name, 0, _SMALL_OBJECT_BYTES_MAX)
+            data = await self._store.read(name)
             return LeaderEpochs.decode(data, name).entries
         except CorruptFileError as error:
             raise DamagedObjectError(str(error)) from error

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from barnabas.core.buffers import Buffer
 from barnabas.server.storage.errors import FileMissingError, StorageError
-from barnabas.server.storage.fs import Access, File, FileSystem
+from barnabas.server.storage.fs import Access, File, FileSystem, read_file
 from barnabas.server.tiering.errors import ObjectMissingError, StoreUnavailableError
 
 T = TypeVar("T")
@@ -65,6 +65,9 @@ class FileObjectStore:
             return file.read_at(start, end - start)
         finally:
             file.close()
+
+    async def read(self, name: str) -> bytes:
+        return await self._run(name, read_file, self._fs, self._path(name))
 
     async def size(self, name: str) -> int:
         return await self._run(name, lambda: self._fs.stat(self._path(name)).size)

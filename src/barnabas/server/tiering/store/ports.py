@@ -23,6 +23,10 @@ class ObjectStore(Protocol):
         """The bytes from `start` up to `end`, exclusive; fewer at the end of the object. Raises ObjectMissingError."""
         ...
 
+    async def read(self, name: str) -> bytes:
+        """The whole object, which must be small: an index or a snapshot. Raises ObjectMissingError."""
+        ...
+
     async def size(self, name: str) -> int:
         """The size of the object in bytes. Raises ObjectMissingError."""
         ...

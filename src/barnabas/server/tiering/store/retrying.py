@@ -56,6 +56,9 @@ class RetryingStore:
     async def get(self, name: str, start: int, end: int) -> bytes:
         return await self._repeat(f"reading {name}", lambda: self._store.get(name, start, end))
 
+    async def read(self, name: str) -> bytes:
+        return await self._repeat(f"reading {name}", lambda: self._store.read(name))
+
     async def size(self, name: str) -> int:
         return await self._repeat(f"the size of {name}", lambda: self._store.size(name))
 
