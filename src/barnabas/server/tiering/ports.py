@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+from msgspec import Struct
 
 from barnabas.server.storage.log import Log
 from barnabas.server.tiering.remote_log import RemoteLog
@@ -33,3 +36,30 @@ class LedLog(Protocol):
 
     @property
     def high_watermark(self) -> int: ...
+
+
+class EventBatch(Struct, frozen=True):
+    """Records of one partition of `__remote_log_metadata`."""
+
+    records: Sequence[tuple[int, bytes]]
+    """The offsets and the values."""
+    next_offset: int
+    """Where the next read begins."""
+    high_watermark: int
+
+
+class EventTopic(Protocol):
+    """The topic `__remote_log_metadata`, wherever its partitions are led."""
+
+    async def partition_count(self) -> int:
+        """The number of partitions. Creates the topic if it does not exist. Raises RemoteStorageError."""
+        ...
+
+    async def append(self, partition: int, value: bytes) -> int:
+        """Append a record, wait until it is committed, and return its offset. Raises RemoteStorageError if the record
+        may not have been appended."""
+        ...
+
+    async def read(self, partition: int, offset: int) -> EventBatch:
+        """Committed records from `offset` on. Waits some time for the first one. Raises RemoteStorageError."""
+        ...
