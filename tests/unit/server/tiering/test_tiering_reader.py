@@ -36,8 +36,10 @@ CACHE = IndexCacheConfig(
 class ReadingHouse(House):
     """A house whose segments are copied and read."""
 
-    def __init__(self, seed: int = 1, limits: ChunkLimits = LIMITS, cache: IndexCacheConfig = CACHE) -> None:
-        super().__init__(seed)
+    def __init__(
+        self, seed: int = 1, limits: ChunkLimits = LIMITS, cache: IndexCacheConfig = CACHE, **config: Any
+    ) -> None:
+        super().__init__(seed, **config)
         self.cache_disk = MemoryDisk()
         self.chunks = ChunkReader(self.store, limits)
         self.indexes = IndexCache(self.store, self.cache_disk, "/cache", DISK, LoopClock(), cache)
