@@ -103,6 +103,7 @@ DELIBERATE: Final[tuple[Row, ...]] = (
     Row("leader_epochs", "epoch -2.*", _ANY, "No epoch is negative; Kafka finds one that ends at 0."),
     # ---- configs
     Row("describe_configs", r"broker, barnabas\..*", "", "Kafka has no config of this name."),
+    Row("describe_configs", r"broker, mirror\.state\.topic\..*", "", "A draft of Kafka's (KIP-1279) has them."),
     Row("describe_configs", "broker, advertised.listeners", "config_source", "Set by the test for Kafka only."),
     Row("describe_configs", "broker, controller.quorum.voters", "config_source", "Set by the test for Kafka only."),
     Row("incremental_alter", "operation .*", _ANY, _CRASH),
