@@ -1,9 +1,13 @@
-"""What all tests share: the `--rewrite` flag of the golden tests, the order of files, Hypothesis's settings, SIGINT."""
+"""What all tests share: the `--rewrite` flag of the golden tests, the order of files, Hypothesis's settings, SIGINT, and
+loggers that are afterwards as they were.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,3 +40,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFilesFirst | None:
     return LongFilesFirst(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_before() -> Iterator[None]:
+    """Commands that run in pytest's process, and tests of logging, configure the loggers of the whole process."""
+    loggers = [logging.getLogger(name) for name in ("barnabas", "kafka.authorizer.logger")]
+    before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        if logger.level != level:
+            logger.setLevel(level)
