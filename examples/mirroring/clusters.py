@@ -24,7 +24,6 @@ from barnabas.core.properties import render_properties
 from barnabas.testing.process import BrokerProcess
 
 console = Console(soft_wrap=True)
-logging.getLogger("barnabas.client").setLevel(logging.ERROR)  # clients warn when their cluster dies, as it does here
 PARTITIONS: Final = 2
 SESSION_MS: Final = 2_000
 """When the members of a group that have died are forgotten. The offsets of a group with members are not moved."""
@@ -46,7 +45,12 @@ def step(text: str) -> None:
 
 @contextmanager
 def clusters(out: Path, *names: str) -> Iterator[dict[str, BrokerProcess]]:
-    """Clusters with these names. They start at the same time, and are killed at the end."""
+    """Clusters with these names. They start at the same time, and are killed at the end. Meanwhile, clients do not warn
+    that a cluster has died.
+    """
+    logger = logging.getLogger("barnabas.client")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     running = {
         name: BrokerProcess(out / name, settings=[f"group.min.session.timeout.ms={SESSION_MS}"]) for name in names
     }
@@ -58,6 +62,7 @@ def clusters(out: Path, *names: str) -> Iterator[dict[str, BrokerProcess]]:
         step("; ".join(f"cluster {name} at {broker.bootstrap_servers}" for name, broker in running.items()))
         yield running
     finally:
+        logger.setLevel(level)
         for broker in running.values():
             if broker.alive:
                 broker.kill()
