@@ -57,6 +57,7 @@ def _ack_before_fsync(patch: Patch) -> None:
     """Neither the response nor the high watermark waits for the fsync."""
     patch.setattr(Partition, "must_flush", property(lambda self: False))
     patch.setattr(Partition, "flushes_first", property(lambda self: False))
+    patch.setattr(leader_module, "FLUSH_EVERY_MESSAGE", -1)  # no topic has this value
 
 
 def _names_not_synced(patch: Patch) -> None:

@@ -34,6 +34,7 @@ from barnabas.server.node.quorum import vote_store
 from barnabas.server.raft.machine.values import Voters
 from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.roles import leader as leader_module
 from barnabas.server.replication.rules import watermark
 from barnabas.server.replication.shares.partition import SharePartition
 from barnabas.server.storage import log as log_module
@@ -160,6 +161,7 @@ def _stable_offset_ahead(patch: Patch) -> None:
 def _leader_counts_unflushed(patch: Patch) -> None:
     """With flush.messages=1 the leader counts its own unflushed records as replicated."""
     patch.setattr(Partition, "flushes_first", property(lambda self: False))
+    patch.setattr(leader_module, "FLUSH_EVERY_MESSAGE", -1)  # no topic has this value
 
 
 def _no_recovery(patch: Patch) -> None:

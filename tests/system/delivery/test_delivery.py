@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -374,10 +375,10 @@ def test_a_batch_write_whose_record_cannot_be_removed_has_not_failed(
     job = BatchWriter(options, row_layout({"key": "string", "value": "string"}, options), f"job-{uuid4().hex}")
     original = KafkaLedger.write
 
-    async def write(self: KafkaLedger, name: SinkName, state: DeliveryState | None) -> None:
+    async def write(self: KafkaLedger, name: SinkName, state: DeliveryState | None, *companions: Any) -> None:
         if state is None:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-        await original(self, name, state)
+        await original(self, name, state, *companions)
 
     monkeypatch.setattr(KafkaLedger, "write", write)
     job.commit([job.write(rows(A))])
