@@ -283,8 +283,11 @@ class ControllerService:
         """Begin the leadership of `epoch`: append a record of this epoch and, in a new cluster, the first records.
         Raises KafkaError when this node has lost the leadership again, or cannot append to the log."""
         # Records of an earlier leader may be in the log and not committed. A committed record of this epoch commits
-        # them.
-        await self._log.propose([NoOpRecord()])
+        # them. In a new quorum there are none, because Raft commits them before this node is told that it leads; and
+        # the feature levels come first: a node of Apache Kafka ends when it sees metadata without metadata.version.
+        is_new = not self._in_transaction and not self._image().features.metadata_version
+        if self._quorum is None or not is_new:
+            await self._log.propose([NoOpRecord()])
         if epoch == self._epoch and self._in_transaction:
             log.info("aborted a metadata transaction that the previous controller left open", epoch=epoch)
             await self._log.propose([AbortTransactionRecord(reason="Its controller has lost the leadership.")])

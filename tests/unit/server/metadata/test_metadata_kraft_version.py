@@ -12,6 +12,8 @@ from barnabas.protocol.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from barnabas.server.metadata.features import bootstrap_records
+from barnabas.server.metadata.records.other import NoOpRecord
 from tests.unit.server.metadata.controller_house import House, play
 
 
@@ -89,3 +91,19 @@ def test_without_a_quorum_there_is_nothing_to_upgrade() -> None:
         )
 
     play(scenario)
+
+
+def test_a_new_quorum_begins_with_its_feature_levels() -> None:
+    """A node of Apache Kafka that sees metadata without metadata.version ends."""
+
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(1)
+        house.log.elect(2)
+        house.log.elect(1)
+        await house.beat(1)
+        first, *later = house.log.batches
+        assert list(first[: len(bootstrap_records())]) == bootstrap_records()
+        assert (NoOpRecord(),) in later
+
+    play(scenario, House(Quorum()))
