@@ -496,7 +496,7 @@ PLANTED = [
     Planted("last stable offset ahead", _stable_offset_ahead, ClusterFaultMenu.KILL, 10, ANY),
     Planted("unflushed records count as replicated", _leader_counts_unflushed, ClusterFaultMenu.BLACKOUT, 10, ANY),
     Planted("any replica is elected", _elect_any_replica, ClusterFaultMenu.KILL, 10, ANY),
-    Planted("broker epochs ignored", _broker_epochs_ignored, ClusterFaultMenu.POWER, 20, ANY, first=50),
+    Planted("broker epochs ignored", _broker_epochs_ignored, ClusterFaultMenu.POWER, 20, ANY, first=110),
     Planted("unclean shutdowns forgotten", _unclean_shutdowns_forgotten, ClusterFaultMenu.POWER, 20, ANY),
     Planted("no recovery after a crash", _no_recovery, ClusterFaultMenu.POWER, 20, ANY),
     Planted("snapshot without configs", _snapshot_without_configs, ClusterFaultMenu.KILL, 20, ANY),
@@ -517,7 +517,7 @@ PLANTED = [
     Planted("share state not written", _share_state_not_written, ClusterFaultMenu.KILL, 10),
     Planted("a joining replica does not limit the watermark", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 10),
     Planted("uncommitted state of a former controller kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 20),
-    Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, first=36),
+    Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, first=20),
     Planted(
         "markers dropped at compaction",
         _markers_dropped_at_compaction,
