@@ -1,5 +1,5 @@
-"""What all tests share: the `--rewrite` flag of the golden tests, the order of files, Hypothesis's settings, SIGINT, and
-loggers that are afterwards as they were.
+"""What all tests share: the `--rewrite` flag of the golden tests, the order of files, Hypothesis's settings,
+SIGINT, and loggers that are afterwards as they were.
 """
 
 from __future__ import annotations
