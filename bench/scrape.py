@@ -1,6 +1,6 @@
 """Shell: the time of one page of metrics of a broker with many partitions, and how long it holds the event loop.
 
-    python -m bench.scrape [PARTITIONS]          10,000 partitions: a minute, most of it for creating them
+    python -m bench.scrape [--partitions N] [--write docs/PERFORMANCE.md]       a few seconds for 10,000 partitions
 
 Back of an envelope: 10,000 leaders have eight series each, 80,000 lines; a line that is formatted by an f-string takes
 0.3 us, and reading the state of a partition 3 us: 60 ms. The page is built in slices of 2 ms, between which requests
@@ -9,8 +9,10 @@ are served; `longest turn` is the most processor time in which the loop ran noth
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
+import statistics
 import sys
 import tempfile
 import time
@@ -19,11 +21,13 @@ from pathlib import Path
 from typing import Final
 
 import uvloop
+from rich.console import Console
 
 from barnabas import AsyncAdmin
 from barnabas.client.values import NewTopic
 from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
+from bench.report import Sheet, write
 
 PARTITIONS: Final = 10_000
 TOPICS: Final = 100
@@ -59,7 +63,7 @@ async def scrape(url: str) -> tuple[float, int, int]:
     return float(seconds), int(size), int(lines)
 
 
-async def measure(node: Node, partitions: int) -> None:
+async def measure(node: Node, partitions: int) -> Sheet:
     async with AsyncAdmin(bootstrap_servers=node.bootstrap_servers, request_timeout_ms=120_000) as admin:
         for number in range(TOPICS):
             await admin.create_topics([NewTopic(f"topic-{number:03}", partitions // TOPICS, 1)], timeout_ms=120_000)
@@ -78,16 +82,23 @@ async def measure(node: Node, partitions: int) -> None:
         times.append(seconds)
         stop.set()
         turns.append(await watching)
-    print(f"{partitions} partitions: {lines} lines, {size / 1e6:.1f} MB")
-    print(f"page: {min(times) * 1e3:.0f} ms at best, {sorted(times)[len(times) // 2] * 1e3:.0f} ms in the middle")
-    print(f"processor of the node, with a timer that is checked every {_TICK_S * 1e3:g} ms: {min(used) * 1e3:.0f} ms")
-    print(f"of one processor, with a page every {SCRAPE_INTERVAL_S} s: {min(used) / SCRAPE_INTERVAL_S:.2%}")
-    print(
-        f"longest turn: {min(turns) * 1e3:.1f} ms at best, {sorted(turns)[len(turns) // 2] * 1e3:.1f} ms in the middle"
+    return Sheet(
+        f"One page of metrics of a broker with {partitions:,} partitions: {lines:,} lines, {size / 1e6:.1f} MB",
+        ("", "best", f"median of {ROUNDS}"),
+        (
+            ("time of the page", f"{min(times) * 1e3:.0f} ms", f"{statistics.median(times) * 1e3:.0f} ms"),
+            ("processor time of the node", f"{min(used) * 1e3:.0f} ms", f"{statistics.median(used) * 1e3:.0f} ms"),
+            (
+                f"of one processor, with a page every {SCRAPE_INTERVAL_S} s",
+                f"{min(used) / SCRAPE_INTERVAL_S:.2%}",
+                f"{statistics.median(used) / SCRAPE_INTERVAL_S:.2%}",
+            ),
+            ("longest turn", f"{min(turns) * 1e3:.1f} ms", f"{statistics.median(turns) * 1e3:.1f} ms"),
+        ),
     )
 
 
-async def main(partitions: int) -> None:
+async def run(partitions: int) -> Sheet:
     with tempfile.TemporaryDirectory(prefix="barnabas-scrape-") as folder:
         config = build_config(
             {"num.partitions": "1"}, data_dir=str(Path(folder)), listener="PLAINTEXT://127.0.0.1:0",
@@ -97,11 +108,23 @@ async def main(partitions: int) -> None:
         ready = asyncio.Event()
         running = asyncio.create_task(node.run(lambda _: ready.set()))
         await ready.wait()
-        await measure(node, partitions)
+        sheet = await measure(node, partitions)
         node.stop()
         await running
+        return sheet
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.scrape", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
+    parser.add_argument("--write", metavar="FILE", type=Path, help="put the table between the markers of this file")
+    options = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sheet = runner.run(run(options.partitions))
+    Console().print(sheet.render())
+    if options.write:
+        write(options.write, [sheet], section="measured scrape")
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else PARTITIONS))
+    main()
