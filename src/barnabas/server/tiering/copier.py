@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.log_files import LOG, TXN_INDEX
@@ -25,7 +26,6 @@ from barnabas.server.tiering.errors import DamagedObjectError, ObjectMissingErro
 from barnabas.server.tiering.ports import RemoteLogMetadata
 from barnabas.server.tiering.sources import SegmentSource
 from barnabas.server.tiering.store.names import SUFFIXES, object_name
-from barnabas.server.tiering.store.ports import ObjectStore
 from barnabas.server.tiering.values import RemotePartition, RemoteSegment, RemoteSegmentId, RemoteSegmentState
 
 log = get_logger("barnabas.server.tiering")

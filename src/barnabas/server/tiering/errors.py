@@ -1,31 +1,24 @@
 """Table: the exceptions of tiered storage.
 
 KafkaError                        (core) an error code and a message
-└─ RemoteStorageError             code KAFKA_STORAGE_ERROR, after which clients repeat a request
-   ├─ ObjectMissingError          the object store does not have the object
-   ├─ StoreUnavailableError       the object store failed or did not respond; the operation can be repeated
+└─ RemoteStorageError             (core.objects) code KAFKA_STORAGE_ERROR, after which clients repeat a request
+   ├─ ObjectMissingError          (core.objects) the object store does not have the object
+   ├─ StoreUnavailableError       (core.objects) the object store failed or did not respond
    ├─ DamagedObjectError          an object's size or bytes differ from what was copied
    └─ RemoteMetadataError         a record of `__remote_log_metadata` cannot be read
 """
 
 from __future__ import annotations
 
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.objects.errors import ObjectMissingError, RemoteStorageError, StoreUnavailableError
 
-
-class RemoteStorageError(KafkaError):
-    """A failure of tiered storage."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
-
-
-class ObjectMissingError(RemoteStorageError):
-    """The object store does not have the object."""
-
-
-class StoreUnavailableError(RemoteStorageError):
-    """The object store failed or did not respond. Whether a write took effect is unknown; repeating it is safe."""
+__all__ = [
+    "DamagedObjectError",
+    "ObjectMissingError",
+    "RemoteMetadataError",
+    "RemoteStorageError",
+    "StoreUnavailableError",
+]
 
 
 class DamagedObjectError(RemoteStorageError):

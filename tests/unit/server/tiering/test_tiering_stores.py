@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from obstore.store import MemoryStore
 
 from barnabas.core.config import ConfigError
+from barnabas.core.objects.cloud import CloudObjectStore
 from barnabas.server.storage.errors import DiskFullError
 from barnabas.server.storage.fs import OsFileSystem
 from barnabas.server.tiering.errors import ObjectMissingError, StoreUnavailableError
 from barnabas.server.tiering.store.files import FileObjectStore
-from barnabas.server.tiering.store.objects import CloudObjectStore
 from barnabas.server.tiering.store.opening import open_store
 from barnabas.server.tiering.store.retrying import RetryingStore
 from barnabas.testing.sim.objects import ObjectFaults, SimObjectStore

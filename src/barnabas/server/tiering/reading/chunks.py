@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.core.telemetry import get_logger
 from barnabas.server.tiering.errors import DamagedObjectError, RemoteStorageError, StoreUnavailableError
-from barnabas.server.tiering.store.ports import ObjectStore
 
 log = get_logger("barnabas.server.tiering")
 

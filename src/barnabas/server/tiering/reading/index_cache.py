@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from barnabas.core.clock import Clock
 from barnabas.core.ids import uuid_to_text
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.log_files import OFFSET_INDEX
 from barnabas.server.storage.errors import FileMissingError, StorageError
 from barnabas.server.storage.fs import FileSystem, read_file, replace_file
 from barnabas.server.tiering.errors import ObjectMissingError
 from barnabas.server.tiering.store.names import object_name
-from barnabas.server.tiering.store.ports import ObjectStore
 from barnabas.server.tiering.values import RemoteSegment
 
 log = get_logger("barnabas.server.tiering")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, check_crc, read_header
 from barnabas.protocol.records.errors import CorruptBatchError, LogFileError
 from barnabas.protocol.records.log_files import (
@@ -32,7 +33,6 @@ from barnabas.server.tiering.errors import DamagedObjectError
 from barnabas.server.tiering.reading.chunks import ChunkReader
 from barnabas.server.tiering.reading.index_cache import IndexCache
 from barnabas.server.tiering.store.names import LEADER_EPOCHS, object_name
-from barnabas.server.tiering.store.ports import ObjectStore
 from barnabas.server.tiering.values import RemoteSegment
 
 _HEADERS_BYTES: Final = 64 * 1024

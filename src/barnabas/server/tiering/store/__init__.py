@@ -1,1 +1,1 @@
-"""Object stores: the port, the names of objects, and the stores themselves."""
+"""Object stores as brokers use them: the names of objects, repetitions, and the store that the configs name."""

@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from typing import Final, TypeVar
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.objects.ports import StoredObject
 from barnabas.server.storage.errors import FileMissingError, StorageError
 from barnabas.server.storage.fs import Access, File, FileSystem, read_file
 from barnabas.server.tiering.errors import ObjectMissingError, StoreUnavailableError
@@ -79,6 +80,30 @@ class FileObjectStore:
         with contextlib.suppress(FileMissingError):  # the directory does not exist
             self._fs.unlink(path + _TEMPORARY)
             self._fs.unlink(path)
+
+    async def objects(self, prefix: str) -> AsyncIterator[StoredObject]:
+        directories = [prefix.rstrip("/")]
+        while directories:
+            directory = directories.pop()
+            found, inner = await self._run(directory, lambda directory=directory: self._listed(directory))
+            directories += inner
+            for entry in found:
+                yield entry
+
+    def _listed(self, directory: str) -> tuple[list[StoredObject], list[str]]:
+        """The objects of a directory, and the directories in it."""
+        path = self._path(directory) if directory else self._root
+        found: list[StoredObject] = []
+        inner: list[str] = []
+        names = self._fs.listdir(path) if self._fs.exists(path) else []
+        for name in sorted(names):
+            inside = f"{directory}/{name}" if directory else name
+            stat = self._fs.stat(self._path(inside))
+            if stat.is_dir:
+                inner.append(inside)
+            elif not name.endswith(_TEMPORARY):
+                found.append(StoredObject(inside, stat.size))
+        return found, inner
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

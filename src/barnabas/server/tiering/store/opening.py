@@ -19,10 +19,10 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.config import ConfigError
+from barnabas.core.objects.cloud import open_s3
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.server.storage.fs import FileSystem
 from barnabas.server.tiering.store.files import FileObjectStore
-from barnabas.server.tiering.store.objects import open_s3
-from barnabas.server.tiering.store.ports import ObjectStore
 
 ROOT: Final = "storage.root"
 BUCKET: Final = "storage.s3.bucket.name"

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from barnabas.core.backoff import Backoff
 from barnabas.core.buffers import Buffer
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.core.rng import Rng
 from barnabas.server.tiering.errors import StoreUnavailableError
-from barnabas.server.tiering.store.ports import ObjectStore
 
 T = TypeVar("T")
 

@@ -1,11 +1,18 @@
-"""Port: an object store. An object is written once, as a whole, and never changed."""
+"""Port: an object store. An object is written as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from barnabas.core.buffers import Buffer
+
+
+class StoredObject(NamedTuple):
+    """An object that a store has."""
+
+    name: str
+    size: int
 
 
 class ObjectStore(Protocol):
@@ -33,4 +40,13 @@ class ObjectStore(Protocol):
 
     async def delete(self, name: str) -> None:
         """Delete the object. A missing object is no error."""
+        ...
+
+
+class ListedObjectStore(ObjectStore, Protocol):
+    """An object store that can say which objects it has."""
+
+    def objects(self, prefix: str) -> AsyncIterator[StoredObject]:
+        """The objects whose names begin with `prefix`, which ends with `/` or is empty, in any order. Raises
+        StoreUnavailableError."""
         ...

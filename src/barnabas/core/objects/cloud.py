@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.config import ConfigError
-from barnabas.server.tiering.errors import ObjectMissingError, StoreUnavailableError
+from barnabas.core.objects.errors import ObjectMissingError, StoreUnavailableError
+from barnabas.core.objects.ports import StoredObject
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as CloudStore
@@ -26,7 +27,7 @@ class CloudObjectStore:
     """Objects in a bucket."""
 
     def __init__(self, store: CloudStore) -> None:
-        import obstore  # here: only brokers with tiered storage need the library
+        import obstore  # here: only users of such a store need the library
 
         self._store = store
         self._obstore = obstore
@@ -71,6 +72,14 @@ class CloudObjectStore:
             return  # it was deleted before
         except self._obstore.exceptions.BaseError as error:
             raise _failed(name, error) from error
+
+    async def objects(self, prefix: str) -> AsyncIterator[StoredObject]:
+        try:
+            async for chunk in self._obstore.list(self._store, prefix=prefix or None):
+                for found in chunk:
+                    yield StoredObject(found["path"], found["size"])
+        except self._obstore.exceptions.BaseError as error:
+            raise _failed(prefix, error) from error
 
 
 def _missing(name: str) -> ObjectMissingError:

@@ -1,0 +1,1 @@
+"""Object stores: the port, its exceptions, and the stores of clouds."""
