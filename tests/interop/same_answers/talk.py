@@ -89,8 +89,10 @@ class Talk:
             client.raw(len(data).to_bytes(4, "big") + data if length else data)
             self.note(label, _first_frame(client))
 
-    def connect(self) -> WireClient:
-        self._client = WireClient(self.address, timeout_s=_ANSWER_S)
+    def connect(self, client_id: str | None = "wire-client", host: str = "") -> WireClient:
+        """A new connection, which the next requests use."""
+        self.hang_up()
+        self._client = WireClient(self.address, timeout_s=_ANSWER_S, client_id=client_id, host=host)
         return self._client
 
     def hang_up(self) -> None:

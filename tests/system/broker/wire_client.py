@@ -13,10 +13,13 @@ from barnabas.protocol.wire.schema import Request
 class WireClient:
     """`call` sends one request and waits; `send` and `receive` pipeline; `raw` sends arbitrary bytes."""
 
-    def __init__(self, address: str, *, timeout_s: float = 60.0) -> None:
-        host, _, port = address.partition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
-        self._wire = ClientConnection("wire-client")
+    def __init__(
+        self, address: str, *, timeout_s: float = 60.0, client_id: str | None = "wire-client", host: str = ""
+    ) -> None:
+        """`host` is the address that the connection comes from; on Linux, every address in 127.0.0.0/8 is possible."""
+        to, _, port = address.partition(":")
+        self.socket = socket.create_connection((to, int(port)), timeout=timeout_s, source_address=(host, 0))
+        self._wire = ClientConnection(client_id)
         self._arrived: dict[int, Any] = {}
         self.order: list[int] = []
 
