@@ -1,24 +1,28 @@
-"""Machine: maps the distinguished name of a client's certificate to a user name, by `ssl.principal.mapping.rules`.
+r"""Machine: maps the distinguished name of a client's certificate to a user name, by `ssl.principal.mapping.rules`.
 
     RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L,DEFAULT        CN=Alice,OU=ServiceUsers,O=x -> alice
 
 The rules are tried in order. The first one whose pattern matches the whole name decides; `DEFAULT` is the name itself.
-The authority is Kafka's `SslPrincipalMapper`. Patterns are regular expressions of Java; those that Python's `re` cannot
-compile are rejected when the node starts.
+The authority is Kafka's `SslPrincipalMapper`, with the `replaceAll` of Java: when a rule matches, the replacement takes
+the place of every text in the name that its pattern finds. A pattern such as `CN=(.*?)` matches the whole name, but
+finds only `CN=`. So a pattern is best begun with `^` and ended with `$`. Patterns are regular expressions of Java,
+whose classes such as `\w` are ASCII; those that Python's `re` cannot compile are rejected when the node starts.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError
 
 _RULE: Final = re.compile(
-    r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<to>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:[,\n]|$)"
+    r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<to>(?:\\.|[^\\/])*)/(?P<case>[LU]?)|)\s*(?:[,\n]|$)"
 )
-_REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<group>\d+)", re.DOTALL)
+_REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<group>[0-9]*)", re.DOTALL)
 
 
 class NoMatchingRuleError(BarnabasError):
@@ -35,18 +39,47 @@ class _Rule(NamedTuple):
         """The user name, or None if the rule does not match."""
         if self.pattern is None:
             return name
-        match = self.pattern.fullmatch(name)
-        if match is None:
+        if self.pattern.fullmatch(name) is None:
             return None
-        result = _REFERENCE.sub(lambda found: self._expand(found, match), self.replacement)
+        result = "".join(self._replaced(self.pattern, name))
         return result.lower() if self.case == "L" else result.upper() if self.case == "U" else result
 
-    @staticmethod
-    def _expand(found: re.Match[str], match: re.Match[str]) -> str:
-        if found["literal"] is not None:
-            return found["literal"]
-        group = int(found["group"])
-        return (match[group] or "") if group <= match.re.groups else found[0]
+    def _replaced(self, pattern: re.Pattern[str], name: str) -> Iterator[str]:
+        """The parts of the result. After an empty match the search goes on at the next character, as in Java; the `sub`
+        of Python looks for another match at the same place first."""
+        copied = search_from = 0
+        while search_from <= len(name):
+            match = pattern.search(name, search_from)
+            if match is None:
+                break
+            yield name[copied : match.start()]
+            yield _REFERENCE.sub(partial(_expand, match=match), self.replacement)
+            copied = match.end()
+            search_from = copied + (match.start() == copied)
+        yield name[copied:]
+
+
+def _expand(found: re.Match[str], match: re.Match[str]) -> str:
+    """The text of `\\x`, which is x, or of `$12`: group 12, or group 1 and then a 2 if there are fewer groups, or the
+    text itself if there is no such group at all."""
+    if found["literal"] is not None:
+        return found["literal"]
+    number = found["group"]
+    for digits in range(len(number), 0, -1):
+        group = int(number[:digits])
+        if group <= match.re.groups and not (group == 0 and digits > 1):
+            return (match[group] or "") + number[digits:]
+    return found[0]
+
+
+def _check_replacement(pattern: re.Pattern[str], replacement: str) -> None:
+    """Raises ConfigError for a replacement with which Kafka fails when a client connects."""
+    for found in _REFERENCE.finditer(replacement):
+        if found["literal"] is None and (not found["group"] or (not pattern.groups and found["group"][0] != "0")):
+            raise ConfigError(
+                f"ssl.principal.mapping.rules: {found[0]} in the replacement {replacement!r} is not a group of"
+                f" {pattern.pattern!r}. Put parentheses around a part of the pattern, or write \\$ for a dollar sign."
+            )
 
 
 class PrincipalMapper:
@@ -67,8 +100,9 @@ class PrincipalMapper:
 
 
 def _parse(text: str) -> list[_Rule]:
+    """Empty rules are ignored, so an empty text has no rule, and no certificate a principal."""
     rules: list[_Rule] = []
-    rest = text.strip() or "DEFAULT"
+    rest = text.strip()
     while rest:
         match = _RULE.match(rest)
         if match is None:
@@ -78,13 +112,14 @@ def _parse(text: str) -> list[_Rule]:
             )
         if match["default"]:
             rules.append(_Rule(None, "", ""))
-        else:
+        elif match["pattern"] is not None:
             try:
-                pattern = re.compile(match["pattern"])
+                pattern = re.compile(match["pattern"], re.ASCII)
             except re.error as error:
                 raise ConfigError(
                     f"ssl.principal.mapping.rules: {match['pattern']!r} is not a regular expression: {error}."
                 ) from error
+            _check_replacement(pattern, match["to"])
             rules.append(_Rule(pattern, match["to"], match["case"]))
         rest = rest[match.end() :]
     return rules
