@@ -18,6 +18,7 @@ class Row(NamedTuple):
 
 _CRASH: Final = "Kafka trips over an unchecked value and says UNKNOWN_SERVER_ERROR; we say what is wrong, or do it."
 _DOOR: Final = "Kafka refuses before it looks at the log, and leaves the log start offset out; we have it, and give it."
+_CLOSES: Final = "Kafka closes the connection, as it cannot read UNKNOWN as a code; we answer INVALID_REQUEST."
 _EACH: Final = "Asked twice, answered twice; Kafka's hash maps fold the two into one."
 _DAMAGED: Final = "Kafka says UNKNOWN_SERVER_ERROR to a payload that does not decompress; INVALID_RECORD is the truth."
 _DATA: Final = r"responses\[0\]\.partition_responses\[0\]\."
@@ -110,4 +111,29 @@ DELIBERATE: Final[tuple[Row, ...]] = (
     Row("incremental_alter", "broker, out of range", _ANY, "Kafka divides by zero."),
     Row("incremental_alter|legacy_alter", "broker 7", _ANY, "Told by the controller: there is no broker 7 at all."),
     Row("incremental_alter", "a resource twice", _ANY, "One resource, one answer (here Kafka gives two)."),
+    # ---- ACLs
+    Row("(create|describe|delete)_acls", ".* 0|.* 0 of .*|name .*, pattern 0|topic .*, pattern 0", "", _CLOSES),
+    Row("create_acls", "(type|pattern|operation|permission) [12]( of .*)?", r"results\[0\]\.error_code", _CRASH),
+    Row(
+        "create_acls",
+        "principal ':(alice)?'|host ''",
+        r"results\[0\]\.error_code",
+        "Kafka makes an ACL that is for no client: every principal has a type, and every connection an address.",
+    ),
+    Row("create_acls", "all that were created", _ANY, "Among them are the ACLs for no client, which only Kafka has."),
+    Row(
+        "describe_acls",
+        ".* (9|99)",
+        "error_code",
+        "Kafka finds no ACL for a code that it does not know; we say that it is unknown, as Kafka does to DeleteAcls.",
+    ),
+    # ---- quotas
+    Row("alter_client_quotas", ".* inf", _ANY, "A quota that limits nothing is none: Kafka stores it."),
+    Row(
+        "alter_client_quotas",
+        "address '(1.2.3|10|localhost)'",
+        _ANY,
+        "Kafka's brokers resolve names and short forms, each by itself; an address has all its parts.",
+    ),
+    Row("alter_client_quotas", "entity .*'twice'.*", _ANY, "Kafka takes the last of two names of one type."),
 )
