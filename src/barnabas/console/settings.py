@@ -8,6 +8,7 @@ from pathlib import Path
 
 from barnabas.console.access.masking import MaskRule
 from barnabas.console.ports import MirrorReader, PipelineReader
+from barnabas.core.reprs import repr_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,5 @@ class ConsoleSettings:
     audit_file: Path | None = None
     browse: BrowseLimits = field(default_factory=BrowseLimits)
     sampling: SamplingLimits = field(default_factory=SamplingLimits)
+
+    __repr__ = repr_without("client")

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.config import ConfigError
+from barnabas.core.reprs import repr_without
 
 _KAFKA: Final = "kafkastore."
 _OF_CLIENTS: Final = ("security.protocol", "sasl.", "ssl.", "client.id")
@@ -35,6 +36,8 @@ class RegistryFile(Struct, frozen=True):
     ignored: tuple[str, ...]
     read_only: bool = False
     """Whether the registry must never write (`leader.eligibility=false`)."""
+
+    __repr__ = repr_without("client", "configs")
 
 
 def read_registry_file(texts: Mapping[str, str]) -> RegistryFile:

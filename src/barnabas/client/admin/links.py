@@ -15,6 +15,7 @@ from barnabas.client.admin.requests import item_error
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.reprs import repr_without
 from barnabas.protocol.wire.messages.alter_link import AlterLinkRequest, AlterLinkResponse, LinkData, LinkSetting
 from barnabas.protocol.wire.messages.alter_mirrors import AlterMirrorsRequest, AlterMirrorsResponse
 from barnabas.protocol.wire.messages.describe_links import DescribeLinksRequest, DescribeLinksResponse
@@ -66,6 +67,8 @@ class Link:
     """Settings of the link: mirror.*"""
     source_cluster_id: str | None = None
     version: int = 0
+
+    __repr__ = repr_without("client")
 
 
 @dataclass(frozen=True, slots=True)

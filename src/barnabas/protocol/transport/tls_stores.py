@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from barnabas.core.config import ConfigError
+from barnabas.core.reprs import repr_without
 from barnabas.protocol.security.config import TlsConfig
 
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
@@ -29,6 +30,9 @@ class StoreContent(NamedTuple):
     key: str
     chain: str
     trusted: str
+
+    def __repr__(self) -> str:
+        return repr_without("key")(self)
 
 
 def load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from barnabas.core.clock import Clock
+from barnabas.core.reprs import repr_without
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import ApiTable
 from barnabas.server.broker.authorization.ports import Authorizer
@@ -56,6 +57,8 @@ class ControllerServices(Struct):
     authorizer: Authorizer | None = None
     """None if every client may do everything."""
     apis: ApiTable = CONTROLLER_APIS
+
+    __repr__ = repr_without("static_config")
 
     @property
     def access(self) -> Mapping[int, ApiAccess]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from barnabas.core.clock import Clock
+from barnabas.core.reprs import repr_without
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
 from barnabas.server.broker.authorization.ports import Authorizer
@@ -100,6 +101,8 @@ class Services(Struct):
     authorizer: Authorizer | None = None
     """None if every client may do everything."""
     apis: ApiTable = BROKER_APIS
+
+    __repr__ = repr_without("static_config")
 
     @property
     def access(self) -> Mapping[int, ApiAccess]:

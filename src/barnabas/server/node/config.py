@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from barnabas.core.config import ConfigError
 from barnabas.core.properties import parse_properties
+from barnabas.core.reprs import repr_without
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.metadata.config_relations import check_relations
 from barnabas.server.metadata.config_view import development_defaults
@@ -58,6 +59,8 @@ class NodeConfig(Struct, frozen=True):
     """The SCRAM credentials of users that a new cluster has from its start, as `--add-scram` writes them."""
     metadata_fsync: bool = True
     """False only if the data may be lost, as for embedded brokers in a temporary directory."""
+
+    __repr__ = repr_without("given", "values", "first_users")
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]

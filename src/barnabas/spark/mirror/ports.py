@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from barnabas.core.ids import TopicPartition
+from barnabas.core.reprs import repr_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class CopyPlan:
     record whose header names the target alias is left out, so that two clusters with equal topic names do not echo."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of the copier: tasks.max, trigger.interval.ms, max.bytes.per.trigger."""
+
+    __repr__ = repr_without("source_settings", "target_settings", "options")
 
     @property
     def name(self) -> str:

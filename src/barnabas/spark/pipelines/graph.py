@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark.pipelines.cdc.merging import ChangeRules
 from barnabas.spark.pipelines.errors import GraphError
 from barnabas.spark.pipelines.sql import quoted_name
@@ -50,6 +51,8 @@ class OutputNode:
     partition_columns: tuple[str, ...] = ()
     cluster_columns: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    __repr__ = repr_without("options")
 
 
 @dataclass(frozen=True, slots=True)

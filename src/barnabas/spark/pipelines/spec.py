@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark.pipelines.errors import SpecError
 
 SPEC_FILE_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
@@ -48,6 +49,8 @@ class PipelineSpec:
     configuration: Mapping[str, str] = field(default_factory=dict)
     libraries: Sequence[str] = ()
     settings: PipelineSettings = PipelineSettings()
+
+    __repr__ = repr_without("configuration")
 
     def spark_configuration(self) -> dict[str, str]:
         """The configuration without the settings of our own."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark.records.formats import RecordFormats
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class TypedRead:
     pinned: Pinned
     target: Any
     client: Mapping[str, str]
+
+    __repr__ = repr_without("client")
 
     @property
     def raw_columns(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark.errors import OptionError
 from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.options import DELIVERY_LEDGER, TRANSACTIONAL_ID_PREFIX, Delivery, OnDataLoss, QueryMode
@@ -37,6 +38,8 @@ class SinkOptions:
     formats: RecordFormats = field(default_factory=RecordFormats)
     creation: TopicCreation | None = None
     """How topics are created that do not exist; None: the writer creates none."""
+
+    __repr__ = repr_without("client")
 
 
 def parse_sink_options(options: Mapping[str, str], mode: QueryMode = QueryMode.BATCH) -> SinkOptions:

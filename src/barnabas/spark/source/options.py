@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark.errors import OptionError
 from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.options import (
@@ -73,6 +74,8 @@ class SourceOptions:
     read_from: ReadFrom = ReadFrom.BROKER
     segments_root: str | None = None
     formats: RecordFormats = field(default_factory=RecordFormats)
+
+    __repr__ = repr_without("client")
 
 
 def parse_source_options(options: Mapping[str, str], mode: QueryMode) -> SourceOptions:

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from barnabas.core.config import ConfigError
+from barnabas.core.reprs import repr_without
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.security.oauth.allowed import AllowedSources
 from barnabas.protocol.security.oauth.logins import (
@@ -62,6 +63,9 @@ class OAuthSettings(NamedTuple):
     full_name: Callable[[str], str]
     """The name under which the user sets a config: on a node with the prefixes of the listener and the mechanism."""
     allowed: AllowedSources
+
+    def __repr__(self) -> str:
+        return repr_without("options")(self)
 
 
 def read_login(settings: OAuthSettings) -> OAuthLogin:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from barnabas.core.reprs import repr_without
 from barnabas.core.rng import Rng
 
 MAX_PARTITIONS_PER_BATCH = 10_000
@@ -43,6 +44,8 @@ class ControllerConfig(Struct, frozen=True):
     delegation_token_max_lifetime_ms: int
     delegation_token_expiry_time_ms: int
     delegation_token_expiry_check_interval_ms: int
+
+    __repr__ = repr_without("static_config", "delegation_token_secret_key")
 
 
 class DecideContext(Struct, frozen=True):

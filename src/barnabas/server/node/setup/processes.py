@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.config import ConfigError
+from barnabas.core.reprs import repr_without
 from barnabas.protocol.transport.endpoint import EndpointError, ListenerEndpoint, parse_endpoints, parse_protocol_map
 from barnabas.server.metadata.config_view import development_defaults
 from barnabas.server.node.config import COMBINED_ROLES, DEFAULT_LISTENER, DEFAULT_NODE_ID
@@ -37,6 +38,8 @@ class HostProcess(Struct, frozen=True):
     node_id: int
     texts: Mapping[str, str]
     log_dirs: tuple[str, ...]
+
+    __repr__ = repr_without("texts")
 
 
 def split_config(

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from barnabas.core.ids import NO_LEADER_EPOCH
+from barnabas.core.reprs import repr_without
 from barnabas.server.replication.links.states import MirrorState
 
 NO_OFFSET = -1
@@ -80,6 +81,8 @@ class LinkDefinition(Struct, frozen=True):
     source_cluster_id: str | None = None
     version: int = 0
     """Grows with each change of the definition."""
+
+    __repr__ = repr_without("client")
 
 
 class MirrorReport(Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.ports import ChangeSource, Connector
 
@@ -29,6 +30,8 @@ class _Idle(Struct, frozen=True):
     texts: Mapping[str, str]
     source: ChangeSource
     opened_at: float
+
+    __repr__ = repr_without("texts")
 
 
 _idle: list[_Idle] = []

@@ -16,6 +16,7 @@ import msgspec
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.properties import parse_properties
+from barnabas.core.reprs import repr_without
 from barnabas.spark.connectors.connect.cluster.values import ConnectorState
 from barnabas.spark.connectors.connect.worker_config import (
     ConnectWorkerConfig,
@@ -38,6 +39,8 @@ class ConnectorFile(msgspec.Struct, frozen=True):
     name: str
     config: Mapping[str, str]
     initial_state: ConnectorState = ConnectorState.RUNNING
+
+    __repr__ = repr_without("config")
 
 
 def parse_connector_file(text: str, path: str) -> ConnectorFile:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from barnabas.core.errors import BarnabasError
+from barnabas.core.reprs import repr_without
 from barnabas.protocol.security.config import TlsConfig
 
 WORKER_KEYS: Final[Mapping[str, str | None]] = {
@@ -126,6 +127,8 @@ class ConnectWorkerConfig(Struct, frozen=True):
     """All keys of the file, for the runtime: converters, config providers, settings of Spark."""
     unused: tuple[tuple[str, str], ...] = ()
     """Keys of Connect in the file that have no effect here, and why."""
+
+    __repr__ = repr_without("client", "properties")
 
     @property
     def converters(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.lake.options import below, local_or_uri
 from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions
@@ -72,6 +73,8 @@ class FileSourceOptions(msgspec.Struct, frozen=True):
     records: Mapping[str, str] | None = None
     """The options of converters and transforms, with which lines are records; None: lines are text."""
 
+    __repr__ = repr_without("storage", "records")
+
 
 class FileSinkOptions(msgspec.Struct, frozen=True):
     """All options of a query that writes."""
@@ -82,6 +85,8 @@ class FileSinkOptions(msgspec.Struct, frozen=True):
     format: FileFormat
     file_bytes: int = 128 * 1024 * 1024
     storage: Mapping[str, str] = {}
+
+    __repr__ = repr_without("storage")
 
 
 def parse_file_source(texts: Mapping[str, str]) -> FileSourceOptions:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions
 from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, ROW_PREFIXES, RowOptions, parse_row_options
@@ -111,6 +112,8 @@ class HttpOptions(msgspec.Struct, frozen=True):
     retries_max: int = 10
     backoff_ms: int = 1000
     backoff_max_ms: int = 60_000
+
+    __repr__ = repr_without("headers")
 
 
 def parse_http_options(texts: Mapping[str, str]) -> HttpOptions:

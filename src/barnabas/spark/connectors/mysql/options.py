@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.option_rows import ConnectorOption, patterns, port_number
@@ -67,6 +68,8 @@ class MysqlOptions(Struct, frozen=True):
     ssl_ca: str | None
     connect_timeout_ms: int
     keys: Mapping[str, tuple[str, ...]]
+
+    __repr__ = repr_without("password")
 
     def wants_table(self, name: str) -> bool:
         """Whether the lists of databases and tables let `database.table` through."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds, patterns, port_number
@@ -131,6 +132,8 @@ class PostgresOptions(Struct, frozen=True):
     attempts: int
     backoff_ms: int
     policy: ValuePolicy
+
+    __repr__ = repr_without("connection")
 
     def wants_table(self, schema: str, table: str) -> bool:
         """Whether the lists of schemas and tables let a table through."""

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from barnabas.client.config import check_names
 from barnabas.core.config import ConfigError
+from barnabas.core.reprs import repr_without
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions
 from barnabas.spark.errors import OptionError
@@ -154,6 +155,8 @@ class RowOptions(Struct, frozen=True):
     client: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     checkpoint: str | None = None
+
+    __repr__ = repr_without("client", "config")
 
     @property
     def changes_keys(self) -> bool:
