@@ -14,6 +14,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import uvloop
 
@@ -122,7 +123,7 @@ class Load:
         """A group that is used once, with the protocol of KIP-848; its offsets expire."""
         await self._visit(f"soak-{uuid.uuid4().hex[:8]}", "consumer")
 
-    async def _visit(self, group: str, protocol: str) -> None:
+    async def _visit(self, group: str, protocol: Literal["classic", "consumer"]) -> None:
         async with AsyncConsumer(
             bootstrap_servers=self.address, group_id=group, auto_offset_reset="latest",
             group_protocol=protocol if group != "soak-stable" else "classic",

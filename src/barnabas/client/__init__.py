@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer import AsyncProducer as AsyncProducer
     from barnabas.client.share.consumer import AsyncShareConsumer as AsyncShareConsumer
     from barnabas.client.share.session import AcknowledgeType as AcknowledgeType
+    from barnabas.client.typed_settings import AdminSettings as AdminSettings
+    from barnabas.client.typed_settings import ConsumerSettings as ConsumerSettings
+    from barnabas.client.typed_settings import ProducerSettings as ProducerSettings
     from barnabas.client.values import SubscriptionPattern as SubscriptionPattern
 
 _HOMES = {
@@ -42,10 +45,14 @@ _HOMES = {
     "AsyncShareConsumer": "share.consumer",
     "ShareConsumer": "blocking",
     "SubscriptionPattern": "values",
+    "AdminSettings": "typed_settings",
+    "ConsumerSettings": "typed_settings",
+    "ProducerSettings": "typed_settings",
 }
 __all__ = [
     "AcknowledgeType",
     "Admin",
+    "AdminSettings",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
@@ -53,9 +60,11 @@ __all__ = [
     "Cluster",
     "ClusterConfig",
     "Consumer",
+    "ConsumerSettings",
     "OffsetRange",
     "PartitionReader",
     "Producer",
+    "ProducerSettings",
     "RebalanceListener",
     "ShareConsumer",
     "SubscriptionPattern",

@@ -22,17 +22,22 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.errors import ClientClosedError, DeliveryFailedError, ForkedError
+from barnabas.client.serialization import AnyDeserializer
 from barnabas.client.share.consumer import AsyncShareConsumer
+from barnabas.client.typed_settings import AdminSettings, ConsumerSettings
 from barnabas.client.values import ConsumerRecord
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.assign.member import Assignor
 
 log = logging.getLogger("barnabas.client")
 
@@ -265,7 +270,7 @@ def call(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Block
 class Admin(Blocking[AsyncAdmin]):
     """`AsyncAdmin`, blocking, with the same arguments, results and errors."""
 
-    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, **settings: Unpack[AdminSettings]) -> None:
         super().__init__(lambda: AsyncAdmin(config, **settings))
 
     create_topics = wait(AsyncAdmin.create_topics)
@@ -332,8 +337,24 @@ class Admin(Blocking[AsyncAdmin]):
 class Consumer(Blocking[AsyncConsumer]):
     """`AsyncConsumer`, blocking, with the same arguments, results and errors."""
 
-    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
-        super().__init__(lambda: AsyncConsumer(config, **settings))
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        key_deserializer: AnyDeserializer | None = None,
+        value_deserializer: AnyDeserializer | None = None,
+        assignors: Sequence[Assignor] | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        super().__init__(
+            lambda: AsyncConsumer(
+                config,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                assignors=assignors,
+                **settings,
+            )
+        )
 
     subscribe = call(AsyncConsumer.subscribe)
     assign = call(AsyncConsumer.assign)
@@ -377,8 +398,24 @@ class Consumer(Blocking[AsyncConsumer]):
 class ShareConsumer(Blocking[AsyncShareConsumer]):
     """`AsyncShareConsumer`, blocking, with the same arguments, results and errors."""
 
-    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
-        super().__init__(lambda: AsyncShareConsumer(config, **settings))
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        key_deserializer: AnyDeserializer | None = None,
+        value_deserializer: AnyDeserializer | None = None,
+        on_acknowledged: Callable[[TopicPartition, frozenset[int], KafkaError | None], None] | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        super().__init__(
+            lambda: AsyncShareConsumer(
+                config,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                on_acknowledged=on_acknowledged,
+                **settings,
+            )
+        )
 
     subscribe = call(AsyncShareConsumer.subscribe)
     subscription = call(AsyncShareConsumer.subscription)

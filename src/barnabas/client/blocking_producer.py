@@ -11,17 +11,19 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.blocking import Blocking, call, wait
 from barnabas.client.errors import RequestTimeoutError
-from barnabas.client.interceptors import DeliveryCallback, notify
+from barnabas.client.interceptors import DeliveryCallback, ProducerInterceptor, notify
 from barnabas.client.producer.delivery import RecordPlace, unplaced
+from barnabas.client.producer.partitioner import Partitioner
 from barnabas.client.producer.producer import AsyncProducer
-from barnabas.client.serialization import NotReadyError
+from barnabas.client.serialization import AnySerializer, NotReadyError
+from barnabas.client.typed_settings import ProducerSettings
 from barnabas.client.values import HandedOverTransaction, Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
@@ -75,15 +77,33 @@ class Producer(Blocking[AsyncProducer]):
     """`AsyncProducer`, blocking. `send` leaves the record for the loop's thread and returns, without waiting for the
     loop unless more than `HANDED_OVER_MAX` records are waiting."""
 
-    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        key_serializer: AnySerializer | None = None,
+        value_serializer: AnySerializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Iterable[ProducerInterceptor] = (),
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
         self._handed_over: deque[_HandedOver | asyncio.Future[None]] = deque()
         """Records, and futures that are set when all records before them have left the queue."""
         self._arrivals: dict[SentRecord, asyncio.Future[None]] = {}
         """Futures of callers that wait for the result of a record which has not reached the loop yet."""
         self._draining = False
         self._lock = threading.Lock()
-        super().__init__(lambda: AsyncProducer(config, **settings))
-        self._plain = settings.get("key_serializer") is None and settings.get("value_serializer") is None
+        super().__init__(
+            lambda: AsyncProducer(
+                config,
+                key_serializer=key_serializer,
+                value_serializer=value_serializer,
+                partitioner=partitioner,
+                interceptors=interceptors,
+                **settings,
+            )
+        )
+        self._plain = key_serializer is None and value_serializer is None
         self._intercepts = self._client.intake.intercepts
         self._metadata = self._client.cluster.metadata
         self._small = self._client.intake.record_bytes_max - RECORD_OVERHEAD_MAX

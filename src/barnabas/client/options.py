@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from barnabas.client.config import CLUSTER_CONFIGS, resolve_config
+from barnabas.client.typed_settings import ClusterSettings
 from barnabas.core.backoff import Backoff
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import GSSAPI, OAUTHBEARER, PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
@@ -65,7 +66,7 @@ class ClusterConfig:
         )
 
     @classmethod
-    def of(cls, config: Mapping[str, object] | None = None, **keywords: object) -> ClusterConfig:
+    def of(cls, config: Mapping[str, object] | None = None, **keywords: Unpack[ClusterSettings]) -> ClusterConfig:
         """From configs as a user writes them: `ClusterConfig.of(bootstrap_servers="localhost:9092")`."""
         return cls.from_settings(resolve_config(CLUSTER_CONFIGS, config, keywords))
 

@@ -236,9 +236,16 @@ class RegistryClient:
 
     _closed = True  # until __init__ has succeeded
 
-    def __init__(self, url: str | Sequence[str], **options: Any) -> None:
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        *,
+        basic_auth: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_ms: float = 10_000,
+    ) -> None:
         async def make() -> AsyncRegistryClient:
-            return AsyncRegistryClient(url, **options)
+            return AsyncRegistryClient(url, basic_auth=basic_auth, tls=tls, timeout_ms=timeout_ms)
 
         self._thread = LoopThread("barnabas-registry")
         try:

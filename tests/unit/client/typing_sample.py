@@ -17,6 +17,7 @@ from barnabas import (
     SubscriptionPattern,
     TopicPartition,
 )
+from barnabas.client import ProducerSettings
 from barnabas.client.values import (
     ConfigResource,
     CreatedTopic,
@@ -26,6 +27,7 @@ from barnabas.client.values import (
     PreparedTransaction,
     RecordMetadata,
 )
+from barnabas.registry import RegistryClient
 
 
 class Listener(RebalanceListener):
@@ -91,3 +93,18 @@ async def asynchronous() -> None:
     async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin:
         topic: CreatedTopic = await admin.create_topic("t", 1, 1)
         print(topic)
+
+
+def with_typed_settings(servers: list[str]) -> None:
+    common: ProducerSettings = {"bootstrap_servers": servers, "security_protocol": "SSL", "ssl_key_password": None}
+    with Producer(**common, acks=1, compression_type="zstd", value_serializer=str.encode) as producer:
+        producer.send("t", "v")
+    with Consumer({"linger.ms": "5"}, bootstrap_servers="localhost:9092", isolation_level="read_committed") as consumer:
+        consumer.subscribe(["t"])
+    with ShareConsumer(bootstrap_servers=servers, group_id="g", share_acknowledgement_mode="explicit"):
+        pass
+    with (
+        Admin(bootstrap_servers=("a:1", "b:2"), default_api_timeout_ms=5_000),
+        RegistryClient("http://r", timeout_ms=1),
+    ):
+        pass

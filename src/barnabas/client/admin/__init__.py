@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from uuid import UUID
 
 from barnabas.client import offsets as _offsets
@@ -49,6 +49,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.metadata import TopicDescription
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
 from barnabas.client.options import ClusterConfig
+from barnabas.client.typed_settings import AdminSettings
 from barnabas.client.values import (
     ClusterDescription,
     ConfigChange,
@@ -86,7 +87,11 @@ class AsyncAdmin:
     _owns_cluster = False  # until __init__ has succeeded
 
     def __init__(
-        self, config: Mapping[str, object] | None = None, *, cluster: Cluster | None = None, **settings: object
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        cluster: Cluster | None = None,
+        **settings: Unpack[AdminSettings],
     ) -> None:
         if cluster is not None:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))

@@ -16,7 +16,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
@@ -37,6 +37,7 @@ from barnabas.client.errors import ClientClosedError
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.options import ClusterConfig, Settings
 from barnabas.client.serialization import AnyDeserializer, NotReadyError, as_decode
+from barnabas.client.typed_settings import ConsumerSettings
 from barnabas.client.values import ConsumerRecord, IsolationLevel, SubscriptionPattern
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
@@ -69,7 +70,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         assignors: Sequence[Assignor] | None = None,
         cluster: Cluster | None = None,
         clock: Clock | None = None,
-        **settings: object,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         if cluster is not None:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
@@ -42,6 +42,7 @@ from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.topics import ProducerTopics
 from barnabas.client.producer.transactions import Transactions
 from barnabas.client.serialization import AnySerializer, NotReadyError, as_encode
+from barnabas.client.typed_settings import ProducerSettings
 from barnabas.client.values import Headers, RecordMetadata
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock, SystemClock
@@ -69,7 +70,7 @@ class AsyncProducer(FinishCalls, ColumnCalls):
         interceptors: Iterable[ProducerInterceptor] = (),
         cluster: Cluster | None = None,
         clock: Clock | None = None,
-        **settings: object,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         if cluster is not None:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))

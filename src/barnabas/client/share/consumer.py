@@ -21,7 +21,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
@@ -33,6 +33,7 @@ from barnabas.client.serialization import AnyDeserializer, as_decode
 from barnabas.client.share.fetcher import AcknowledgementResult, ShareFetchConfig, ShareFetcher
 from barnabas.client.share.heartbeats import ShareHeartbeats
 from barnabas.client.share.session import AcknowledgeType
+from barnabas.client.typed_settings import ConsumerSettings
 from barnabas.client.values import ConsumerRecord
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
@@ -65,7 +66,7 @@ class AsyncShareConsumer:
         value_deserializer: AnyDeserializer | None = None,
         on_acknowledged: Callable[[TopicPartition, frozenset[int], KafkaError | None], None] | None = None,
         cluster: Cluster | None = None,
-        **settings: object,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         if cluster is not None:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))

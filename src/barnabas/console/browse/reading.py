@@ -186,8 +186,8 @@ class TopicReader:
     def _consumer(self, query: BrowseQuery) -> AsyncConsumer:
         cluster: Cluster = self._admin.cluster
         return AsyncConsumer(
+            {"isolation.level": query.isolation.name.lower()},
             cluster=cluster,
-            isolation_level=query.isolation.name.lower(),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_max_wait_ms=POLL_MS,
