@@ -121,6 +121,14 @@ class BrokerProcess:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        self._close_output()
+
+    def restart(self, seconds: float = START_SECONDS) -> None:
+        """Shuts the broker down cleanly if it runs, and starts it again on the same data and the same address."""
+        if self.alive:
+            self.resume()
+            self.stop()
+        self.start(seconds)
 
     def pause(self) -> None:
         """Stops the process with SIGSTOP. Its connections stay open."""
@@ -150,7 +158,13 @@ class BrokerProcess:
         the process has not ended after `seconds`."""
         self.terminate()
         assert self.process is not None
-        return self.process.wait(seconds)
+        code = self.process.wait(seconds)
+        self._close_output()
+        return code
+
+    def _close_output(self) -> None:
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
 
     def resident_bytes(self) -> int:
         """The current resident memory of the process (Linux only)."""

@@ -5,6 +5,9 @@ with ClusterProcess(folder) as cluster:                        # three nodes, ea
     cluster.node(2).kill()
 
 with ClusterProcess(folder, brokers=3, controllers=3) as cluster:     # brokers 1 to 3, controllers 101 to 103
+
+with ClusterProcess(folder, proxied=True) as cluster:          # clients connect to the brokers' proxies
+    cluster.proxies[2].delay(200)
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Final
 from barnabas.core.properties import parse_properties
 from barnabas.testing.ports import free_ports, free_range
 from barnabas.testing.process import START_SECONDS, BrokerProcess
+from barnabas.testing.proxy import Proxy, listeners_behind
 
 FIRST_CONTROLLER: Final = 101
 """The node id of the first controller that is not also a broker."""
@@ -41,6 +45,9 @@ class ClusterProcess:
     With `processes` above 1 each broker stands for a host with so many brokers (`barnabas serve --processes`): the
     ids of a host's brokers follow each other, as do their ports, and the host is their rack. `broker_ids` and `nodes`
     then have the first id of each host.
+
+    With `proxied` the clients connect to a proxy in front of each broker (`proxies`, by node id), which makes faults
+    between clients and brokers; the brokers reach each other directly. This works on 127.0.0.1 with free ports only.
     """
 
     def __init__(
@@ -54,10 +61,14 @@ class ClusterProcess:
         prefixes: Sequence[Sequence[str]] = (),
         settings: Sequence[str] = (),
         processes: int = 1,
+        proxied: bool = False,
         death_signal: int = signal.SIGKILL,
     ) -> None:
+        if proxied and (port or hosts or processes > 1):
+            raise ValueError("proxied=True needs free ports of 127.0.0.1: leave out port, hosts and processes.")
         self.folder = folder
         self.processes = processes
+        self.proxies: dict[int, Proxy] = {}
         self.broker_ids = list(range(1, brokers * processes + 1, processes))
         own = list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers))
         self.controller_ids = own or self.broker_ids[: QUORUM_MAX if brokers >= QUORUM_MAX else 1]
@@ -67,6 +78,9 @@ class ClusterProcess:
         ports = _ports(port, len(ids), processes)
         client = {node_id: f"{at[node_id]}:{ports[place][0]}" for place, node_id in enumerate(ids)}
         quorum = {node_id: f"{at[node_id]}:{ports[place][1]}" for place, node_id in enumerate(ids)}
+        internal = {node_id: f"{at[node_id]}:{ports[place][2]}" for place, node_id in enumerate(ids)}
+        if proxied:
+            self.proxies = {node_id: Proxy(client[node_id]) for node_id in self.broker_ids}
         voters = ",".join(f"{node_id}@{quorum[node_id]}" for node_id in self.controller_ids)
         self.nodes = {
             node_id: BrokerProcess(
@@ -74,7 +88,7 @@ class ClusterProcess:
                 settings=[
                     f"node.id={node_id}",
                     f"controller.quorum.voters={voters}",
-                    *self._place(node_id, client[node_id], quorum[node_id]),
+                    *self._place(node_id, client[node_id], quorum[node_id], internal[node_id]),
                     *settings,
                 ],
                 prefix=before[node_id],
@@ -83,7 +97,8 @@ class ClusterProcess:
             )
             for node_id in ids
         }
-        self.bootstrap_servers = ",".join(client[node_id] for node_id in self.broker_ids)
+        addresses = {node_id: proxy.address for node_id, proxy in self.proxies.items()} or client
+        self.bootstrap_servers = ",".join(addresses[node_id] for node_id in self.broker_ids)
         self.bootstrap_controllers = ",".join(quorum[node_id] for node_id in self.controller_ids)
 
     def node(self, node_id: int) -> BrokerProcess:
@@ -105,6 +120,12 @@ class ClusterProcess:
             if node.alive:
                 node.kill()
 
+    def close(self) -> None:
+        """Kills every running node, and closes the proxies."""
+        self.kill_all()
+        for proxy in self.proxies.values():
+            proxy.close()
+
     def stop(self, seconds: float = 60.0) -> None:
         """Stops the nodes. All brokers are asked at once, then all nodes that are only controllers: a broker needs a
         controller to hand over the partitions that it leads. Raises subprocess.TimeoutExpired if the nodes have not
@@ -120,7 +141,7 @@ class ClusterProcess:
             for node in stopping:
                 node.stop(max(deadline - time.monotonic(), 0.1))
 
-    def _place(self, node_id: int, client: str, quorum: str) -> list[str]:
+    def _place(self, node_id: int, client: str, quorum: str, internal: str) -> list[str]:
         listeners, roles = [], []
         if node_id in self.broker_ids:
             listeners.append(f"PLAINTEXT://{client}")
@@ -129,6 +150,9 @@ class ClusterProcess:
             listeners.append(f"CONTROLLER://{quorum}")
             roles.append("controller")
         placed = [f"process.roles={','.join(roles)}", f"listeners={','.join(listeners)}"]
+        if node_id in self.proxies:
+            behind = listeners_behind(self.proxies[node_id], client, internal, quorum if "controller" in roles else "")
+            placed = [placed[0], *(f"{name}={value}" for name, value in behind.items())]
         if self.processes > 1 and node_id in self.broker_ids:
             placed.append(f"broker.rack=host-{(node_id + self.processes - 1) // self.processes}")
         return placed
@@ -137,16 +161,18 @@ class ClusterProcess:
         try:
             self.start()
         except BaseException:  # KeyboardInterrupt, too: no process may stay
-            self.kill_all()
+            self.close()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.stop()
-        self.kill_all()
+        try:
+            if kind is None:
+                self.stop()
+        finally:
+            self.close()
 
 
 class ConfiguredCluster(ClusterProcess):
@@ -156,7 +182,7 @@ class ConfiguredCluster(ClusterProcess):
     """
 
     def __init__(self, folder: Path, *, settings: Sequence[str] = (), death_signal: int = signal.SIGKILL) -> None:
-        self.folder, self.processes = folder, 1
+        self.folder, self.processes, self.proxies = folder, 1, {}
         found = {path: parse_properties(path.read_text(encoding="utf-8")) for path in node_files(folder)}
         files = {int(texts["node.id"]): (path, texts) for path, texts in sorted(found.items())}
         roles = {node_id: texts["process.roles"].split(",") for node_id, (_, texts) in files.items()}
@@ -179,12 +205,12 @@ def node_files(folder: Path) -> list[Path]:
     return sorted((folder / "nodes").glob("node-*.properties"))
 
 
-def _ports(first: int, count: int, processes: int) -> list[tuple[int, int]]:
-    """For each node the port of its client listener and the port of its controller listener. The client listener needs
-    `processes` consecutive ports."""
+def _ports(first: int, count: int, processes: int) -> list[tuple[int, int, int]]:
+    """For each node the ports of its client listener, of its controller listener, and of its listener for other
+    brokers, which only brokers behind proxies have. The client listener needs `processes` consecutive ports."""
     if processes > 1 and not first:
         first = free_range(count * processes)
     if first:
-        return [(first + place * processes, first + 10_000 + place * processes) for place in range(count)]
-    free = free_ports(2 * count)
-    return list(zip(free[:count], free[count:], strict=True))
+        return [(first + place * processes, first + 10_000 + place * processes, 0) for place in range(count)]
+    free = free_ports(3 * count)
+    return list(zip(free[:count], free[count : 2 * count], free[2 * count :], strict=True))

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from barnabas import Producer
 from barnabas.core.config import ConfigError
 from barnabas.testing import AsyncEmbeddedBroker, EmbeddedBroker
+from barnabas.testing.embedded import EmbeddedBrokerError
 
 
 def test_two_embedded_brokers_run_side_by_side_and_remove_their_data() -> None:
@@ -39,6 +41,54 @@ def test_given_data_dir_is_kept_after_stop(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=str(tmp_path / "d")):
         pass
     assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+
+def test_restarted_broker_has_its_data_and_its_address() -> None:
+    with EmbeddedBroker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        address = broker.bootstrap_servers
+        assert producer.send("orders", b"1").result().offset == 0
+        broker.restart()
+        assert broker.bootstrap_servers == address
+        assert producer.send("orders", b"2").result().offset == 1
+
+
+def test_paused_broker_answers_when_it_goes_on() -> None:
+    with EmbeddedBroker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("orders", b"1").result()
+        broker.pause()
+        sent = producer.send("orders", b"2")
+        with pytest.raises(TimeoutError):
+            sent.result(0.3)
+        broker.resume()
+        assert sent.result().offset == 1
+
+
+def test_paused_broker_can_be_stopped() -> None:
+    with EmbeddedBroker() as broker:
+        broker.pause()
+        broker.pause()
+
+
+def test_proxied_broker_is_only_reached_through_its_proxy() -> None:
+    with EmbeddedBroker(proxied=True) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        assert broker.bootstrap_servers == broker.proxy.address
+        assert producer.send("orders", b"1").result().offset == 0
+        broker.proxy.refuse()
+        sent = producer.send("orders", b"2")
+        with pytest.raises(TimeoutError):
+            sent.result(0.3)
+        broker.restart()
+        with pytest.raises(TimeoutError):
+            sent.result(0.3)
+        broker.proxy.heal()
+        assert sent.result().offset == 1
+
+
+def test_broker_without_a_proxy_says_how_to_get_one() -> None:
+    with EmbeddedBroker() as broker, pytest.raises(EmbeddedBrokerError, match="proxied=True"):
+        broker.proxy.cut()
+    with pytest.raises(EmbeddedBrokerError, match="start it"):
+        EmbeddedBroker().restart()
 
 
 def test_start_raises_the_exception_that_prevents_it() -> None:
