@@ -1,7 +1,7 @@
 # `make help` lists the targets. Everything lands in .venv; nothing is installed elsewhere (interop excepted, see there).
 SHELL := /bin/bash
 # The first Python on the PATH that runs and is new enough.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ PARALLEL := -n 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test system kerberos databases monitoring browser sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve wheel test system kerberos databases monitoring browser sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -41,6 +41,10 @@ demo: $(VENV)/.ready-demo ## real data through a real broker and a real Spark st
 
 serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/barnabas serve --data-dir data --listener PLAINTEXT://127.0.0.1:9092
+
+wheel: | $(VENV)/bin/pip ## build dist/barnabas-VERSION-py3-none-any.whl, which pip, uv and pipx install
+	$(BIN)/pip wheel --disable-pip-version-check -q --no-deps -w dist .
+	@ls -l dist/*.whl
 
 test: $(VENV)/.ready-dev ## the tests of every package, real processes among them
 	$(PYTEST) $(PARALLEL) -m 'not slow and not system'

@@ -124,12 +124,18 @@ def main() -> None:
 
         sys.stdout.write(f"barnabas {__version__}\n")
         return
+    from barnabas.cli.output import EXIT_USAGE, fail
+
     try:
         build_app((noun,) if noun in NOUNS else NOUNS)()
     except ValueError as error:  # arguments that only the command itself can check
-        from barnabas.cli.output import EXIT_USAGE, fail
-
         fail(str(error), EXIT_USAGE)
+    except ModuleNotFoundError as error:
+        from barnabas.core.extras import missing_extra
+
+        if advice := missing_extra(error):
+            fail(advice, EXIT_USAGE)
+        raise
 
 
 def given_noun(arguments: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -56,6 +57,7 @@ def run_mirror(
     """Mirror until SIGINT or SIGTERM."""
     config = read_mirror_config(file)
     try:
+        import_module("pyspark")  # the modules below import it only when they start a session
         from barnabas.core.telemetry.log import configure_logging
         from barnabas.spark.mirror.running.service import MirrorService, first_error
         from barnabas.spark.mirror.running.spark_session import spark_copiers

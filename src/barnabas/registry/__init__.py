@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from barnabas.core.extras import missing_extra
+
 if TYPE_CHECKING:
     from barnabas.registry.client import AsyncRegistryClient as AsyncRegistryClient
     from barnabas.registry.client import RegistryClient as RegistryClient
@@ -77,7 +79,12 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        if advice := missing_extra(error):
+            raise ModuleNotFoundError(f"{name} of barnabas.registry: {advice}", name=error.name) from error
+        raise
     globals()[name] = value
     return value
 
