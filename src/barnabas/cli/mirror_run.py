@@ -83,8 +83,8 @@ def run_mirror(
 
 def read_mirror_config(file: str) -> MirrorConfig:
     """The file, with its references to secrets resolved. Ends the command with one line if the file is wrong."""
+    from barnabas.core.config_providers import ConfigProviders
     from barnabas.core.errors import BarnabasError
-    from barnabas.spark.connectors.connect.config_providers import ConfigProviders
     from barnabas.spark.mirror.config.parsing import parse_mirror_config
 
     properties = {name: str(text) for name, text in read_properties(file).items()}

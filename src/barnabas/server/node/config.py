@@ -30,8 +30,11 @@ COMBINED_ROLES: Final[Mapping[str, str]] = {
 }
 AUTHORIZER_CONFIGS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 """The configs of StandardAuthorizer. As in Kafka they are no broker configs: the authorizer reads their texts."""
-OF_HTTP_SERVERS: Final = ("barnabas.metrics.ssl.", "barnabas.metrics.authentication.", "schema.registry.")
-"""The beginnings of the settings of the HTTP servers in the process of a node; the servers read their texts."""
+READ_AS_TEXTS: Final = (
+    "barnabas.metrics.ssl.", "barnabas.metrics.authentication.", "schema.registry.", "config.providers.",
+)  # fmt: skip
+"""The beginnings of the settings of the HTTP servers in the process of a node, and of its config providers, which read
+their texts."""
 _MANY: Final = 3
 """The assumed number of brokers if the configuration does not determine it."""
 
@@ -161,7 +164,7 @@ def unknown_names(given: Mapping[str, str]) -> list[str]:
     return sorted(
         name
         for name in given
-        if _without_prefixes(name) not in BROKER_CONFIGS and name not in known and not name.startswith(OF_HTTP_SERVERS)
+        if _without_prefixes(name) not in BROKER_CONFIGS and name not in known and not name.startswith(READ_AS_TEXTS)
     )
 
 

@@ -25,6 +25,8 @@ class LinkOperation(IntEnum):
     CREATE = 0
     REPLACE = 1
     DELETE = 2
+    ANNOUNCE = 3
+    """Between brokers: the definition has changed, read it again."""
 
 
 class MirrorOperation(IntEnum):

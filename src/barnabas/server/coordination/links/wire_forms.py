@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import asdict
 
+from barnabas.core.config_providers import is_reference
 from barnabas.protocol.wire.messages.alter_link import LinkData, LinkSetting
 from barnabas.protocol.wire.messages.read_mirror_state import MirrorStateData
 from barnabas.server.coordination.links.values import MirrorStored, Settings, StoredLink
@@ -50,13 +51,14 @@ def data_of(link: StoredLink, *, hide_secrets: bool = False) -> LinkData:
 
 def _settings(settings: Settings, hide_secrets: bool) -> list[LinkSetting]:
     return [
-        LinkSetting(name=name, value=HIDDEN if hide_secrets and is_secret(name) else value) for name, value in settings
+        LinkSetting(name=name, value=HIDDEN if hide_secrets and is_secret(name, value) else value)
+        for name, value in settings
     ]
 
 
-def is_secret(name: str) -> bool:
-    """Whether the value of a client setting is not shown."""
-    return any(part in name for part in _SECRET)
+def is_secret(name: str, value: str) -> bool:
+    """Whether the value of a client setting is not shown. A reference to a secret is."""
+    return any(part in name for part in _SECRET) and not is_reference(value)
 
 
 def stored_of(data: MirrorStateData) -> MirrorStored:

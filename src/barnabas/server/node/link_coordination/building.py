@@ -14,11 +14,13 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.node.adapters import ReplicatedWriter
 from barnabas.server.node.channels.coordination import CoordinationChannels
+from barnabas.server.node.link_coordination.announcing import Announcer
 from barnabas.server.node.link_coordination.changes import LocalMirrors
 from barnabas.server.node.link_coordination.group_offsets import PeerRequests
 from barnabas.server.node.link_coordination.leaders import CoordinatorStates, MirrorMetadata, SourceMirrors
+from barnabas.server.node.link_coordination.references import LinkReferences
 from barnabas.server.node.link_coordination.requests import LinkRequests
-from barnabas.server.node.link_coordination.work import LinkWorkers
+from barnabas.server.node.link_coordination.work import LinkWorkers, SourceOpening
 from barnabas.server.node.links import build_links, open_source
 from barnabas.server.node.parts import Parts
 from barnabas.server.replication.links.links import MirrorLinks
@@ -74,7 +76,8 @@ def build_cluster_links(
 ) -> ClusterLinks:
     router = channels.links
     metadata = MirrorMetadata(controller, parts.node_id, broker_epoch)
-    states = CoordinatorStates(router, lambda: router.router.require().links)
+    references = LinkReferences(parts.config.given)
+    states = CoordinatorStates(router, lambda: router.router.require().links, references.resolve)
     mirrors = build_links(parts, partitions, states, metadata, SourceMirrors())
 
     def opened(definition: LinkDefinition) -> SourceCluster:
@@ -82,6 +85,13 @@ def build_cluster_links(
 
     coordinator = LinkCoordinator(ReplicatedWriter(partitions, parts.disk), parts.clock, parts.rng)
     local = LocalMirrors(lambda: parts.image, metadata, controller, router.router)
-    workers = LinkWorkers(coordinator, local, PeerRequests(router.router), opened, mirrors.on_link_changed)
-    requests = LinkRequests(router, coordinator, workers, mirrors, opened)
+    announcer = Announcer(router.router)
+
+    async def on_definition_changed(link: str) -> None:
+        mirrors.on_link_changed(link)
+        await announcer.announce(link)
+
+    sources = SourceOpening(references.resolve, opened)
+    workers = LinkWorkers(coordinator, local, PeerRequests(router.router), sources, on_definition_changed)
+    requests = LinkRequests(router, coordinator, workers, mirrors, sources.check)
     return ClusterLinks(mirrors, coordinator, workers, requests)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.alter_mirror_topics import (
     AlterMirrorTopicsRequest,
@@ -23,6 +24,7 @@ from barnabas.server.coordination.links.values import STOPPED
 from barnabas.server.coordination.links.wire_forms import link_of, state_data_of, stored_of
 from barnabas.server.node.channels.link_router import LinkRouter, raise_error
 from barnabas.server.node.link_coordination.forms import definition_of, mirror_of, stored_form
+from barnabas.server.node.link_coordination.references import Resolve
 from barnabas.server.replication.links.ports import MirrorPartition, SourceRequests
 from barnabas.server.replication.links.states import MirrorState
 from barnabas.server.replication.links.values import LinkDefinition, MirrorPosition, StoredMirror
@@ -31,9 +33,10 @@ from barnabas.server.replication.links.values import LinkDefinition, MirrorPosit
 class CoordinatorStates:
     """Implements `MirrorStates`. `links` returns the requests that this broker serves itself."""
 
-    def __init__(self, router: LinkRouter, links: Callable[[], Links]) -> None:
+    def __init__(self, router: LinkRouter, links: Callable[[], Links], resolve: Resolve) -> None:
         self._router = router
         self._links = links
+        self._resolve = resolve
 
     async def definition(self, link: str) -> LinkDefinition | None:
         request = ReadLinkRequest(link=link)
@@ -42,7 +45,12 @@ class CoordinatorStates:
             return self._links().read_link(request)
 
         response = await self._router.send(link, request, local)
-        return None if response.link is None else definition_of(link_of(response.link))
+        if response.link is None:
+            return None
+        try:
+            return self._resolve(definition_of(link_of(response.link)))
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     async def read(self, partition: MirrorPartition, leader_epoch: int) -> StoredMirror | None:
         request = ReadMirrorStateRequest(

@@ -15,7 +15,7 @@ from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import MIRROR_STATE_TOPIC, NO_LEADER
 from barnabas.core.tasks import enter_task
-from barnabas.protocol.wire.messages.alter_link import AlterLinkRequest, AlterLinkResponse
+from barnabas.protocol.wire.messages.alter_link import AlterLinkRequest, AlterLinkResponse, LinkData
 from barnabas.protocol.wire.messages.alter_mirrors import AlterMirrorsRequest, AlterMirrorsResponse
 from barnabas.protocol.wire.messages.describe_links import (
     DescribedLink,
@@ -51,6 +51,10 @@ class MirrorReports(Protocol):
 
     def reports(self, link: str | None = None) -> list[MirrorReport]: ...
 
+    def on_link_changed(self, link: str) -> None:
+        """The definition of a link has changed: read it again."""
+        ...
+
 
 class LinkRequests:
     """Implements `Links`. `check` raises ConfigError for a definition with which no source can be opened."""
@@ -80,6 +84,9 @@ class LinkRequests:
                 f"Operation {request.operation} is unknown: 0 creates, 1 replaces, 2 deletes.",
             )
         operation = LinkOperation(request.operation)
+        if operation is LinkOperation.ANNOUNCE:
+            self._reports.on_link_changed(link.name)
+            return AlterLinkResponse(link=LinkData(name=link.name))
         if operation is LinkOperation.CREATE:
             await self._router.require_topic()
         elif not self._router.has_topic:

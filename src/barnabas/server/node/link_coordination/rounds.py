@@ -60,11 +60,13 @@ class LinkRounds:
         """A topic may have to become writable: the state of a mirror was stored, or the configs of a topic changed."""
         self._woken.set()
 
-    async def run(self, source: SourceCluster) -> None:
-        """Follow `source` until cancelled."""
+    async def run(self, source: SourceCluster, is_current: Callable[[], bool]) -> None:
+        """Follow `source` as long as `is_current` between two rounds."""
         while True:
             await self._round(source)
             await asyncio.sleep(min(self._interval_s, _RETRY_S) if self.trouble else self._interval_s)
+            if not is_current():
+                return
 
     async def make_writable(self) -> None:
         """Make topics writable as soon as all their partitions are STOPPED, until cancelled. Needs no source."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -36,10 +36,12 @@ from barnabas.server.metadata.image.small import ResourceType
 from barnabas.server.node.link_coordination.changes import LocalMirrors
 from barnabas.server.node.link_coordination.forms import definition_of
 from barnabas.server.node.link_coordination.group_offsets import PeerRequests
+from barnabas.server.node.link_coordination.references import Resolve
 from barnabas.server.node.link_coordination.rounds import LinkRounds
 from barnabas.server.node.link_coordination.source_reading import SourceMetadata, read_metadata
 from barnabas.server.replication.links.ports import OpenSource, SourceCluster
 from barnabas.server.replication.links.states import MirrorState
+from barnabas.server.replication.links.values import LinkDefinition
 
 log = get_logger("barnabas.server.links")
 
@@ -53,6 +55,37 @@ _REPEAT_S: Final = 5.0
 """The pause before the work of a link is repeated after an unexpected error."""
 
 
+class SourceOpening:
+    """Opens the sources of links, with the secrets to which their definitions refer."""
+
+    def __init__(self, resolve: Resolve, open_source: OpenSource) -> None:
+        self.resolve = resolve
+        self._open_source = open_source
+
+    def check(self, definition: LinkDefinition) -> None:
+        """Raises ConfigError for a definition with which no source can be opened."""
+        self._open_source(self.resolve(definition))
+
+    def is_current(self, definition: LinkDefinition, resolved: LinkDefinition) -> bool:
+        """Whether the secrets are still those in `resolved`. True if they cannot be read now."""
+        try:
+            return self.resolve(definition) == resolved
+        except ConfigError:
+            return True
+
+    @contextlib.asynccontextmanager
+    async def opened(self, resolved: LinkDefinition) -> AsyncIterator[SourceCluster]:
+        """The source of a link, with connections of this block. Raises ConfigError."""
+        source = self._open_source(resolved)
+        connections = asyncio.ensure_future(source.run())
+        try:
+            await asyncio.sleep(0)  # connections can be opened after the first step of `run`
+            yield source
+        finally:
+            connections.cancel()
+            await asyncio.gather(connections, return_exceptions=True)
+
+
 class LinkWorkers:
     """The workers of all links that this broker coordinates."""
 
@@ -61,13 +94,13 @@ class LinkWorkers:
         coordinator: LinkCoordinator,
         mirrors: LocalMirrors,
         peers: PeerRequests,
-        open_source: OpenSource,
-        on_definition_changed: Callable[[str], None],
+        sources: SourceOpening,
+        on_definition_changed: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
         self._coordinator = coordinator
         self._mirrors = mirrors
         self._peers = peers
-        self._open_source = open_source
+        self._sources = sources
         self._on_definition_changed = on_definition_changed
         self._rounds: dict[str, LinkRounds] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -103,7 +136,7 @@ class LinkWorkers:
             if wanted.get(name) != rounds.link:
                 self._tasks.pop(name).cancel()
                 del self._rounds[name]
-                self._on_definition_changed(name)
+                group.create_task(self._on_definition_changed(name), name=f"announce link {name}")
         for name, link in wanted.items():
             if name not in self._rounds:
                 rounds = self._rounds[name] = LinkRounds(link, self._coordinator, self._mirrors, self._peers)
@@ -116,8 +149,11 @@ class LinkWorkers:
             tasks.create_task(self._repeat(rounds, partial(self._follow, rounds)))
 
     async def _follow(self, rounds: LinkRounds) -> None:
-        async with self._opened(rounds.link) as source:
-            await rounds.run(source)
+        """Follow the source, over new connections when a secret has changed to which the link refers."""
+        while True:
+            definition = self._sources.resolve(definition_of(rounds.link))
+            async with self._sources.opened(definition) as source:
+                await rounds.run(source, partial(self._sources.is_current, definition_of(rounds.link), definition))
 
     async def _repeat(self, rounds: LinkRounds, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work of a link until cancelled, again after each error."""
@@ -131,18 +167,6 @@ class LinkWorkers:
                 rounds.trouble = f"{type(error).__name__}: {error}"
                 log.exception("a link does not work", link=rounds.link.name, error=error)
             await asyncio.sleep(_REPEAT_S)
-
-    @contextlib.asynccontextmanager
-    async def _opened(self, link: StoredLink) -> AsyncIterator[SourceCluster]:
-        """The source of a link, with connections of this block. Raises ConfigError."""
-        source = self._open_source(definition_of(link))
-        connections = asyncio.ensure_future(source.run())
-        try:
-            await asyncio.sleep(0)  # connections can be opened after the first step of `run`
-            yield source
-        finally:
-            connections.cancel()
-            await asyncio.gather(connections, return_exceptions=True)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -191,12 +215,15 @@ class LinkWorkers:
     async def _read_source(self, link: StoredLink, *, with_topics: bool) -> SourceMetadata:
         """Raises KafkaError, with the address of the source in the message."""
         try:
-            async with asyncio.timeout(_CHECK_TIMEOUT_S), self._opened(link) as source:
+            definition = self._sources.resolve(definition_of(link))
+            async with asyncio.timeout(_CHECK_TIMEOUT_S), self._sources.opened(definition) as source:
                 return await read_metadata(source, with_topics=with_topics)
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"The source at {link.bootstrap_servers} has not answered in time."
             ) from None
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         except KafkaError as error:
             raise KafkaError(
                 error.code, f"The source at {link.bootstrap_servers} cannot be reached from the brokers: {error}"

@@ -52,8 +52,10 @@ class Link:
         rng: Rng,
         topics: Callable[[], list[str]],
         on_metadata: Callable[[], None],
+        on_reopened: Callable[[], None],
     ) -> None:
-        """`topics` are the names of the link's topics here; `on_metadata` is called after each refresh."""
+        """`topics` are the names of the link's topics here; `on_metadata` is called after each refresh, `on_reopened`
+        when the link has another definition."""
         self.name = name
         self.settings = LinkSettings()
         self._states = states
@@ -69,6 +71,8 @@ class Link:
         self._metadata_at = -1.0
         """When the request for the metadata was sent (seconds of the loop's clock)."""
         self._refreshing: asyncio.Task[None] | None = None
+        self._on_reopened = on_reopened
+        self._was_open = False
         self._redefined = asyncio.Event()
         self._trouble = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The link {name} is not known yet.")
 
@@ -112,6 +116,9 @@ class Link:
                 owned = [tasks.create_task(source.run()), tasks.create_task(self._refresh_often())]
                 await asyncio.sleep(0)  # the connections can be used after the first step of `source.run`
                 self._source, self._tasks = source, tasks
+                if self._was_open:
+                    self._on_reopened()
+                self._was_open = True
                 while True:
                     await self._redefined.wait()
                     self._redefined.clear()

@@ -120,6 +120,7 @@ class MirrorLinks:
                 self._ports.rng,
                 partial(self._topics_of, link_name),
                 partial(self._on_metadata, link_name),
+                partial(self._on_reopened, link_name),
             )
             self._start_link(link)
         task = self._tasks[name] = MirrorTask(partition, link, mode, self._ports)
@@ -152,3 +153,8 @@ class MirrorLinks:
         for task in list(self._tasks.values()):
             if task.link.name == link:
                 task.on_metadata()
+
+    def _on_reopened(self, link: str) -> None:
+        for task in list(self._tasks.values()):
+            if task.link.name == link:
+                task.on_reopened()

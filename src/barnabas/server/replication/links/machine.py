@@ -401,6 +401,11 @@ def on_retry(mirror: Mirror) -> Mirror:
     return _resume(mirror) if mirror.state is MirrorState.FAILED else mirror
 
 
+def on_reopened(mirror: Mirror) -> Mirror:
+    """The link has another definition, so what has failed may work now: the back-off ends."""
+    return on_retry(_healthy(mirror))
+
+
 def on_trouble(mirror: Mirror, reason: str, now_ms: int, rng: Rng) -> Mirror:
     """A step could not be carried out: the coordinator, the controller or the source did not answer. It is repeated
     after a back-off."""

@@ -239,6 +239,10 @@ class MirrorTask:
         ):
             self._changed.set()
 
+    def on_reopened(self) -> None:
+        """The link has another definition."""
+        self._become(m.on_reopened(self._mirror))
+
     def _on_found(self, found: FoundSource) -> None:
         epoch, topic_id = found.leader_epoch, found.topic_id
         self._become(m.on_source_found(self._mirror, epoch, topic_id, self._now_ms(), self._ports.rng))
@@ -383,6 +387,8 @@ class MirrorTask:
         if error.code in _GONE and from_source:
             self._fail("the topic does not exist on the source any more. Delete it here, too, or stop the mirror.")
         elif error.code in _REFUSED and from_source:
+            if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                self.link.on_definition_changed()  # the password may have been changed here, too
             self._fail(f"the source refuses the link: {error}")
         else:
             now_ms, rng = self._now_ms(), self._ports.rng

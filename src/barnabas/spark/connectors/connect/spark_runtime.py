@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from barnabas.core.config_providers import ConfigProviders
 from barnabas.core.telemetry import get_logger
 from barnabas.spark.connectors.connect.cluster.ports import (
     ConfigDefinition,
@@ -25,7 +26,6 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     TaskReport,
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind, ConnectorState
-from barnabas.spark.connectors.connect.config_providers import ConfigProviders
 from barnabas.spark.connectors.connect.restarts import QueryRestarts
 from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig
 from barnabas.spark.environment import activate_session, prepare_environment

@@ -1,4 +1,4 @@
-"""The runtime on Spark, with queries that a test fails; config providers; and when a failed query starts again."""
+"""The runtime on Spark, with queries that a test fails, and when a failed query starts again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     TaskReport,
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind, ConnectorState
-from barnabas.spark.connectors.connect.config_providers import ConfigProviderError, ConfigProviders
 from barnabas.spark.connectors.connect.restarts import FIRST_PAUSE_MS, PAUSE_MAX_MS, QueryRestarts
 from barnabas.spark.connectors.connect.spark_runtime import SparkConnectorRuntime
 from barnabas.spark.connectors.connect.worker_config import parse_worker_config
@@ -196,35 +195,3 @@ def test_pauses_double_until_a_micro_batch_is_finished() -> None:
     restarts.on_progress(7)
     restarts.on_failed("outage", now_ms, is_final=False)
     assert restarts.is_due(now_ms + FIRST_PAUSE_MS)
-
-
-def test_config_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THE_PASSWORD", "from the environment")
-    (tmp_path / "db.properties").write_text("password=from a file\n")
-    (tmp_path / "password").write_text("from a directory")
-    providers = ConfigProviders(
-        {
-            "config.providers": "env, file,dir",
-            "config.providers.env.class": "EnvVarConfigProvider",
-            "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-            "config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
-        }
-    )
-    assert providers.resolve(
-        {
-            "a": "${env:THE_PASSWORD}",
-            "b": f"<${{file:{tmp_path}/db.properties:password}}>",
-            "c": f"${{dir:{tmp_path}:password}}",
-            "d": "${topic}-${vault:x:y}",
-        }
-    ) == {"a": "from the environment", "b": "<from a file>", "c": "from a directory", "d": "${topic}-${vault:x:y}"}
-    for text in (
-        "${env:NO_SUCH}",
-        f"${{file:{tmp_path}/db.properties:user}}",
-        "${file:/no/such:key}",
-        "${dir:/x:../y}",
-    ):
-        with pytest.raises(ConfigProviderError, match="a: the reference"):
-            providers.resolve({"a": text})
-    with pytest.raises(ConfigProviderError, match=r"config\.providers\.x\.class must be one of"):
-        ConfigProviders({"config.providers": "x"})
