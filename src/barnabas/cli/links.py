@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli.links_cutover import drill, failover, promote, reverse, verify
-from barnabas.cli.links_options import Name, Source, SourceConfig, Topics, many, report_changes
+from barnabas.cli.links_options import Name, Source, SourceConfig, Topics, many, report_changes, warn_of_plain_secrets
 from barnabas.cli.links_text import print_described, print_links
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import confirm, note, print_json
@@ -64,6 +64,7 @@ def create(
     async def command(admin: AsyncAdmin) -> Link:
         return await admin.create_link(link, validate_only=dry_run)
 
+    warn_of_plain_secrets(client)
     stored = run_admin(bootstrap_server, command, read_properties(command_config))
     if json:
         print_json(asdict(stored))
@@ -111,6 +112,7 @@ def alter(
         changes["settings"] = {**link.settings, **parse_settings(config)}
         return await admin.alter_link(replace(link, **changes), validate_only=dry_run)
 
+    warn_of_plain_secrets(client)
     stored = run_admin(bootstrap_server, command, read_properties(command_config))
     note(f"link {name} {'can be changed' if dry_run else f'is changed (version {stored.version})'}")
 

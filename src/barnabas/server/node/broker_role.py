@@ -132,7 +132,12 @@ class BrokerRole:
         self._services = self._build_services(controller)
         self._budget = RequestBudget(build_transport_config(config))
         self.monitor = monitor_broker(
-            parts, self._services, self._channels.log_ends, self._budget, lambda: self._lifecycle.state.value
+            parts,
+            self._services,
+            self._links,
+            self._channels.log_ends,
+            self._budget,
+            lambda: self._lifecycle.state.value,
         )
         """Reads the groups that this broker coordinates; the console reads their lag from it."""
         self.are_logs_open = False

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.core.telemetry.table.kafka_rows import CONTROLLER_ROWS, KAFKA_ROWS, REPLICA_ROWS, REQUEST_ROWS, TOPIC_ROWS
-from barnabas.core.telemetry.table.own_rows import LAG_ROWS, NETWORK_ROWS, NODE_ROWS, OWN_ROWS, STORAGE_ROWS
+from barnabas.core.telemetry.table.own_rows import LAG_ROWS, LINK_ROWS, NETWORK_ROWS, NODE_ROWS, OWN_ROWS, STORAGE_ROWS
 from barnabas.core.telemetry.table.row import MetricKind, MetricRow, NameFamily
 
 __all__ = ["METRICS", "SECTIONS", "MetricKind", "MetricRow", "NameFamily"]
@@ -20,6 +20,7 @@ SECTIONS: Final[Mapping[str, tuple[MetricRow, ...]]] = {
     "Requests and connections": REQUEST_ROWS,
     "Controller, quorum and groups": CONTROLLER_ROWS,
     "Consumer lag, transactions, share groups": LAG_ROWS,
+    "Cluster links": LINK_ROWS,
     "Network": NETWORK_ROWS,
     "Storage": STORAGE_ROWS,
     "Node": NODE_ROWS,

@@ -11,6 +11,7 @@ _G: Final = MetricKind.GAUGE
 _H: Final = MetricKind.HISTOGRAM
 
 _GROUPS: Final = "server/node/monitoring/groups"
+_LINKS: Final = "server/node/monitoring/links"
 _NETWORK: Final = "protocol/transport"
 _CLEANER: Final = "server/replication/cleaning"
 _PROCESS: Final = "server/node/monitoring/process"
@@ -39,6 +40,22 @@ LAG_ROWS: Final[tuple[MetricRow, ...]] = (
         "The age of the oldest open transaction that this broker coordinates; 0 if none is open.", _GROUPS),
     own(_G, "barnabas_coordinator_partitions", "Coordinator partitions of this broker, by state.", _GROUPS,
         "coordinator", "state"),
+)  # fmt: skip
+
+LINK_ROWS: Final[tuple[MetricRow, ...]] = (
+    own(_G, "barnabas_link_lag_records", "Records of a mirror partition's source that are not here yet; on the broker "
+        "that leads the mirror.", _LINKS, "link", "topic", "partition"),
+    own(_G, "barnabas_link_lag_bytes", "The same in bytes, estimated from the mean size of the records that are here.",
+        _LINKS, "link", "topic", "partition"),
+    own(_G, "barnabas_link_lag_seconds", "The time since the mirror last had all records of its source, as far as the "
+        "source has answered; up to mirror.fetch.wait.max.ms while the source has no new ones.", _LINKS,
+        "link", "topic", "partition"),
+    own(_G, "barnabas_link_partitions", "Mirror partitions that this broker leads, by state: MIRRORING, FAILED and so "
+        "on.", _LINKS, "link", "state"),
+    own(_G, "barnabas_link_skipped_offsets", "Offsets that retention deleted on the source before they were mirrored, "
+        "in the partitions that this broker leads, since it became their leader.", _LINKS, "link"),
+    own(_G, "barnabas_link_trouble", "1 if the last round of the link did not copy all topics, configs, group offsets "
+        "and ACLs; on the link's coordinator.", _LINKS, "link"),
 )  # fmt: skip
 
 NETWORK_ROWS: Final[tuple[MetricRow, ...]] = (
@@ -150,4 +167,4 @@ NODE_ROWS: Final[tuple[MetricRow, ...]] = (
         "many.", _CLIENTS),
 )  # fmt: skip
 
-OWN_ROWS: Final = (*LAG_ROWS, *NETWORK_ROWS, *STORAGE_ROWS, *NODE_ROWS)
+OWN_ROWS: Final = (*LAG_ROWS, *LINK_ROWS, *NETWORK_ROWS, *STORAGE_ROWS, *NODE_ROWS)

@@ -175,6 +175,10 @@ class LinkWorkers:
         rounds = self._rounds.get(link)
         return "" if rounds is None else rounds.trouble
 
+    def troubles(self) -> dict[str, str]:
+        """`trouble` of each link that this broker coordinates."""
+        return {name: rounds.trouble for name, rounds in self._rounds.items()}
+
     def mirrors_of(self, link: str) -> list[str]:
         """The topics that are mirrors of the link."""
         return [topic.name for topic in self._mirrors.linked_topics() if topic.link == link and topic.is_mirror]

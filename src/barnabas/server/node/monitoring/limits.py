@@ -21,7 +21,7 @@ class LeftOut:
     """Counts the series that the last page has left out, by the kind of their subject."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, int] = {"topic": 0, "partition": 0, "group": 0, "client": 0}
+        self._counts: dict[str, int] = {"topic": 0, "partition": 0, "group": 0, "client": 0, "mirror": 0}
 
     def set(self, kind: str, count: int) -> None:
         """The page has left out `count` subjects of this kind."""

@@ -17,9 +17,11 @@ from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.server.broker.services import Services
 from barnabas.server.node.channels.shares import LogEnds
 from barnabas.server.node.health import Health
+from barnabas.server.node.link_coordination.building import ClusterLinks
 from barnabas.server.node.monitoring.cluster import ClusterMonitor
 from barnabas.server.node.monitoring.groups import GroupMonitor
 from barnabas.server.node.monitoring.limits import LeftOut
+from barnabas.server.node.monitoring.links import LinkMonitor
 from barnabas.server.node.monitoring.network import NetworkMonitor
 from barnabas.server.node.monitoring.process import ProcessMonitor
 from barnabas.server.node.monitoring.quorum import QuorumMonitor
@@ -77,7 +79,12 @@ def monitor_process(metrics: Metrics, info: Callable[[], Mapping[str, str]], hea
 
 
 def monitor_broker(
-    parts: Parts, services: Services, ends: LogEnds, budget: RequestBudget, broker_state: Callable[[], int]
+    parts: Parts,
+    services: Services,
+    links: ClusterLinks,
+    ends: LogEnds,
+    budget: RequestBudget,
+    broker_state: Callable[[], int],
 ) -> GroupMonitor:
     """Register the collectors of a broker. Returns the monitor of groups, whose `run` must be running."""
     left_out = LeftOut()
@@ -85,5 +92,7 @@ def monitor_broker(
     topics = TopicMonitor(services.partitions.context.traffic, left_out)
     groups = GroupMonitor(services, ends, parts.clock, left_out)
     network = NetworkMonitor(parts.metrics, budget)
-    parts.metrics.collectors += [replicas.collect, topics.collect, groups.collect, network.collect, left_out.collect]
+    mirrors = LinkMonitor(links.mirrors.reports, links.workers.troubles, left_out)
+    own = [replicas.collect, topics.collect, groups.collect, mirrors.collect, network.collect]
+    parts.metrics.collectors += [*own, left_out.collect]
     return groups

@@ -22,6 +22,7 @@ from barnabas.server.replication.links import leader
 from barnabas.server.replication.links import machine as m
 from barnabas.server.replication.links.fetched import ContradictsLog, plan_append
 from barnabas.server.replication.links.fetcher import SourceFetcher
+from barnabas.server.replication.links.lag import MirrorLag
 from barnabas.server.replication.links.link import FoundSource, Link
 from barnabas.server.replication.links.ports import (
     MirrorController,
@@ -88,6 +89,7 @@ class MirrorTask:
         self._stale_since = -1.0
         """The source's metadata must be newer than this (seconds of the loop's clock)."""
         self._source_watermark = NO_OFFSET
+        self._lag = MirrorLag()
         self._last_fetch_ms = NO_OFFSET
         self._skipped = 0
         self._fetcher: SourceFetcher | None = None
@@ -113,7 +115,8 @@ class MirrorTask:
     def report(self) -> MirrorReport:
         mirror, watermark = self._mirror, self._partition.high_watermark
         current = mirror.current
-        known = self._source_watermark
+        known, answered_ms = self._source_watermark, self._answered_ms()
+        lag = NO_OFFSET if known == NO_OFFSET else max(known - watermark, 0)
         return MirrorReport(
             self.link.name,
             self.name.topic,
@@ -121,11 +124,21 @@ class MirrorTask:
             None if current is None else current.state,
             UNKNOWN_POSITION if current is None else current.position,
             known,
-            NO_OFFSET if known == NO_OFFSET else max(known - watermark, 0),
-            self._answered_ms(),
+            lag,
+            self._bytes_of(lag),
+            self._lag.milliseconds(watermark, answered_ms, self._ports.clock.now_ms()),
+            answered_ms,
             self._skipped,
             mirror.trouble or ("" if current is None else current.reason),
         )
+
+    def _bytes_of(self, records: int) -> int:
+        """The bytes of so many records of the source, if they are as large as those here; -1 if that is unknown."""
+        target = self._partition.log
+        here = 0 if target is None else target.log_end_offset - target.log_start_offset
+        if records <= 0 or target is None or here == 0:
+            return records if records <= 0 else NO_OFFSET
+        return records * target.size_bytes // here
 
     async def run(self) -> None:
         """Carry out steps until cancelled, which happens when the leadership ends."""
@@ -333,6 +346,7 @@ class MirrorTask:
         self._mirror = m.on_answered(self._mirror)
         self._source_watermark = fetched.high_watermark
         self._last_fetch_ms = self._ports.clock.now_ms()
+        self._lag.on_answer(fetched.high_watermark, partition.high_watermark, self._last_fetch_ms)
         try:
             size = self._append(fetched)
             leader.advance_log_start(partition, fetched.log_start_offset)

@@ -97,6 +97,10 @@ class MirrorReport(Struct, frozen=True):
     source_high_watermark: int = NO_OFFSET
     lag: int = NO_OFFSET
     """The source's high watermark minus the local one, in records; -1 if the source has not answered yet."""
+    lag_bytes: int = NO_OFFSET
+    """The lag in bytes, estimated from the mean size of the records here; -1 if there is nothing to estimate from."""
+    lag_ms: int = NO_OFFSET
+    """For how long the mirror has been behind (`lag.py`); -1 if the source has not answered yet."""
     last_fetch_ms: int = NO_OFFSET
     """When the source answered last (wall clock)."""
     skipped_records: int = 0

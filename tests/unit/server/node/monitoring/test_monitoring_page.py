@@ -16,8 +16,10 @@ from barnabas.testing.embedded import AsyncEmbeddedBroker
 
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)\Z")
 SOMETIMES = {
-    # only with an authorizer, TLS or SASL, an error, tiered topics, a scrape or a push before
+    # only with an authorizer, TLS or SASL, an error, tiered topics, a link, a scrape or a push before
     "barnabas_authorizer_acls", "barnabas_authorizer_decisions", "barnabas_client_metric",
+    "barnabas_link_lag_bytes", "barnabas_link_lag_records", "barnabas_link_lag_seconds", "barnabas_link_partitions",
+    "barnabas_link_skipped_offsets", "barnabas_link_trouble",
     "barnabas_log_cleaner_uncleanable_since_seconds", "barnabas_metrics_build_seconds",
     "barnabas_net_authentications_total", "barnabas_net_expired_sessions_total",
     "barnabas_net_failed_authentications_total", "barnabas_net_unauthenticated_connections",
