@@ -42,8 +42,8 @@ def warn_of_plain_secrets(client: Mapping[str, str]) -> None:
     )
     if plain:
         note(
-            f"warning: {', '.join(plain)}: stored as it is in __mirror_state. A reference such as ${{file:PATH:KEY}} keeps the "
-            "password on the brokers (docs/LINKS.md)."
+            f"warning: {', '.join(plain)}: stored as it is in __mirror_state. A reference such as ${{file:PATH:KEY}} "
+            "keeps the password on the brokers (docs/LINKS.md)."
         )
 
 

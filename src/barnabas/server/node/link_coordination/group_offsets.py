@@ -17,6 +17,7 @@ from barnabas.protocol.wire.messages import offset_commit as committing
 from barnabas.server.broker.auto_create import create_missing
 from barnabas.server.coordination.links.planning import Bounds, Key, LocalFacts, Patterns, plan_offsets
 from barnabas.server.coordination.links.values import StoredLink
+from barnabas.server.node.channels.link_router import raise_error
 from barnabas.server.node.channels.peer_router import PeerRouter
 from barnabas.server.node.link_coordination.changes import LocalMirrors
 from barnabas.server.node.link_coordination.source_reading import (
@@ -125,8 +126,10 @@ class GroupOffsets:
             )
         request = altering.AlterShareGroupOffsetsRequest(group_id=group_id, topics=list(topics.values()))
         response = await self._peers.to_coordinator(group_id, request)
-        if response.error_code:
-            raise KafkaError(error_code(response.error_code), response.error_message)
+        raise_error(response)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                raise_error(partition)
 
 
 class _Here:
