@@ -41,6 +41,14 @@ class ModelLog:
         latest = self.epochs.latest
         return None if latest is None else latest.epoch
 
+    @property
+    def local_log_start_offset(self) -> int:
+        return self.log_start_offset
+
+    @property
+    def lacks_lineage(self) -> bool:
+        return False
+
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
         return self.epochs.end_offset(epoch, self.log_end_offset)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field
 
+from barnabas.server.replication.ports import TieredReplicas
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
 from barnabas.server.replication.traffic import Traffic
 from barnabas.server.storage.log import Log
@@ -32,3 +33,5 @@ class ReplicationContext(Struct):
     """Broker id -> broker epoch of every broker that is neither fenced nor shutting down in the newest image."""
     traffic: Traffic = field(default_factory=Traffic)
     """Counts what the replicas append and read."""
+    tiered: TieredReplicas | None = None
+    """The object store, as far as replicas need it; None on a broker without tiered storage."""

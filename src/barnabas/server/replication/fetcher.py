@@ -2,6 +2,7 @@
 
     collect requests of the changed partitions
       ├─► ListOffsets for the partitions that are out of range
+      ├─► a task for each partition that continues above the leader's copies in the object store (`rebuilding.py`)
       └─► one Fetch for all the others ──► apply each response to its log ──► collect again
 
 One request is in flight at a time. A partition with an error waits for replica.fetch.backoff.ms while the others
@@ -23,8 +24,9 @@ from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.ports import FetchCall, Fetched, FetchReply, PartitionKey, PeerChannel
+from barnabas.server.replication.rebuilding import rebuild
 from barnabas.server.replication.rules.fetch_session import FetchSessionHandler
-from barnabas.server.replication.rules.follower import BoundsRequest, FetchAnswer, FetchFrom
+from barnabas.server.replication.rules.follower import BoundsRequest, FetchAnswer, FetchFrom, TieredRequest
 
 log = get_logger("barnabas.server.replication")
 
@@ -70,6 +72,8 @@ class ReplicaFetcher:
         """Partitions below the leader's high watermark: replication quotas apply to them."""
         self._session: FetchSessionHandler[PartitionKey, FetchFrom] = FetchSessionHandler()
         self._wake = asyncio.Event()
+        self._rebuilding: dict[PartitionKey, asyncio.Task[None]] = {}
+        """Partitions that read their state from the object store."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -95,9 +99,17 @@ class ReplicaFetcher:
 
     async def run(self) -> None:
         """Fetch until no partition is left."""
+        async with asyncio.TaskGroup() as group:
+            await self._run(group)
+            for task in self._rebuilding.values():
+                task.cancel()
+
+    async def _run(self, group: asyncio.TaskGroup) -> None:
         while self._partitions:
             self._wake.clear()
-            bounds = self._collect_requests()
+            bounds, tiered = self._collect_requests()
+            for partition, request_of_state in tiered:
+                self._rebuild(group, partition, request_of_state)
             if bounds:
                 await self._request_bounds(bounds)
                 continue
@@ -114,8 +126,11 @@ class ReplicaFetcher:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def _collect_requests(self) -> list[tuple[Partition, BoundsRequest]]:
-        """Determine the next request of each changed partition. Returns the partitions that are out of range."""
+    def _collect_requests(
+        self,
+    ) -> tuple[list[tuple[Partition, BoundsRequest]], list[tuple[Partition, TieredRequest]]]:
+        """Determine the next request of each changed partition. Returns the partitions that are out of range, and those
+        whose next records are in the object store."""
         now_ms = self._context.now_ms()
         for key in [key for key, at in self._later.items() if at <= now_ms]:
             del self._later[key]
@@ -123,6 +138,7 @@ class ReplicaFetcher:
         changed, self._changed = self._changed, {}
         wanted = self._wanted
         bounds: list[tuple[Partition, BoundsRequest]] = []
+        tiered: list[tuple[Partition, TieredRequest]] = []
         for key in changed:
             partition = self._partitions.get(key)
             request = None if partition is None else partition.next_fetch(now_ms)
@@ -135,13 +151,15 @@ class ReplicaFetcher:
                 else:
                     wanted[key] = request
                     self._flushing.discard(key)
+            elif isinstance(request, TieredRequest):
+                tiered.append((partition, request))
             elif request is not None:
                 bounds.append((partition, request))
             elif partition.follower is not None and partition.follower.retry_at_ms > now_ms:
                 self._later[key] = partition.follower.retry_at_ms
             elif partition.waits_for_flush:
                 self._flushing.add(key)
-        return bounds
+        return bounds, tiered
 
     def _is_held_back(self, key: PartitionKey, partition: Partition, now_ms: int) -> bool:
         name = partition.name
@@ -256,6 +274,30 @@ class ReplicaFetcher:
                     partition.on_fetch_failed(request, error, now_ms, backoff_ms=backoff_ms)
         for partition, _ in some + rest:
             self._changed[partition.topic_id, partition.name.partition] = None
+
+    def _rebuild(self, group: asyncio.TaskGroup, partition: Partition, request: TieredRequest) -> None:
+        """Read the state of a partition from the object store, while the others continue."""
+        key = partition.topic_id, partition.name.partition
+        if key in self._rebuilding:
+            return
+
+        async def run() -> None:
+            try:
+                await rebuild(partition, request, self.leader_id, self._channel, self._config(), self._clock.now_ms)
+            except KafkaError as error:
+                log.warning(
+                    "the replica cannot continue above the leader's copies; it is tried again",
+                    partition=str(partition.name),
+                    leader=self.leader_id,
+                    reason=str(error),
+                )
+                partition.on_fetch_failed(request, error.code, self._context.now_ms(), backoff_ms=self._backoff_ms())
+            finally:
+                del self._rebuilding[key]
+                self._changed[key] = None
+                self._wake.set()
+
+        self._rebuilding[key] = group.create_task(run(), name=f"rebuild {partition.name}")
 
     def _backoff_ms(self) -> int:
         return int(self._config().replica_fetch_backoff_ms * (1.0 - _JITTER + 2 * _JITTER * self._rng.random()))

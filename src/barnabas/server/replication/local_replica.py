@@ -13,6 +13,7 @@ from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.purgatory import COMPLETE_NOW, CommitPurgatory, Purgatory
 from barnabas.server.storage.log import Log
+from barnabas.server.tiering.values import RemotePartition
 
 FLUSH_EVERY_MESSAGE = 1
 """With flush.messages=1 a record counts as written only after an fsync, at the leader and at followers."""
@@ -43,7 +44,9 @@ class LocalReplica:
         """What the replicas of the topic append and read, counted."""
         self.leader_id = -1
         self.leader_epoch = -1
-        self.high_watermark = 0 if log is None else min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.high_watermark = 0
+        if log is not None:  # what lies below the local start was committed when it was copied to the object store
+            self.high_watermark = min(max(high_watermark, log.local_log_start_offset), log.log_end_offset)
         self.consumer_fetches = Purgatory()
         """Fetches of consumers; the high watermark wakes them up."""
         self.follower_fetches = Purgatory()
@@ -56,6 +59,11 @@ class LocalReplica:
         """Called when the progress of a follower is known anew."""
         self._unannounced_bytes = 0
         """Bytes appended since `consumer_fetches` were last notified that the whole log is committed."""
+
+    @property
+    def remote(self) -> RemotePartition:
+        """The partition as tiered storage knows it."""
+        return RemotePartition(self.topic_id, self.name.partition, self.name.topic)
 
     @property
     def open_log(self) -> Log:

@@ -23,12 +23,20 @@ from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.replication import reading
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.local_replica import NEWS_S, LocalReplica
+from barnabas.server.replication.ports import RebuiltFrom
 from barnabas.server.replication.purgatory import COMPLETE_NOW
 from barnabas.server.replication.reading import Isolation, PartitionRead, SpecialTimestamp
 from barnabas.server.replication.roles.follower import FollowerRole
 from barnabas.server.replication.roles.leader import FollowerFetch, LeaderRole
 from barnabas.server.replication.roles.offline import NO_ROLE, OfflineRole
-from barnabas.server.replication.rules.follower import BoundsRequest, FetchAnswer, FetchFrom, FollowerState, follow
+from barnabas.server.replication.rules.follower import (
+    BoundsRequest,
+    FetchAnswer,
+    FetchFrom,
+    FollowerState,
+    TieredRequest,
+    follow,
+)
 from barnabas.server.replication.rules.isr import CommittedIsr, Next
 from barnabas.server.replication.rules.leader import (
     IsrProposal,
@@ -197,7 +205,12 @@ class Partition(LocalReplica, LogListener):
         self.on_durable()  # otherwise requests might wait for a flush of the log that was replaced
 
     def on_config(self) -> None:
-        """The topic's configs changed: min.insync.replicas and flush.messages affect the high watermark."""
+        """The topic's configs changed: min.insync.replicas and flush.messages affect the high watermark. Without tiered
+        storage the log starts with its local segments; the controller accepts this only with
+        remote.log.delete.on.disable."""
+        log = self.open_log
+        if not log.config.tiered and log.log_start_offset < log.local_log_start_offset:
+            log.advance_log_start(log.local_log_start_offset)
         self.flush_if_due()
         if isinstance(self.role, LeaderRole):
             self.role.advance()
@@ -344,6 +357,10 @@ class Partition(LocalReplica, LogListener):
         """Run a pending read in an executor. Raises KafkaError on a disk error."""
         return await reading.read_from_disk(self.log, read, executor)
 
+    async def read_remote(self, read: PartitionRead) -> PartitionRead:
+        """Run a read of the object store. Raises KafkaError."""
+        return await reading.read_remote(self, self.open_log, read)
+
     async def list_offset(
         self,
         timestamp: int,
@@ -409,7 +426,7 @@ class Partition(LocalReplica, LogListener):
         """Whether this broker is a follower whose next fetch must wait for an fsync (flush.messages=1)."""
         return isinstance(self.role, FollowerRole) and self.role.waits_for_flush
 
-    def next_fetch(self, now_ms: int) -> FetchFrom | BoundsRequest | None:
+    def next_fetch(self, now_ms: int) -> FetchFrom | BoundsRequest | TieredRequest | None:
         """The next request to the leader. None if this broker does not follow, or must wait before the next request."""
         return self.role.next_fetch(now_ms) if isinstance(self.role, FollowerRole) else None
 
@@ -429,8 +446,13 @@ class Partition(LocalReplica, LogListener):
         if isinstance(self.role, FollowerRole):
             self.role.on_leader_bounds(request, leader_start, leader_end, now_ms, backoff_ms=backoff_ms)
 
+    def on_tiered(self, request: TieredRequest, leader_start: int, rebuilt: RebuiltFrom, now_ms: int) -> None:
+        """Continue with the state at the end of the leader's copies in the object store. Raises StorageError."""
+        if isinstance(self.role, FollowerRole):
+            self.role.on_tiered(request, leader_start, rebuilt, now_ms)
+
     def on_fetch_failed(
-        self, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
+        self, request: FetchFrom | BoundsRequest | TieredRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
     ) -> None:
         """Choose the next step after the leader has rejected `request`, or has not answered (REQUEST_TIMED_OUT)."""
         if isinstance(self.role, FollowerRole):

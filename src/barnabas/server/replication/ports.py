@@ -15,7 +15,12 @@ from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.rules.follower import FetchFrom
 from barnabas.server.replication.rules.isr import CommittedIsr
 from barnabas.server.replication.rules.leader import IsrProposal
+from barnabas.server.storage.epochs import EpochEntry
+from barnabas.server.storage.log import Log
+from barnabas.server.storage.producers.state import ProducerEntry
 from barnabas.server.storage.values import EpochEndOffset
+from barnabas.server.tiering.reading.partition_reader import RemotePartitionReader
+from barnabas.server.tiering.values import RemotePartition, RemoteSegment
 
 PartitionKey = tuple[TopicId, int]
 
@@ -56,11 +61,52 @@ class LogBounds(NamedTuple):
     log_end_offset: int = -1
 
 
+class LocalStart(NamedTuple):
+    """Where the leader's log starts, and where its local log starts; or the error."""
+
+    error: ErrorCode
+    log_start_offset: int = -1
+    local_log_start_offset: int = -1
+
+
 class IsrAnswer(Struct, frozen=True):
     """The controller's response to one ISR proposal."""
 
     error: ErrorCode
     committed: CommittedIsr | None = None
+
+
+class RebuiltFrom(Struct, frozen=True):
+    """The state with which a log goes on above its copies: the end of a remote segment (KIP-405)."""
+
+    end_offset: int
+    """The offset at which the log goes on."""
+    leader_epochs: tuple[EpochEntry, ...]
+    """The leader epochs of the records below `end_offset`."""
+    producers: Sequence[ProducerEntry]
+    """The producers as of `end_offset`."""
+
+
+class TieredReplicas(Protocol):
+    """What the replicas of a broker need from tiered storage."""
+
+    @property
+    def reader(self) -> RemotePartitionReader:
+        """Reads records, and finds offsets, below the local start of a log."""
+        ...
+
+    def note_copied(self, partition: RemotePartition, log: Log) -> None:
+        """Set `Log.highest_copied_offset`: the log may delete local segments up to this offset."""
+        ...
+
+    def candidates(self, partition: RemotePartition, local_log_start_offset: int) -> list[tuple[RemoteSegment, int]]:
+        """The segments from whose end a follower can go on, if its leader's log is local from `local_log_start_offset`
+        on, each with the leader epoch of its last record. Raises RemoteStorageError."""
+        ...
+
+    async def read_state(self, segment: RemoteSegment) -> RebuiltFrom:
+        """The state of the log at the end of a segment. Raises RemoteStorageError."""
+        ...
 
 
 class PeerChannel(Protocol):
@@ -77,6 +123,19 @@ class PeerChannel(Protocol):
         self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], config: ReplicationConfig
     ) -> Sequence[LogBounds]:
         """ListOffsets, sent as a replica, for each (partition, leader epoch)."""
+        ...
+
+    async def list_local_start(
+        self, leader_id: int, wanted: tuple[TopicPartition, int], config: ReplicationConfig
+    ) -> LocalStart:
+        """ListOffsets, sent as a replica: the leader's log start, and the start of its local log (KIP-405)."""
+        ...
+
+    async def epoch_end(
+        self, leader_id: int, wanted: tuple[TopicPartition, int], leader_epoch: int, config: ReplicationConfig
+    ) -> EpochEndOffset:
+        """OffsetForLeaderEpoch, sent as a replica: the end of `leader_epoch` in the leader's log. Raises KafkaError,
+        also if the leader rejects the request."""
         ...
 
     async def alter_partition(self, proposals: Sequence[tuple[PartitionKey, IsrProposal]]) -> Sequence[IsrAnswer]:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from enum import IntEnum
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,11 +20,13 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import BatchHeader
 from barnabas.server.replication.local_replica import LocalReplica
+from barnabas.server.replication.ports import TieredReplicas
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.lookups import TimestampSearch
+from barnabas.server.storage.lookups import CandidateBatch, TimestampSearch
 from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.values import AbortedTxn, EpochEndOffset, TimestampOffset
+from barnabas.server.tiering.reading.partition_reader import RemoteRange
 
 FindInBatch = Callable[[Buffer, BatchHeader, int, int], Awaitable[tuple[int, int] | None]]
 """`records.scan.find_timestamp`, off the event loop."""
@@ -58,6 +61,8 @@ class PartitionRead(Struct, frozen=True):
     diverging: EpochEndOffset | None = None
     pending: LogReadPlan | None = None
     """Set if the bytes are not in the page cache; `Partition.read_from_disk` then reads them in an executor."""
+    remote: RemoteRange | None = None
+    """Set if the records are in the object store only; `Partition.read_remote` then reads them."""
     preferred_read_replica: int = -1
     """The replica that the consumer should read from instead (KIP-392); `data` is then empty."""
 
@@ -78,8 +83,8 @@ def read_batches(
 ) -> PartitionRead:
     """Batches from `fetch_offset` up to `upper_offset` (exclusive), at most about `max_bytes`.
 
-    `with_aborted` adds the aborted transactions of the range. An empty result is not an error. Raises KafkaError
-    OFFSET_OUT_OF_RANGE.
+    `with_aborted` adds the aborted transactions of the range. An empty result is not an error. Below the local start of
+    a tiered log, the result is a `remote` read. Raises KafkaError OFFSET_OUT_OF_RANGE.
     """
     watermark = replica.high_watermark
     stable = log.last_stable_offset(watermark)
@@ -95,6 +100,9 @@ def read_batches(
         )
     if fetch_offset >= upper_offset or (max_bytes <= 0 and not min_one_batch):
         return PartitionRead(_NO_DATA, watermark, stable, start, [] if with_aborted else None)
+    if fetch_offset < log.local_log_start_offset:
+        wanted = RemoteRange(fetch_offset, max_bytes, min_one_batch, with_aborted)
+        return PartitionRead(_NO_DATA, watermark, stable, start, [] if with_aborted else None, remote=wanted)
     plan = log.plan_read(fetch_offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
     try:
         result = plan.try_run()
@@ -117,6 +125,25 @@ async def read_from_disk(log: Log | None, read: PartitionRead, executor: Executo
             log.fail(error)
         raise
     return replace(read, data=result.data, pending=None)
+
+
+async def read_remote(replica: LocalReplica, log: Log, read: PartitionRead) -> PartitionRead:
+    """Read from the object store what `read.remote` describes. The result may be empty: then the store was slow, and
+    the client repeats its request. Raises KafkaError."""
+    assert read.remote is not None
+    found = await _tiered(replica).reader.read(replica.remote, log, read.remote)
+    return replace(read, data=found.data, aborted=found.aborted, remote=None)
+
+
+def _tiered(replica: LocalReplica) -> TieredReplicas:
+    tiered = replica.context.tiered
+    if tiered is None:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Records of {replica.name} are in an object store, and this broker has none: set "
+            "remote.log.storage.system.enable=true.",
+        )
+    return tiered
 
 
 def _diverging(name: TopicPartition, log: Log, fetch_offset: int, last_fetched_epoch: int) -> EpochEndOffset | None:
@@ -163,34 +190,76 @@ async def list_offset(
             if unsure:
                 raise _not_available(replica.name)
             return TimestampOffset(-1, upper, replica.leader_epoch)
-        case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
-            start = log.log_start_offset
-            epoch = log.epoch_for_offset(start)
-            return TimestampOffset(-1, start, -1 if epoch is None else epoch)
-        case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
-            return TimestampOffset(-1, -1, -1)
-        case SpecialTimestamp.MAX_TIMESTAMP:
-            found = await _find(log.search_timestamp(None), find)
+        case SpecialTimestamp.EARLIEST:
+            return _at(log, log.log_start_offset)
+        case SpecialTimestamp.EARLIEST_LOCAL:
+            return _at(log, log.local_log_start_offset)
+        case SpecialTimestamp.LATEST_TIERED:
+            if not log.config.tiered:
+                return _UNKNOWN
+            return _tiered(replica).reader.highest_copied(replica.remote, log)
+        case SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+            return _first_without_copy(replica, log)
         case _:
-            found = await _find(log.search_timestamp(timestamp), find)
+            found = await _find_record(replica, log, timestamp, find)
     if found is None or found.offset >= upper:
         if found is not None and unsure:
             raise _not_available(replica.name)
-        return TimestampOffset(-1, -1, -1)
+        return _UNKNOWN
     return found
+
+
+_UNKNOWN = TimestampOffset(-1, -1, -1)
+
+
+def _at(log: Log, offset: int) -> TimestampOffset:
+    epoch = log.epoch_for_offset(offset)
+    return TimestampOffset(-1, offset, -1 if epoch is None else epoch)
+
+
+def _first_without_copy(replica: LocalReplica, log: Log) -> TimestampOffset:
+    """The answer to ListOffsets -6 (KIP-1023): the first offset that is not in the object store."""
+    if not log.config.tiered:
+        return _UNKNOWN
+    highest = _tiered(replica).reader.highest_copied(replica.remote, log).offset
+    if highest >= 0:
+        return _at(log, max(highest + 1, log.log_start_offset))
+    is_all_local = log.local_log_start_offset == log.log_start_offset
+    return _at(log, log.log_start_offset) if is_all_local else _UNKNOWN
+
+
+async def _find_record(
+    replica: LocalReplica, log: Log, timestamp: int, find: FindInBatch | None
+) -> TimestampOffset | None:
+    """The first record with a timestamp that is not less, or with the largest one for MAX_TIMESTAMP. A tiered log is
+    searched in the object store first, as far as it has no local segments."""
+    of_maximum = timestamp == SpecialTimestamp.MAX_TIMESTAMP
+    if log.local_log_start_offset > log.log_start_offset and log.config.tiered:
+        reader, search = _tiered(replica).reader, partial(_search_batch, find=find)
+        if of_maximum:
+            largest = max(segment.max_timestamp for segment in log.segments)
+            found = await reader.find_max_timestamp(replica.remote, log, largest, search)
+        else:
+            found = await reader.find_timestamp(replica.remote, log, timestamp, search)
+        if found is not None:
+            return found
+    return await _find(log.search_timestamp(None if of_maximum else timestamp), find)
 
 
 async def _find(search: TimestampSearch, find: FindInBatch | None) -> TimestampOffset | None:
     while (batch := search.next_batch()) is not None:
-        if batch.is_light:
-            found = batch.find()
-        elif find is None:
-            found = await asyncio.get_running_loop().run_in_executor(None, batch.find)
-        else:
-            found = await find(batch.data, batch.header, batch.timestamp, batch.least_offset)
+        found = await _search_batch(batch, find=find)
         if found is not None:
             return batch.answer(found)
     return None
+
+
+async def _search_batch(batch: CandidateBatch, *, find: FindInBatch | None) -> tuple[int, int] | None:
+    if batch.is_light:
+        return batch.find()
+    if find is None:
+        return await asyncio.get_running_loop().run_in_executor(None, batch.find)
+    return await find(batch.data, batch.header, batch.timestamp, batch.least_offset)
 
 
 def _not_available(name: TopicPartition) -> KafkaError:

@@ -58,6 +58,8 @@ class LogConfig(Struct, frozen=True):
     mirror_name: str | None
     mirror_state: str
     mirror_support_unclean_leader_election: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
@@ -69,10 +71,15 @@ class LogConfig(Struct, frozen=True):
     remote.log.storage.system.enable of the broker."""
 
     @property
+    def copies(self) -> bool:
+        """Whether closed segments are copied to the object store now. Without, copies that exist are still read."""
+        return self.tiered and not self.remote_log_copy_disable
+
+    @property
     def limits(self) -> RetentionLimits:
         """The limits that the local segments have. Those of a tiered log are shorter than the log's: retention.* then
         applies to the copies. -2, the default of local.retention.*, stands for the value of retention.*."""
-        if not self.tiered:
+        if not self.copies:
             return RetentionLimits(self.retention_ms, self.retention_bytes)
         local_ms, local_bytes = self.local_retention_ms, self.local_retention_bytes
         return RetentionLimits(

@@ -35,7 +35,7 @@ from barnabas.server.storage.flushing import FlushJob, LogFlusher
 from barnabas.server.storage.fs import FileSystem
 from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.lookups import TimestampSearch
-from barnabas.server.storage.producers.state import ProducerState
+from barnabas.server.storage.producers.state import ProducerEntry, ProducerState
 from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.recovery import LoadRequest, load
 from barnabas.server.storage.retention import Retention, RetentionStatus
@@ -161,8 +161,16 @@ class Log:
         return self._state.local_log_start_offset
 
     @property
+    def lacks_lineage(self) -> bool:
+        """Whether the log has records only in the object store, and does not know their leader epochs: a crash has
+        interrupted `continue_above_copies`."""
+        state = self._state
+        entries = state.epochs.entries if state.is_continued_below else ()
+        return state.is_continued_below and not (entries and entries[0].start_offset <= state.log_start_offset)
+
+    @property
     def highest_copied_offset(self) -> int:
-        """Everything up to this offset, inclusive, has been copied to the object store; -1: nothing (KIP-405)."""
+        """Everything from the local start up to this offset, inclusive, is in the object store; -1: nothing."""
         return self._state.highest_copied_offset
 
     @highest_copied_offset.setter
@@ -425,6 +433,22 @@ class Log:
         """Remove all records. The log is then empty and ends at `offset`. It also starts there, unless
         `log_start_offset` is given."""
         self._truncator.truncate_fully_and_start_at(offset, log_start_offset, now_ms)
+
+    def continue_above_copies(
+        self,
+        offset: int,
+        log_start_offset: int,
+        epochs: Sequence[EpochEntry],
+        producers: Sequence[ProducerEntry],
+        *,
+        now_ms: int,
+    ) -> None:
+        """Remove all local records and continue at `offset`. The records from `log_start_offset` up to there are in the
+        object store; `epochs` are their leader epochs, `producers` the producers as of `offset` (KIP-405).
+
+        If a crash interrupts this, the log is empty and `lacks_lineage`.
+        """
+        self._truncator.continue_above_copies(offset, log_start_offset, epochs, producers, now_ms)
 
     def skip_to(self, offset: int, *, now_ms: int) -> None:
         """Continue at `offset`, above the log's end, without records in between.

@@ -118,6 +118,7 @@ class _LogLoader:
         self._segments = Segments(self._segment(o) for o, kind, _ in found.values() if kind == names.LOG)
         indexed = {o for o, kind, _ in found.values() if kind == names.OFFSET_INDEX}
         with_txns = {o for o, kind, _ in found.values() if kind == names.TXN_INDEX}
+        self._check_lineage()
         self._repair(indexed, with_txns)
         self._check_segment_ends()
         self._verify()
@@ -126,6 +127,8 @@ class _LogLoader:
         start = request.log_start_offset
         if not request.config.tiered:  # the copies of a tiered log may start below the first local segment
             start = max(start, self._segments.first.base_offset)
+        elif self._epochs.entries:  # the list is written whenever the log start is raised; the checkpoint may be older
+            start = max(start, min(self._epochs.entries[0].start_offset, end))
         self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
         self._load_producers(start, end)
@@ -165,6 +168,21 @@ class _LogLoader:
             epochs = LeaderEpochs()
             epochs.changed = True
             return epochs
+
+    def _check_lineage(self) -> None:
+        """Raises DamagedLogError if the leader epochs of records that are only in the object store are lost.
+
+        The local segments do not have these epochs, and without them the copies cannot be found (KIP-405)."""
+        request, bases = self._request, [segment.base_offset for segment in self._segments]
+        if not request.config.tiered or not bases or request.log_start_offset >= bases[0] or self._has_no_records():
+            return
+        if not self._epochs.entries:
+            raise DamagedLogError(
+                f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT} is lost, and the records from "
+                f"{request.log_start_offset} to {bases[0] - 1} are only in the object store. If another replica leads "
+                "the partition, move this directory away, and the broker copies the replica again. Otherwise restore "
+                f"the file from the newest object *.{names.LEADER_EPOCH_CHECKPOINT} of the partition."
+            )
 
     def _repair(self, indexed: set[int], with_txns: set[int]) -> None:
         """Recover the segments that may be damaged, and truncate the log at the first damage."""

@@ -7,6 +7,7 @@ active segment has expired, a new segment is begun first.
 
 In a tiered log (KIP-405) local.retention.* takes the place of retention.*, a segment is deleted only after it has been
 copied to the object store, and the log start offset stays: the log has the records still. Tiered storage raises it.
+With remote.log.copy.disable the copies expire first. When none is left, the log is retained like one without copies.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def explain_retention(state: LogState, high_watermark: int, now_ms: int) -> Rete
         return replace(status, verdict=RetentionVerdict.EMPTY)
     youngest = _youngest_ms(segment)
     status = replace(status, youngest_ms=youngest)
-    limits, ages = config.limits, config.delete or config.tiered
+    limits, ages = config.limits, config.delete or config.copies or state.is_continued_below
     if ages and limits.ms >= 0:
         status = replace(status, expires_ms=youngest + limits.ms + 1)
     if ages and limits.bytes >= 0:
@@ -93,9 +94,10 @@ def _verdict(state: LogState, segment: Segment, end: int, high_watermark: int, n
         return RetentionVerdict.BELOW_START
     if config.is_mirror:
         return RetentionVerdict.MIRROR
-    if config.tiered and not _is_copied(state)(segment, end):
+    has_copies = config.copies or state.is_continued_below
+    if has_copies and not _is_copied(state)(segment, end):
         return RetentionVerdict.NOT_COPIED
-    if not config.delete and not config.tiered:
+    if not config.delete and not has_copies:
         return RetentionVerdict.KEPT_BY_POLICY
     if _too_old(state, now_ms)(segment, end):
         return RetentionVerdict.TOO_OLD
@@ -166,7 +168,7 @@ class Retention:
             return 0
         with state.guarded():
             deleted = self._delete_while(_below_start(state), now_ms, high_watermark)
-            if state.config.tiered:
+            if state.config.copies or state.is_continued_below:
                 deleted += self._delete_copied(_too_old(state, now_ms), now_ms, high_watermark)
                 deleted += self._delete_copied(_too_much(state), now_ms, high_watermark)
             elif state.config.delete and not state.config.is_mirror:
@@ -184,6 +186,7 @@ class Retention:
     def _delete_while(self, condition: Condition, now_ms: int, high_watermark: int) -> int:
         """Delete the oldest segments up to the first that does not satisfy `condition`. Returns their number."""
         state = self._state
+        has_copies = state.config.copies or state.is_continued_below
         expired: list[Segment] = []
         for segment in state.segments:
             end = _end_of(state, segment)
@@ -197,7 +200,7 @@ class Retention:
             roll_if_filled(state, self._flusher, now_ms)
         for segment in expired:
             self._deleter.delete_segment(segment, now_ms)
-        if not state.config.tiered:
+        if not has_copies:
             advance_log_start(state, max(state.log_start_offset, state.segments.first.base_offset))
         return len(expired)
 

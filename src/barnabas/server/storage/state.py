@@ -97,8 +97,8 @@ class LogState:
         self.cleaned_offset = 0
         """Compaction has processed everything below this offset. The log's directory stores it in a checkpoint."""
         self.highest_copied_offset = -1
-        """Everything up to this offset, inclusive, is in the object store (KIP-405), or was and has been deleted there.
-        Tiered storage sets the offset; without it, a tiered log deletes no segment above its start."""
+        """Everything from the local start up to this offset, inclusive, is in the object store (KIP-405). Tiered
+        storage sets the offset; without it, a tiered log deletes no segment above its start."""
         self.failure: StorageError | None = None
         """Why the log is offline, or None."""
         self.now_ms = now_ms
@@ -116,6 +116,11 @@ class LogState:
     def local_log_start_offset(self) -> int:
         """The oldest offset that the local segments have. Below, a tiered log has only copies."""
         return max(self.log_start_offset, self.segments.first.base_offset)
+
+    @property
+    def is_continued_below(self) -> bool:
+        """Whether the log has records that are only in the object store."""
+        return self.config.tiered and self.log_start_offset < self.segments.first.base_offset
 
     @property
     def size_bytes(self) -> int:

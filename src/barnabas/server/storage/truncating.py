@@ -6,10 +6,14 @@ log is unchanged. The steps that follow, which change the log, only rename, dele
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.server.storage import names
 from barnabas.server.storage.deleting import SegmentDeleter
+from barnabas.server.storage.epochs import EpochEntry
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.flushing import LogFlusher
+from barnabas.server.storage.producers.state import ProducerEntry
 from barnabas.server.storage.replaying import replay_producers
 from barnabas.server.storage.rolling import create_segment
 from barnabas.server.storage.state import LogState
@@ -81,6 +85,26 @@ class Truncator:
             state.recovery_point = min(state.recovery_point, offset)
             state.producers.reset(offset)
             self._after_truncation(offset)
+
+    def continue_above_copies(
+        self,
+        offset: int,
+        log_start_offset: int,
+        epochs: Sequence[EpochEntry],
+        producers: Sequence[ProducerEntry],
+        now_ms: int,
+    ) -> None:
+        """Remove all records and continue at `offset` with this state; see `Log.continue_above_copies`. The leader
+        epochs are written last, because `lacks_lineage` tells an interrupted operation by them."""
+        state = self._state
+        self.truncate_fully_and_start_at(offset, log_start_offset, now_ms)
+        with state.guarded():
+            state.producers.reset(offset, producers)
+            state.snapshots.take(state.producers)
+            for epoch, start_offset in epochs:
+                state.epochs.assign(epoch, start_offset)
+            state.epochs.truncate_from_start(log_start_offset)
+            state.save_epochs()
 
     def _after_truncation(self, offset: int) -> None:
         self._flusher.note_truncation(offset)

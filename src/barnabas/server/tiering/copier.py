@@ -26,6 +26,7 @@ from barnabas.server.tiering.errors import DamagedObjectError, ObjectMissingErro
 from barnabas.server.tiering.ports import RemoteLogMetadata
 from barnabas.server.tiering.sources import SegmentSource
 from barnabas.server.tiering.store.names import SUFFIXES, object_name
+from barnabas.server.tiering.traffic import RemoteTraffic
 from barnabas.server.tiering.values import RemotePartition, RemoteSegment, RemoteSegmentId, RemoteSegmentState
 
 log = get_logger("barnabas.server.tiering")
@@ -49,7 +50,9 @@ class SegmentCopier:
         *,
         broker_id: int,
         prefix: str = "",
+        traffic: RemoteTraffic | None = None,
     ) -> None:
+        self.traffic = RemoteTraffic() if traffic is None else traffic
         self.copying: set[RemoteSegmentId] = set()
         """The segments that are being copied now. They are not to be taken for leftovers."""
         self._store = store
@@ -63,6 +66,17 @@ class SegmentCopier:
     async def copy(self, partition: RemotePartition, source: SegmentSource) -> RemoteSegment:
         """Copy one segment and return it. Raises RemoteStorageError, or StorageError if the local disk fails; the
         segment is then not readable, and is copied again under another id."""
+        counted = self.traffic.of(partition.topic)
+        counted.remote_copy_requests += 1
+        try:
+            segment = await self._copy(partition, source)
+        except (RemoteStorageError, StorageError):
+            counted.remote_copy_errors += 1
+            raise
+        counted.remote_copy_bytes += segment.size_bytes
+        return segment
+
+    async def _copy(self, partition: RemotePartition, source: SegmentSource) -> RemoteSegment:
         small = await self._off_loop(source.read_small_files)
         segment = RemoteSegment(
             RemoteSegmentId(partition, random_uuid(self._rng)),
@@ -77,7 +91,8 @@ class SegmentCopier:
         )
         self.copying.add(segment.id)
         try:
-            await self._metadata.write(segment)
+            if not await self._metadata.write(segment):
+                raise RemoteStorageError(f"{partition} takes no more copies: its topic has been deleted.")
             try:
                 await self._upload(segment, source, small)
                 await self._finish(segment)
@@ -145,6 +160,15 @@ class SegmentCopier:
     async def delete(self, segment: RemoteSegment) -> None:
         """Delete a remote segment: announce it, delete the objects, and confirm. Each step may be repeated. Raises
         RemoteStorageError."""
+        counted = self.traffic.of(segment.id.partition.topic)
+        counted.remote_delete_requests += 1
+        try:
+            await self._delete(segment)
+        except RemoteStorageError:
+            counted.remote_delete_errors += 1
+            raise
+
+    async def _delete(self, segment: RemoteSegment) -> None:
         now_ms = self._clock.now_ms()
         await self._metadata.write(segment.update(RemoteSegmentState.DELETE_SEGMENT_STARTED, self._broker_id, now_ms))
         await self.delete_objects(segment)

@@ -60,6 +60,7 @@ class RemoteEvents:
         self._backoff = Backoff(100, 5_000)
         self._count: int | None = None
         self._wanted: set[RemotePartition] = set()
+        self._led: frozenset[int] = frozenset()
         self._wanted_changed = asyncio.Event()
         self._followed: dict[int, _Followed] = {}
 
@@ -70,7 +71,7 @@ class RemoteEvents:
             while True:
                 await self._wanted_changed.wait()
                 try:
-                    if self._wanted and self._count is None:
+                    if (self._wanted or self._led) and self._count is None:
                         self._count = await self._topic.partition_count()
                 except RemoteStorageError as error:
                     log.warning("the topic of remote segments is not available", reason=str(error))
@@ -81,14 +82,19 @@ class RemoteEvents:
                 self._wanted_changed.clear()
                 self._settle(group)
 
-    def follow(self, partitions: Iterable[RemotePartition]) -> None:
-        """Read the events of exactly these partitions, which this broker hosts."""
+    def follow(self, partitions: Iterable[RemotePartition], led: Iterable[int] = ()) -> None:
+        """Read the events of exactly these partitions, which this broker hosts, and all events in the partitions `led`
+        of the topic: the broker that leads such a partition cleans up after topics that are deleted."""
         self._wanted = set(partitions)
+        self._led = frozenset(led)
         self._wanted_changed.set()
 
     def _settle(self, group: asyncio.TaskGroup) -> None:
         """Begin to read what is needed, and drop what is not needed any more."""
-        needed = {metadata_partition(partition, self._count) for partition in self._wanted} if self._count else set()
+        needed: set[int] = set()
+        if self._count:
+            needed = {metadata_partition(partition, self._count) for partition in self._wanted}
+            needed |= {number for number in self._led if number < self._count}
         for number in sorted(self._followed.keys() - needed):
             task = self._followed.pop(number).task
             assert task is not None, "a followed partition has a task"
@@ -147,6 +153,16 @@ class RemoteEvents:
         if followed is None or not followed.is_ready:
             raise RemoteStorageError(f"The remote segments of {partition} are not known yet; they are being read.")
         return followed.logs.setdefault(partition, RemoteLog())
+
+    def known(self, number: int) -> dict[RemotePartition, RemoteLog]:
+        """All partitions with events in one partition of the topic; empty until its committed events are read."""
+        followed = self._followed.get(number)
+        return dict(followed.logs) if followed is not None and followed.is_ready else {}
+
+    @property
+    def event_count(self) -> int:
+        """The number of events that have been read, as far as they are in the partitions that are followed."""
+        return sum(followed.position for followed in self._followed.values())
 
     def _of(self, partition: RemotePartition) -> _Followed | None:
         return None if self._count is None else self._followed.get(metadata_partition(partition, self._count))

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 
 from barnabas.server.storage.epochs import EpochEntry
-from barnabas.server.tiering.lineage import segments_of
+from barnabas.server.tiering.lineage import covers, segments_of
 from barnabas.server.tiering.remote_log import RemoteLog
 from barnabas.server.tiering.values import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 
@@ -50,7 +50,7 @@ def expired_segments(
 ) -> Expiry:
     """What is to be deleted now. `copying` has the segments that this leader is copying."""
     start = _new_log_start(remote, local, now_ms)
-    oldest = local.lineage[0].epoch if local.lineage else None
+    oldest = local.lineage[0].epoch if covers(local.lineage, local.log_start_offset) else None
     gone = tuple(
         segment for segment in remote.segments() if segment.id not in copying and _is_garbage(segment, start, oldest)
     )

@@ -6,15 +6,19 @@ this leader or of another one, goes on from what the events say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.core.clock import Clock
 from barnabas.core.telemetry import get_logger
 from barnabas.server.storage.log import Log
 from barnabas.server.tiering.copier import SegmentCopier
 from barnabas.server.tiering.copying import CopyLag, copy_lag, segments_to_copy
-from barnabas.server.tiering.expiring import LocalLogView, expired_segments
+from barnabas.server.tiering.expiring import LocalLogView, expired_segments, remote_size_bytes
+from barnabas.server.tiering.lineage import copied_through, segments_of
 from barnabas.server.tiering.ports import LedLog, RemoteLogMetadata
+from barnabas.server.tiering.remote_log import RemoteLog
 from barnabas.server.tiering.sources import closed_segments, source_of
-from barnabas.server.tiering.values import RemotePartition
+from barnabas.server.tiering.values import RemotePartition, RemoteSegment
 
 log = get_logger("barnabas.server.tiering")
 
@@ -27,7 +31,13 @@ class TieredLeader:
     ) -> None:
         self.partition = partition
         self.lag = CopyLag(0, 0)
-        """What was still to be copied at the last look."""
+        """What was still to be copied when the leader last looked."""
+        self.delete_lag = CopyLag(0, 0)
+        """The remote segments that were still to be deleted."""
+        self.size_bytes = 0
+        """The size of the log's records in the object store."""
+        self.segments = 0
+        """The number of remote segments, in any state."""
         self._led = led
         self._copier = copier
         self._metadata = metadata
@@ -39,9 +49,11 @@ class TieredLeader:
         copied = 0
         while True:
             local = self._led.log
-            if local is None or local.failed:
+            if local is None or local.failed or not local.config.tiered:
                 return copied
-            highest = self._note_highest_copied(local)
+            highest = self._note_copied(local)
+            if local.config.remote_log_copy_disable:
+                return copied
             stable = local.last_stable_offset(self._led.high_watermark)
             due = segments_to_copy(closed_segments(local), highest, local.log_start_offset, stable)
             source = source_of(local, due[0]) if due else None
@@ -50,28 +62,56 @@ class TieredLeader:
             await self._copier.copy(self.partition, source)
             copied += 1
 
-    def _note_highest_copied(self, local: Log) -> int:
-        """Let the local log delete what has been copied. Returns the highest copied offset."""
+    def _note_copied(self, local: Log) -> int:
+        """Let the local log delete what has a copy. Returns the last such offset."""
         remote = self._metadata.remote_log(self.partition)
-        highest = remote.highest_copied(local.epoch_entries, local.log_end_offset)
-        local.highest_copied_offset = highest
-        self.lag = copy_lag(closed_segments(local), highest, local.log_start_offset)
-        return highest
+        copied = note_copied(remote, local)
+        self.lag = copy_lag(closed_segments(local), copied, local.log_start_offset)
+        self.size_bytes = remote_size_bytes(remote, local.epoch_entries, local.log_end_offset)
+        self.segments = len(remote.segments())
+        return copied
 
     async def expire(self, now_ms: int) -> int:
         """Raise the log start offset by retention, delete the remote segments that are not needed any more, and return
-        their number. Raises RemoteStorageError and StorageError."""
+        their number. If the topic does not use tiered storage any more, delete all of them. Raises RemoteStorageError
+        and StorageError."""
         local = self._led.log
         if local is None or local.failed:
             return 0
-        self._note_highest_copied(local)
         remote = self._metadata.remote_log(self.partition)
+        if not local.config.tiered:
+            return await self._delete_all(local, remote)
+        self._note_copied(local)
         expiry = expired_segments(remote, view_of(local), now_ms, self._copier.copying)
         if local.advance_log_start(expiry.log_start_offset):
             log.info("log start raised", partition=str(self.partition), log_start_offset=expiry.log_start_offset)
-        for segment in expiry.segments:
-            await self._copier.delete(segment)
+        await self._delete(expiry.segments)
         return len(expiry.segments)
+
+    async def _delete_all(self, local: Log, remote: RemoteLog) -> int:
+        """Delete all remote segments, after the log start was raised to the local segments."""
+        if not local.config.remote_log_delete_on_disable:
+            return 0
+        gone = [segment for segment in remote.segments() if segment.id not in self._copier.copying]
+        self.lag, self.size_bytes = CopyLag(0, 0), 0
+        await self._delete(gone)
+        return len(gone)
+
+    async def _delete(self, segments: Sequence[RemoteSegment]) -> None:
+        left = [segment.size_bytes for segment in segments]
+        for segment in segments:
+            self.delete_lag = CopyLag(sum(left), len(left))
+            await self._copier.delete(segment)
+            del left[0]
+        self.delete_lag = CopyLag(0, 0)
+
+
+def note_copied(remote: RemoteLog, local: Log) -> int:
+    """Let a log, of a leader or of a follower, delete the local segments that have a copy. Returns the last offset of
+    which everything from the local start on has one, or -1."""
+    segments = segments_of(remote, local.epoch_entries, local.log_end_offset)
+    local.highest_copied_offset = copied_through(segments, local.local_log_start_offset)
+    return local.highest_copied_offset
 
 
 def view_of(local: Log) -> LocalLogView:

@@ -65,6 +65,27 @@ def segments_of(remote: RemoteLog, lineage: Sequence[EpochEntry], log_end_offset
     return found
 
 
+def copied_through(segments: Iterable[RemoteSegment], start_offset: int) -> int:
+    """The last offset of a log of which everything from `start_offset` on has a copy now; -1 if `start_offset` has
+    none. `segments` are those of `segments_of`.
+
+    A local segment up to this offset may be deleted. `RemoteLog.highest_copied` also counts copies that have been
+    deleted since, as all are when tiered storage was disabled for the topic and is enabled again.
+    """
+    reached = start_offset
+    for segment in segments:
+        if segment.start_offset > reached:
+            break
+        reached = max(reached, segment.end_offset + 1)
+    return reached - 1 if reached > start_offset else -1
+
+
+def covers(lineage: Sequence[EpochEntry], offset: int) -> bool:
+    """Whether the lineage has the leader epoch of the record at `offset`. A log whose lineage does not reach down
+    to its start has lost the list; then nothing may be concluded from an epoch that is not in it."""
+    return bool(lineage) and lineage[0].start_offset <= offset
+
+
 def find_segment(remote: RemoteLog, lineage: Sequence[EpochEntry], offset: int) -> RemoteSegment | None:
     """The readable segment whose offsets include `offset` of the log with this lineage, or None."""
     epoch = epoch_at(lineage, offset)

@@ -99,7 +99,7 @@ class RemoteLog:
 
     def _begin(self, segment: RemoteSegment) -> bool:
         known = self._segments.get(segment.id)
-        if segment.state is not RemoteSegmentState.COPY_SEGMENT_STARTED:
+        if segment.state is not RemoteSegmentState.COPY_SEGMENT_STARTED or self.delete_state is not None:
             return False
         if known is not None and known.state is not segment.state:
             return False

@@ -9,11 +9,13 @@ from barnabas.core.errors import ErrorCode
 from barnabas.server.replication.rules.follower import (
     AppendFetched,
     BoundsRequest,
+    ContinueAbove,
     FetchAnswer,
     FetchFrom,
     ReplicaBounds,
     RestartLog,
     Stage,
+    TieredRequest,
     TruncateLog,
     after_append,
     after_truncation,
@@ -23,6 +25,7 @@ from barnabas.server.replication.rules.follower import (
     on_answer,
     on_bounds,
     on_error,
+    on_tiered,
 )
 from barnabas.server.storage.epochs import EpochEntry, LeaderEpochs
 from barnabas.server.storage.values import EpochEndOffset
@@ -32,6 +35,8 @@ class Log:
     """Ten records: 0..3 of epoch 1, 4..9 of epoch 3."""
 
     log_start_offset = 0
+    local_log_start_offset = 0
+    lacks_lineage = False
     log_end_offset = 10
     latest_epoch: int | None = 3
 
@@ -101,3 +106,53 @@ def test_out_of_range_follower_truncates_or_restarts() -> None:
     again, step = on_bounds(lost, BoundsRequest(5), 0, 12, Log(), 0, backoff_ms=100)
     assert (step, again.retry_at_ms, again.stage) == (None, 100, Stage.FETCHING)
     assert on_bounds(lost, BoundsRequest(4), 20, 30, Log(), 0, backoff_ms=100) == (lost, None)
+
+
+class TieredLog(Log):
+    """The same records, of which 0..5 are only in the object store."""
+
+    local_log_start_offset = 6
+
+
+TIERED = TieredRequest(5)
+
+
+def test_a_follower_below_the_local_start_of_its_leader_continues_above_the_copies() -> None:
+    moved = on_error(STATE, ASKED, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, 0, backoff_ms=100)
+    assert moved.stage is Stage.TIERED
+    assert next_request(moved, Log(), 0) == TIERED
+    assert on_tiered(moved, TIERED, 3, 40, Log()) == (STATE, ContinueAbove(40, 3))
+
+
+def test_a_leader_without_copies_lets_the_follower_restart_at_its_log_start() -> None:
+    moved = replace(STATE, stage=Stage.TIERED)
+    assert on_tiered(moved, TIERED, 40, 40, Log()) == (STATE, RestartLog(40))
+
+
+def test_a_late_state_of_the_copies_is_discarded() -> None:
+    assert on_tiered(STATE, TIERED, 3, 40, Log()) == (STATE, None)
+    newer = replace(STATE, stage=Stage.TIERED, leader_epoch=6)
+    assert on_tiered(newer, TIERED, 3, 40, Log()) == (newer, None)
+
+
+def test_a_failure_to_read_the_state_is_repeated_after_the_backoff() -> None:
+    moved = replace(STATE, stage=Stage.TIERED)
+    failed = on_error(moved, TIERED, ErrorCode.KAFKA_STORAGE_ERROR, 50, backoff_ms=100)
+    assert next_request(failed, Log(), 149) is None
+    assert next_request(failed, Log(), 150) == TIERED
+
+
+def test_a_tiered_log_is_not_truncated_below_its_local_start() -> None:
+    """The log would lose the leader epochs of its copies, and could not find them as a leader."""
+    answer = FetchAnswer(9, 0, diverging=EpochEndOffset(3, 5))
+    assert on_answer(STATE, ASKED, answer, TieredLog()) == (replace(STATE, stage=Stage.TIERED), None)
+    answer = FetchAnswer(9, 0, diverging=EpochEndOffset(3, 6))
+    assert on_answer(STATE, ASKED, answer, TieredLog()) == (STATE, TruncateLog(6))
+
+
+def test_a_log_without_the_leader_epochs_of_its_copies_does_not_fetch() -> None:
+    class Interrupted(TieredLog):
+        lacks_lineage = True
+
+    assert next_request(STATE, Interrupted(), 0) == TIERED
+    assert on_tiered(STATE, TIERED, 3, 40, Interrupted()) == (STATE, ContinueAbove(40, 3))

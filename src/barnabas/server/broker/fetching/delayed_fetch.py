@@ -58,6 +58,10 @@ class DelayedFetch:
         """The bytes of records of each partition in the latest pass."""
         self.errors: list[int] | None = None
         """The errors of partitions; None if there are none."""
+        self._remote: list[tuple[Partition, PartitionKey, PartitionRead]] = []
+        """The reads of the latest pass that need the object store."""
+        self._reserved = 0
+        """The bytes that the reads in `_remote` may return."""
         self._throttled_size = 0
         """Bytes of records in the latest pass that count against leader.replication.throttled.rate."""
         self._must_complete = False
@@ -124,8 +128,9 @@ class DelayedFetch:
         """Make one pass over the partitions, in order. Once the pass has read `max_bytes`, the remaining partitions are
         read without records."""
         self._passes += 1
-        self._size = self._throttled_size = 0
+        self._size = self._throttled_size = self._reserved = 0
         self._sent = []
+        self._remote = []
         self._must_complete = self._session is not None and self._session.closed
         self._purgatories = []
         if self._session is not None:
@@ -143,9 +148,17 @@ class DelayedFetch:
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 self.answers[key] = await self._read(partitions.require(name, index), key, requested)
             except KafkaError as error:
-                self._must_complete = True
-                self._count_failure(name, error.code)
-                self.answers[key] = _error_answer(self._services, name, index, error.code)
+                self._fail(key, name, error.code)
+        if self._remote:
+            # All of them at once, for remote.fetch.max.wait.ms. What the store has not delivered by then is still
+            # fetched, so that the client's next request finds it.
+            await asyncio.gather(*(self._read_remote(*remote) for remote in self._remote))
+            self._must_complete = True
+
+    def _fail(self, key: PartitionKey, name: str | None, code: ErrorCode) -> None:
+        self._must_complete = True
+        self._count_failure(name, code)
+        self.answers[key] = _error_answer(self._services, name, key[1], code)
 
     async def _read(self, partition: Partition, key: PartitionKey, requested: RequestedPartition) -> PartitionData:
         found, purgatory, at_end, throttled, on_caught_up = self._read_at_once(partition, requested)
@@ -156,17 +169,32 @@ class DelayedFetch:
         if found.pending is not None:  # not in the page cache: an executor reads, so that the event loop does not wait
             self._replication.traffic.disk_reads += 1
             found = await partition.read_from_disk(found, self._services.disk)
+        elif found.remote is not None:
+            self._remote.append((partition, key, found))
+            self._reserved += found.remote.max_bytes
         if found.diverging is not None or found.preferred_read_replica >= 0:
             self._must_complete = True
+        self._count(partition, found)
+        if self._passes == 1:
+            partition.traffic.reads += 1
+        if throttled:
+            self._throttled_size += len(found.data)
+        return _answer(key[1], found)
+
+    async def _read_remote(self, partition: Partition, key: PartitionKey, read: PartitionRead) -> None:
+        try:
+            found = await partition.read_remote(read)
+        except KafkaError as error:
+            self._fail(key, partition.name.topic, error.code)
+            return
+        self._count(partition, found)
+        self.answers[key] = _answer(key[1], found)
+
+    def _count(self, partition: Partition, found: PartitionRead) -> None:
         size = len(found.data)
         if size:
             self._sent.append((partition.traffic, size))
-        if self._passes == 1:
-            partition.traffic.reads += 1
         self._size += size
-        if throttled:
-            self._throttled_size += size
-        return _answer(key[1], found)
 
     def _count_failure(self, name: str | None, code: ErrorCode) -> None:
         self.errors = [*(self.errors or ()), code]
@@ -176,9 +204,9 @@ class DelayedFetch:
             known.failed_reads += 1
 
     def _read_at_once(self, partition: Partition, requested: RequestedPartition) -> FetchRead:
-        params, left = self._params, self._max_bytes - self._size
+        params, left = self._params, self._max_bytes - self._size - self._reserved
         max_bytes = min(requested.max_bytes, left) if left > 0 else 0
-        min_one_batch = self._size == 0
+        min_one_batch = self._size == 0 and not self._remote
         if self._from_follower:
             return read_for_follower(
                 self._replication,

@@ -11,6 +11,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.messages import alter_partition as alter
 from barnabas.protocol.wire.messages import assign_replicas_to_dirs as assign
 from barnabas.protocol.wire.messages import list_offsets as offsets
+from barnabas.protocol.wire.messages import offset_for_leader_epoch as epochs
 from barnabas.protocol.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -28,6 +29,7 @@ from barnabas.server.replication.ports import (
     Fetched,
     FetchReply,
     IsrAnswer,
+    LocalStart,
     LogBounds,
     PartitionKey,
 )
@@ -91,6 +93,36 @@ class ReplicationChannel:
             (error, start), (latest_error, end) = earliest[tp], latest[tp]
             found.append(LogBounds(error or latest_error, start, end))
         return found
+
+    async def list_local_start(
+        self, leader_id: int, wanted: tuple[TopicPartition, int], config: ReplicationConfig
+    ) -> LocalStart:
+        """Request the local start after the log start: both only rise, so that the local start is not the lower one."""
+        earliest = await self._list(leader_id, [wanted], SpecialTimestamp.EARLIEST, config)
+        local = await self._list(leader_id, [wanted], SpecialTimestamp.EARLIEST_LOCAL, config)
+        (error, start), (local_error, local_start) = earliest[wanted[0]], local[wanted[0]]
+        return LocalStart(error or local_error, start, local_start)
+
+    async def epoch_end(
+        self, leader_id: int, wanted: tuple[TopicPartition, int], leader_epoch: int, config: ReplicationConfig
+    ) -> EpochEndOffset:
+        tp, current_leader_epoch = wanted
+        asked = epochs.OffsetForLeaderPartition(
+            partition=tp.partition, current_leader_epoch=current_leader_epoch, leader_epoch=leader_epoch
+        )
+        request = epochs.OffsetForLeaderEpochRequest(
+            replica_id=self._node_id, topics=[epochs.OffsetForLeaderTopic(topic=tp.topic, partitions=[asked])]
+        )
+        response = await self._peers.send(
+            leader_id, request, timeout_ms=config.replica_socket_timeout_ms, purpose=_BOUNDS_PURPOSE
+        )
+        assert isinstance(response, epochs.OffsetForLeaderEpochResponse)
+        for topic in response.topics:
+            for end in topic.partitions:
+                if end.error_code:
+                    raise KafkaError(error_code(end.error_code), f"The leader of {tp} did not list a leader epoch.")
+                return EpochEndOffset(end.leader_epoch, end.end_offset)
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The leader of {tp} returned no leader epoch.")
 
     async def _list(
         self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], timestamp: int, config: ReplicationConfig

@@ -13,8 +13,15 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.server.replication.local_replica import LocalReplica
+from barnabas.server.replication.ports import RebuiltFrom
 from barnabas.server.replication.rules import follower as rules
-from barnabas.server.replication.rules.follower import BoundsRequest, FetchAnswer, FetchFrom, FollowerState
+from barnabas.server.replication.rules.follower import (
+    BoundsRequest,
+    FetchAnswer,
+    FetchFrom,
+    FollowerState,
+    TieredRequest,
+)
 from barnabas.server.storage.errors import StorageError
 
 log = get_logger("barnabas.server.replication")
@@ -42,7 +49,7 @@ class FollowerRole:
         target = self._replica.open_log
         return self._replica.flushes_first and target.durable_offset < target.log_end_offset
 
-    def next_fetch(self, now_ms: int) -> FetchFrom | BoundsRequest | None:
+    def next_fetch(self, now_ms: int) -> FetchFrom | BoundsRequest | TieredRequest | None:
         """The next request to the leader. None while the follower waits for its retry time, a flush, or an image."""
         target = self._replica.open_log
         request = rules.next_request(self.state, target, now_ms)
@@ -92,8 +99,33 @@ class FollowerRole:
                     request, ErrorCode.KAFKA_STORAGE_ERROR, self._context.now_ms(), backoff_ms=backoff_ms
                 )
 
+    def on_tiered(self, request: TieredRequest, leader_start: int, rebuilt: RebuiltFrom, now_ms: int) -> None:
+        """Continue with the state at the end of the leader's copies. `now_ms` is wall clock time. Raises
+        StorageError."""
+        replica, target = self._replica, self._replica.open_log
+        self.state, step = rules.on_tiered(self.state, request, leader_start, rebuilt.end_offset, target)
+        match step:
+            case rules.RestartLog():
+                self._truncate(step, now_ms)
+            case rules.ContinueAbove(offset, log_start_offset):
+                log.info(
+                    "the replica continues above the leader's copies in the object store",
+                    partition=str(replica.name),
+                    end_offset=target.log_end_offset,
+                    continues_at=offset,
+                )
+                target.continue_above_copies(
+                    offset, log_start_offset, rebuilt.leader_epochs, rebuilt.producers, now_ms=now_ms
+                )
+                if replica.log is target:
+                    self._set_high_watermark(offset)  # what was copied was committed
+                    self._context.flush(target)
+                    replica.mark_changed()
+            case None:
+                pass
+
     def on_fetch_failed(
-        self, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
+        self, request: FetchFrom | BoundsRequest | TieredRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
     ) -> None:
         """Choose the next step after the leader has rejected `request`, or has not answered (REQUEST_TIMED_OUT).
 

@@ -229,7 +229,15 @@ class LeaderRole:
             min_one_batch=min_one_batch,
             last_fetched_epoch=fetch.last_fetched_epoch,
         )
-        if found.diverging is not None or not first:
+        if found.diverging is not None:
+            return found
+        if found.remote is not None:
+            raise KafkaError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"Offset {fetch.fetch_offset} of {replica.name} lies below the local log start offset "
+                f"{target.local_log_start_offset}.",
+            )
+        if not first:
             return found
         self.state = leader.on_fetch(
             fetch.replica_id,

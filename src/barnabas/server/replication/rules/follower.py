@@ -4,6 +4,8 @@
                   │ divergence: truncate, fetch again ──────────┤
                   │ OFFSET_OUT_OF_RANGE ──► OUT_OF_RANGE ───────┘ with the leader's log start and end offsets: truncate,
                   │                                              or restart the log at the leader's log start
+                  │ OFFSET_MOVED_TO_TIERED_STORAGE ──► TIERED    the leader has the next records only in the object
+                  │                                              store: continue above, with the state at their end
                   │ FENCED_LEADER_EPOCH ──► FENCED   no requests until an image has a newer leader epoch
 
 A follower never truncates to its high watermark. That offset may lie below records that the leader has committed, and
@@ -36,21 +38,35 @@ class EpochEnd(Protocol):
     def end_offset(self) -> int: ...
 
 
-class ReplicaLog(Protocol):
+class EpochLog(Protocol):
+    """Port: a log whose leader epochs are compared with those of its leader."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def epoch_end_offset(self, epoch: int, /) -> EpochEnd: ...
+
+
+class ReplicaLog(EpochLog, Protocol):
     """Port: the attributes of the follower's own log that the rules read."""
 
     @property
     def log_start_offset(self) -> int: ...
 
     @property
-    def log_end_offset(self) -> int: ...
+    def local_log_start_offset(self) -> int:
+        """Above `log_start_offset` if the records below are only in the object store (KIP-405)."""
+        ...
+
+    @property
+    def lacks_lineage(self) -> bool:
+        """Whether the log does not know the leader epochs of its records in the object store."""
+        ...
 
     @property
     def latest_epoch(self) -> int | None:
         """The leader epoch of the last record, or a later one in which this replica led and appended nothing."""
         ...
-
-    def epoch_end_offset(self, epoch: int, /) -> EpochEnd: ...
 
 
 class Stage(Enum):
@@ -59,6 +75,7 @@ class Stage(Enum):
     NO_LEADER = auto()
     FETCHING = auto()
     OUT_OF_RANGE = auto()
+    TIERED = auto()
     FENCED = auto()
 
 
@@ -83,6 +100,12 @@ class FetchFrom(Struct, frozen=True):
 
 class BoundsRequest(Struct, frozen=True):
     """A request for the leader's log start and log end offsets: ListOffsets, sent as a replica."""
+
+    leader_epoch: int
+
+
+class TieredRequest(Struct, frozen=True):
+    """The request for the state at the end of the leader's copies: several requests to the leader and to the store."""
 
     leader_epoch: int
 
@@ -117,6 +140,14 @@ class RestartLog(Struct, frozen=True):
     offset: int
 
 
+class ContinueAbove(Struct, frozen=True):
+    """Step: remove all local records, and continue at `offset` with the state that the object store has of it. The
+    records below are committed."""
+
+    offset: int
+    log_start_offset: int
+
+
 Step = AppendFetched | TruncateLog | RestartLog | None
 
 
@@ -139,15 +170,19 @@ def follow(state: FollowerState | None, leader_id: int, leader_epoch: int) -> Fo
     return FollowerState(leader_id, leader_epoch, Stage.FETCHING if leader_id != NO_LEADER else Stage.NO_LEADER)
 
 
-def next_request(state: FollowerState, log: ReplicaLog, now_ms: int) -> FetchFrom | BoundsRequest | None:
+def next_request(
+    state: FollowerState, log: ReplicaLog, now_ms: int
+) -> FetchFrom | BoundsRequest | TieredRequest | None:
     """The next request to the leader. None until `retry_at_ms`, or until an image with a newer leader epoch."""
     if now_ms < state.retry_at_ms:
         return None
     match state.stage:
-        case Stage.FETCHING:
+        case Stage.FETCHING if not log.lacks_lineage:
             return FetchFrom(state.leader_epoch, log.log_end_offset, _last_epoch(log), log.log_start_offset)
         case Stage.OUT_OF_RANGE:
             return BoundsRequest(state.leader_epoch)
+        case Stage.TIERED | Stage.FETCHING:
+            return TieredRequest(state.leader_epoch)
         case Stage.NO_LEADER | Stage.FENCED:
             return None
 
@@ -163,11 +198,19 @@ def on_answer(
         return state, None
     state = _healthy(state)
     if answer.diverging is not None:
-        return state, TruncateLog(divergence_point(answer.diverging, log))
+        return _truncate(state, divergence_point(answer.diverging, log), log)
     return state, AppendFetched(state.leader_epoch)
 
 
-def divergence_point(leader_end: EpochEnd, log: ReplicaLog) -> int:
+def _truncate(state: FollowerState, offset: int, log: ReplicaLog) -> tuple[FollowerState, Step]:
+    """Truncate to `offset`. Below the local start of a tiered log there is nothing to continue from: the follower needs
+    the state at the end of the leader's copies."""
+    if log.log_start_offset < log.local_log_start_offset and offset < log.local_log_start_offset:
+        return replace(state, stage=Stage.TIERED), None
+    return state, TruncateLog(offset)
+
+
+def divergence_point(leader_end: EpochEnd, log: EpochLog) -> int:
     """The offset to truncate to, given the leader's end offset of a leader epoch.
 
     If the follower's log has this epoch, the logs agree up to the smaller of the epoch's two end offsets. Otherwise,
@@ -201,14 +244,31 @@ def on_bounds(
     if leader_start > log.log_end_offset:
         return _healthy(state), RestartLog(leader_start)
     if leader_end < log.log_end_offset:
-        return _healthy(state), TruncateLog(max(leader_end, 0))  # only an unclean election leads here
+        return _truncate(_healthy(state), max(leader_end, 0), log)  # only an unclean election leads here
     # The follower's offset is within the leader's bounds: these have changed since. The fetch waits for the backoff,
     # because it might fail again.
     return replace(state, retry_at_ms=now_ms + backoff_ms, failures=state.failures + 1), None
 
 
+def on_tiered(
+    state: FollowerState, request: TieredRequest, leader_start: int, offset: int, log: ReplicaLog
+) -> tuple[FollowerState, RestartLog | ContinueAbove | None]:
+    """The state and the step after a `TieredRequest`. `offset` is the end of a remote segment, or the leader's log
+    start if the leader has no records that are only in the object store."""
+    waits = state.stage is Stage.TIERED or (state.stage is Stage.FETCHING and log.lacks_lineage)
+    if not waits or request.leader_epoch != state.leader_epoch:
+        return state, None
+    state = _healthy(replace(state, stage=Stage.FETCHING))
+    return state, RestartLog(offset) if offset <= leader_start else ContinueAbove(offset, leader_start)
+
+
 def on_error(
-    state: FollowerState, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
+    state: FollowerState,
+    request: FetchFrom | BoundsRequest | TieredRequest,
+    error: ErrorCode,
+    now_ms: int,
+    *,
+    backoff_ms: int,
 ) -> FollowerState:
     """The state after the leader has rejected the request, or has not responded (REQUEST_TIMED_OUT).
 
@@ -221,6 +281,8 @@ def on_error(
     stage = state.stage
     if error is ErrorCode.OFFSET_OUT_OF_RANGE and stage is Stage.FETCHING:
         return replace(state, stage=Stage.OUT_OF_RANGE)
+    if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and stage is Stage.FETCHING:
+        return replace(state, stage=Stage.TIERED)
     # UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID: the leader has an older image. Other errors come
     # from its disk or from the network.
     return replace(state, retry_at_ms=now_ms + backoff_ms, failures=state.failures + 1)

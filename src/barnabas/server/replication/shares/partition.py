@@ -164,6 +164,9 @@ class SharePartition:
             if read.pending is not None:
                 read = await self.partition.read_from_disk(read, disk)
                 self._require_state()
+            elif read.remote is not None:
+                read = await self.partition.read_remote(read)
+                self._require_state()
             found = self._acquire(state, request, config, offset, read)
             if found.acquired or state.next_fetch_offset() == offset:
                 return found

@@ -7,7 +7,7 @@ still fetched, so that the client's next request finds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 
 from msgspec import Struct
@@ -22,7 +22,8 @@ from barnabas.server.tiering.errors import RemoteStorageError
 from barnabas.server.tiering.lineage import find_segment, segments_of
 from barnabas.server.tiering.ports import RemoteLogMetadata
 from barnabas.server.tiering.reading.reader import RemoteReader
-from barnabas.server.tiering.values import RemotePartition
+from barnabas.server.tiering.traffic import RemoteTraffic
+from barnabas.server.tiering.values import RemotePartition, RemoteSegment
 
 FindRecord = Callable[[CandidateBatch], Awaitable[tuple[int, int] | None]]
 """`CandidateBatch.find`, off the event loop if the batch is large."""
@@ -48,22 +49,37 @@ class RemotePartitionReader:
     """Reads partitions whose logs this broker hosts."""
 
     def __init__(
-        self, metadata: RemoteLogMetadata, reader: RemoteReader, disk: Executor, *, remote_fetch_max_wait_ms: int
+        self,
+        metadata: RemoteLogMetadata,
+        reader: RemoteReader,
+        disk: Executor,
+        *,
+        remote_fetch_max_wait_ms: int,
+        remote_list_offsets_request_timeout_ms: int = 30_000,
+        traffic: RemoteTraffic | None = None,
     ) -> None:
+        self.traffic = RemoteTraffic() if traffic is None else traffic
         self._metadata = metadata
         self._reader = reader
         self._disk = disk
         self._max_wait_s = remote_fetch_max_wait_ms / 1000
+        self._list_timeout_s = remote_list_offsets_request_timeout_ms / 1000
 
     async def read(self, partition: RemotePartition, log: Log, wanted: RemoteRange) -> RemoteRecords:
         """Batches from the one with the offset on. Raises RemoteStorageError, and KafkaError(OFFSET_OUT_OF_RANGE) if
         the offset lies below the log start by now."""
+        counted = self.traffic.of(partition.topic)
+        counted.remote_fetch_requests += 1
         try:
             async with asyncio.timeout(self._max_wait_s):
                 data = await self._batches(partition, log, wanted)
                 aborted = await self._aborted(partition, log, wanted.offset, data) if wanted.with_aborted else None
         except TimeoutError:
             return RemoteRecords(b"", [] if wanted.with_aborted else None)
+        except RemoteStorageError:
+            counted.remote_fetch_errors += 1
+            raise
+        counted.remote_fetch_bytes += len(data)
         return RemoteRecords(data, aborted)
 
     async def _batches(self, partition: RemotePartition, log: Log, wanted: RemoteRange) -> Buffer:
@@ -98,17 +114,43 @@ class RemotePartitionReader:
         self, partition: RemotePartition, log: Log, timestamp: int, find: FindRecord
     ) -> TimestampOffset | None:
         """The first record below the local start whose timestamp is not less than `timestamp`, or None. Raises
-        RemoteStorageError."""
+        RemoteStorageError, and KafkaError(REQUEST_TIMED_OUT) after remote.list.offsets.request.timeout.ms."""
+        return await self._search(log, self._below_local_start(partition, log), timestamp, find)
+
+    async def find_max_timestamp(
+        self, partition: RemotePartition, log: Log, local_max: int, find: FindRecord
+    ) -> TimestampOffset | None:
+        """The first record below the local start with the largest timestamp of the log; None if it is local, where the
+        largest timestamp is `local_max`. Raises like `find_timestamp`."""
+        segments = self._below_local_start(partition, log)
+        largest = max((segment.max_timestamp for segment in segments), default=-1)
+        if largest < local_max or largest < 0:
+            return None
+        return await self._search(log, segments, largest, find)
+
+    def _below_local_start(self, partition: RemotePartition, log: Log) -> list[RemoteSegment]:
         remote = self._metadata.remote_log(partition)
-        segments = [
+        return [
             segment
             for segment in segments_of(remote, log.epoch_entries, log.log_end_offset)
             if segment.start_offset < log.local_log_start_offset
         ]
-        async for candidate in self._reader.candidates(segments, timestamp, log.log_start_offset):
-            found = await find(candidate)
-            if found is not None:
-                return candidate.answer(found)
+
+    async def _search(
+        self, log: Log, segments: Sequence[RemoteSegment], timestamp: int, find: FindRecord
+    ) -> TimestampOffset | None:
+        try:
+            async with asyncio.timeout(self._list_timeout_s):
+                async for candidate in self._reader.candidates(segments, timestamp, log.log_start_offset):
+                    found = await find(candidate)
+                    if found is not None:
+                        return candidate.answer(found)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The object store has not answered for {self._list_timeout_s:.0f} s "
+                "(remote.list.offsets.request.timeout.ms).",
+            ) from None
         return None
 
     def highest_copied(self, partition: RemotePartition, log: Log) -> TimestampOffset:
