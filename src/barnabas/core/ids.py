@@ -31,6 +31,9 @@ CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 MIRROR_STATE_TOPIC = "__mirror_state"
+REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
+"""The topic with the events of remote segments (KIP-405). As in Kafka it is no internal topic: brokers write it as
+clients do."""
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC, MIRROR_STATE_TOPIC})
 """The topics that only coordinators write."""
 

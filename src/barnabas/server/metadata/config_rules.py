@@ -72,8 +72,9 @@ def check_no_link_configs(names: Iterable[str]) -> None:
         raise ConfigError(f"{', '.join(found)} is set by cluster links only. Use barnabas links.")
 
 
-def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:
-    """Validate `configs`, all dynamic configs of a topic. `view` supplies the inherited values."""
+def check_topic_configs(configs: Mapping[str, str], view: ConfigView, before: Mapping[str, str] | None = None) -> None:
+    """Validate `configs`, all dynamic configs of a topic. `view` supplies the inherited values, `before` has the
+    configs that the topic has now."""
     _check_names(configs, TOPIC_CONFIGS, "topic config name")
     effective = {name: value.value for name, value in view.new_topic(configs).items()}
     low, high = _number(effective, "min.compaction.lag.ms"), _number(effective, "max.compaction.lag.ms")
@@ -83,6 +84,20 @@ def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:
         )
     if effective["remote.storage.enable"]:
         _check_tiered(effective, view)
+    elif before and not effective["remote.log.delete.on.disable"]:
+        _check_not_disabled(before, view)
+
+
+def _check_not_disabled(before: Mapping[str, str], view: ConfigView) -> None:
+    """Raises ConfigError if the topic has tiered storage now: without it, its copies would be neither read nor
+    deleted."""
+    if view.new_topic(before)["remote.storage.enable"].value:
+        raise ConfigError(
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
+            "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want "
+            "to disable remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
@@ -223,6 +238,11 @@ def _check_tiered(effective: Mapping[str, ConfigValue], view: ConfigView) -> Non
         ("local.retention.bytes", "retention.bytes", -1),
     ):
         kept, limit = _number(effective, local), _number(effective, total)
+        if effective["remote.log.copy.disable"] and kept not in (-2, limit):
+            raise ConfigError(
+                f"When `remote.log.copy.disable` is set to true, the `{local}` and `{total}` must be set to the "
+                "identical value because there will be no more logs copied to the remote storage."
+            )
         if kept == -2 or limit == unlimited:
             continue
         if kept == -1:

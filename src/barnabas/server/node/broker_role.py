@@ -65,6 +65,7 @@ from barnabas.server.node.running import running, unless
 from barnabas.server.node.setup.join_checks import check_may_join
 from barnabas.server.node.setup.ports_taken import TakenPort
 from barnabas.server.node.shares import ShareGroupConfigs, ShareGroupListener, build_shares
+from barnabas.server.node.tiered.building import build_tiered_storage
 from barnabas.server.node.typed_configs import (
     GROUP_COORDINATOR,
     LIFECYCLE,
@@ -129,6 +130,7 @@ class BrokerRole:
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._links = build_cluster_links(parts, self.partitions, self._channels, controller, lambda: self.broker_epoch)
+        self._tiered = build_tiered_storage(parts, self.partitions, self._channels.links.router)
         self._services = self._build_services(controller)
         self._budget = RequestBudget(build_transport_config(config))
         self.monitor = monitor_broker(
@@ -200,6 +202,7 @@ class BrokerRole:
             self._maintenance.run, self._compactor.run,
             partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
             shares.coordinator.run, shares.partitions.run, services.checker.run, self._links.run, self.monitor.run,
+            *(() if self._tiered is None else (self._tiered.run,)),
         ):  # fmt: skip
             await in_slices(self.partitions.discover())
             role_listeners = (
@@ -207,13 +210,14 @@ class BrokerRole:
                 TransactionCoordinatorListener(transactions),
                 ShareGroupListener(shares),
                 self._links,
+                *(() if self._tiered is None else (self._tiered,)),
             )
             for listener in role_listeners:
                 self.partitions.add_listener(listener)
             config_updater = _BrokerConfigUpdater(parts, services)
             # Partitions take their roles from an image with this registration. An older image has the roles of the
             # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
-            await unless(parts.stopping, check_may_join(self._peers, parts.image, parts.node_id))
+            await unless(parts.stopping, self._check_may_join())
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             if not parts.config["barnabas.accept.empty.metadata"]:
@@ -236,6 +240,10 @@ class BrokerRole:
                 self.are_logs_open = True
                 async with running(self._lifecycle.run):
                     await self._serve_clients(on_ready)
+
+    async def _check_may_join(self) -> None:
+        parts = self._parts
+        await check_may_join(self._peers, parts.image, parts.node_id, has_store=self._tiered is not None)
 
     async def _serve_clients(self, on_ready: Callable[[], None]) -> None:
         """Listen for clients after this broker is unfenced.

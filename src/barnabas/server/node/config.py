@@ -32,9 +32,10 @@ AUTHORIZER_CONFIGS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.
 """The configs of StandardAuthorizer. As in Kafka they are no broker configs: the authorizer reads their texts."""
 READ_AS_TEXTS: Final = (
     "barnabas.metrics.ssl.", "barnabas.metrics.authentication.", "schema.registry.", "config.providers.",
+    "rsm.config.", "rlmm.config.",
 )  # fmt: skip
-"""The beginnings of the settings of the HTTP servers in the process of a node, and of its config providers, which read
-their texts."""
+"""The beginnings of the settings of the HTTP servers in the process of a node, of its config providers, and of tiered
+storage, which read their texts."""
 _MANY: Final = 3
 """The assumed number of brokers if the configuration does not determine it."""
 
@@ -120,17 +121,17 @@ def build_config(
     parsed_from.setdefault("node.id", texts.get("broker.id", str(DEFAULT_NODE_ID)))
     values = BROKER_CONFIGS.parse_all(parsed_from)
     check_relations(values)
-    if values["remote.log.storage.system.enable"]:
-        raise ConfigError(
-            "remote.log.storage.system.enable=true: brokers do not have tiered storage yet. Remove the config, or set "
-            "it to false."
-        )
     if first_users:
         from barnabas.protocol.security.scram_arguments import parse_scram
 
         for text in first_users:
             parse_scram(text)
     log_dirs = _log_dirs(texts)
+    if values["remote.log.storage.system.enable"] and len(log_dirs) > 1:
+        raise ConfigError(
+            "remote.log.storage.system.enable=true needs a single directory in log.dirs: as in Kafka, tiered logs "
+            "cannot be moved between directories."
+        )
     clients, controllers = read_listeners(texts, topology)
     return NodeConfig(
         given=texts,

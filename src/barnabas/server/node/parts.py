@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from barnabas.core.clock import Clock
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopWatch
@@ -68,6 +69,8 @@ class Parts(Struct):
     listen_at: Callable[[ListenerEndpoint], socket.socket]
     build_security: Callable[[NodeConfig, ListenerEndpoint], BuiltSecurity]
     """The security of a listener that is opened while the node runs. Raises ConfigError."""
+    objects: ObjectStore | None = None
+    """Replaces the object store of the configs, in a simulation."""
     authorizer: Authorizer | None = None
     principals: PrincipalBuilder | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

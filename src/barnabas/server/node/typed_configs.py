@@ -34,6 +34,8 @@ from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.maintenance.scheduled import MaintenanceConfig
 from barnabas.server.storage.cleaner.task import CleanerConfig
 from barnabas.server.storage.config import LogConfig
+from barnabas.server.tiering.leaders import TieringConfig
+from barnabas.server.tiering.reading.index_cache import IndexCacheConfig
 
 BROKER: Final = ConfigBuilder(BrokerConfig, BROKER_CONFIGS)
 CLEANER: Final = ConfigBuilder(CleanerConfig, BROKER_CONFIGS)
@@ -42,9 +44,11 @@ GROUP_COORDINATOR: Final = ConfigBuilder(GroupCoordinatorConfig, BROKER_CONFIGS)
 LIFECYCLE: Final = ConfigBuilder(LifecycleConfig, BROKER_CONFIGS)
 LOG: Final = ConfigBuilder(LogConfig, TOPIC_CONFIGS)
 MAINTENANCE: Final = ConfigBuilder(MaintenanceConfig, BROKER_CONFIGS)
+INDEX_CACHE: Final = ConfigBuilder(IndexCacheConfig, BROKER_CONFIGS)
 RAFT: Final = ConfigBuilder(RaftConfig, BROKER_CONFIGS)
 REPLICATION: Final = ConfigBuilder(ReplicationConfig, BROKER_CONFIGS)
 SHARE_COORDINATOR: Final = ConfigBuilder(ShareCoordinatorConfig, BROKER_CONFIGS)
+TIERING: Final = ConfigBuilder(TieringConfig, BROKER_CONFIGS)
 TRANSACTION: Final = ConfigBuilder(TransactionConfig, BROKER_CONFIGS)
 TRANSPORT: Final = ConfigBuilder(TransportConfig, BROKER_CONFIGS)
 CONNECTIONS: Final = ConfigBuilder(

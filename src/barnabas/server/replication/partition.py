@@ -23,7 +23,6 @@ from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.replication import reading
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.local_replica import NEWS_S, LocalReplica
-from barnabas.server.replication.ports import RebuiltFrom
 from barnabas.server.replication.purgatory import COMPLETE_NOW
 from barnabas.server.replication.reading import Isolation, PartitionRead, SpecialTimestamp
 from barnabas.server.replication.roles.follower import FollowerRole
@@ -49,6 +48,7 @@ from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerEntry
 from barnabas.server.storage.values import AppendInfo, EpochEndOffset, TimestampOffset
+from barnabas.server.tiering.values import CopiedState
 
 __all__ = [
     "NEWS_S",
@@ -211,6 +211,8 @@ class Partition(LocalReplica, LogListener):
         log = self.open_log
         if not log.config.tiered and log.log_start_offset < log.local_log_start_offset:
             log.advance_log_start(log.local_log_start_offset)
+        if not log.config.tiered:
+            log.highest_copied_offset = -1
         self.flush_if_due()
         if isinstance(self.role, LeaderRole):
             self.role.advance()
@@ -446,10 +448,10 @@ class Partition(LocalReplica, LogListener):
         if isinstance(self.role, FollowerRole):
             self.role.on_leader_bounds(request, leader_start, leader_end, now_ms, backoff_ms=backoff_ms)
 
-    def on_tiered(self, request: TieredRequest, leader_start: int, rebuilt: RebuiltFrom, now_ms: int) -> None:
+    def on_tiered(self, request: TieredRequest, leader_start: int, copied: CopiedState, now_ms: int) -> None:
         """Continue with the state at the end of the leader's copies in the object store. Raises StorageError."""
         if isinstance(self.role, FollowerRole):
-            self.role.on_tiered(request, leader_start, rebuilt, now_ms)
+            self.role.on_tiered(request, leader_start, copied, now_ms)
 
     def on_fetch_failed(
         self, request: FetchFrom | BoundsRequest | TieredRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int

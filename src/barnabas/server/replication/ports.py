@@ -15,12 +15,10 @@ from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.rules.follower import FetchFrom
 from barnabas.server.replication.rules.isr import CommittedIsr
 from barnabas.server.replication.rules.leader import IsrProposal
-from barnabas.server.storage.epochs import EpochEntry
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.producers.state import ProducerEntry
 from barnabas.server.storage.values import EpochEndOffset
 from barnabas.server.tiering.reading.partition_reader import RemotePartitionReader
-from barnabas.server.tiering.values import RemotePartition, RemoteSegment
+from barnabas.server.tiering.values import CopiedState, RemotePartition, RemoteSegment
 
 PartitionKey = tuple[TopicId, int]
 
@@ -76,17 +74,6 @@ class IsrAnswer(Struct, frozen=True):
     committed: CommittedIsr | None = None
 
 
-class RebuiltFrom(Struct, frozen=True):
-    """The state with which a log goes on above its copies: the end of a remote segment (KIP-405)."""
-
-    end_offset: int
-    """The offset at which the log goes on."""
-    leader_epochs: tuple[EpochEntry, ...]
-    """The leader epochs of the records below `end_offset`."""
-    producers: Sequence[ProducerEntry]
-    """The producers as of `end_offset`."""
-
-
 class TieredReplicas(Protocol):
     """What the replicas of a broker need from tiered storage."""
 
@@ -104,7 +91,7 @@ class TieredReplicas(Protocol):
         on, each with the leader epoch of its last record. Raises RemoteStorageError."""
         ...
 
-    async def read_state(self, segment: RemoteSegment) -> RebuiltFrom:
+    async def read_state(self, segment: RemoteSegment) -> CopiedState:
         """The state of the log at the end of a segment. Raises RemoteStorageError."""
         ...
 

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.partition import Partition
-from barnabas.server.replication.ports import PeerChannel, RebuiltFrom
+from barnabas.server.replication.ports import PeerChannel
 from barnabas.server.replication.rules.follower import TieredRequest
+from barnabas.server.tiering.values import CopiedState
 
 
 async def rebuild(
@@ -33,7 +34,7 @@ async def rebuild(
     if error is not ErrorCode.NONE:
         raise KafkaError(error, f"The leader of {partition.name} did not list its local log start offset.")
     if local_start <= start:
-        partition.on_tiered(request, start, RebuiltFrom(start, (), ()), now_ms())
+        partition.on_tiered(request, start, CopiedState(start, (), ()), now_ms())
         return
     tiered = partition.context.tiered
     if tiered is None:

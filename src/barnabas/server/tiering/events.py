@@ -107,7 +107,7 @@ class RemoteEvents:
         failures = 0
         while True:
             try:
-                batch = await self._topic.read(followed.number, followed.position)
+                batch = await self._topic.read(followed.number, followed.position, wait=followed.ready_at is not None)
             except RemoteStorageError as error:
                 log.warning("events of remote segments cannot be read", partition=followed.number, reason=str(error))
                 await asyncio.sleep(self._backoff.delay_ms(failures, self._rng) / 1000)

@@ -76,7 +76,7 @@ class TieredLeader:
         their number. If the topic does not use tiered storage any more, delete all of them. Raises RemoteStorageError
         and StorageError."""
         local = self._led.log
-        if local is None or local.failed:
+        if local is None or local.failed or local.lacks_lineage:
             return 0
         remote = self._metadata.remote_log(self.partition)
         if not local.config.tiered:
@@ -94,7 +94,10 @@ class TieredLeader:
             return 0
         gone = [segment for segment in remote.segments() if segment.id not in self._copier.copying]
         self.lag, self.size_bytes = CopyLag(0, 0), 0
-        await self._delete(gone)
+        for segment in gone:
+            if local.config.tiered:
+                break  # enabled again
+            await self._copier.delete(segment)
         return len(gone)
 
     async def _delete(self, segments: Sequence[RemoteSegment]) -> None:

@@ -60,6 +60,7 @@ class EventTopic(Protocol):
         may not have been appended."""
         ...
 
-    async def read(self, partition: int, offset: int) -> EventBatch:
-        """Committed records from `offset` on. Waits some time for the first one. Raises RemoteStorageError."""
+    async def read(self, partition: int, offset: int, *, wait: bool) -> EventBatch:
+        """Committed records from `offset` on; with `wait`, waits some time for the first one. Raises
+        RemoteStorageError."""
         ...

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from barnabas.core.ids import TopicId
 from barnabas.server.storage.epochs import EpochEntry
+from barnabas.server.storage.producers.state import ProducerEntry
 
 
 class RemoteSegmentState(IntEnum):
@@ -126,6 +127,17 @@ class RemotePartitionDelete(Struct, frozen=True):
     broker_id: int
     event_timestamp: int
     state: PartitionDeleteState
+
+
+class CopiedState(Struct, frozen=True):
+    """The state of a log at the end of a remote segment: a follower can continue its own log there."""
+
+    end_offset: int
+    """The offset after the segment's last one."""
+    leader_epochs: tuple[EpochEntry, ...]
+    """The leader epochs of the records below `end_offset`."""
+    producers: tuple[ProducerEntry, ...]
+    """The producers as of `end_offset`."""
 
 
 RemoteLogEvent = RemoteSegment | RemoteSegmentUpdate | RemotePartitionDelete

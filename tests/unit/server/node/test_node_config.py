@@ -179,6 +179,7 @@ def test_topology_of_a_node_in_a_cluster_of_three() -> None:
     assert (alone.decides_alone, alone.controllers) == (True, ())
 
 
-def test_tiered_storage_is_refused_plainly() -> None:
-    with pytest.raises(ConfigError, match="brokers do not have tiered storage yet"):
-        build_config({"remote.log.storage.system.enable": "true"}, data_dir="data")
+def test_tiered_storage_needs_a_single_log_directory() -> None:
+    with pytest.raises(ConfigError, match=r"single directory in log\.dirs"):
+        build_config({"remote.log.storage.system.enable": "true"}, data_dir="/one,/two")
+    assert build_config({"remote.log.storage.system.enable": "true"}, data_dir="/one").log_dirs == ("/one",)

@@ -46,28 +46,29 @@ def image(streams_version: int) -> ClusterImage:
 def test_streams_groups_of_other_brokers_keep_a_broker_out() -> None:
     others = Others({1: ["orders"], 2: ["totals", "alerts"]})
     with pytest.raises(RegistrationError, match=r"groups of the streams protocol \(alerts, orders, totals\)"):
-        asyncio.run(check_may_join(others, image(1), ME))
+        asyncio.run(check_may_join(others, image(1), ME, has_store=True))
     assert sorted(others.asked) == [1, 2], "neither this broker nor the fenced one"
 
 
 def test_a_cluster_without_streams_groups_admits_the_broker() -> None:
     others = Others({1: [], 2: None})
-    asyncio.run(check_may_join(others, image(1), ME))
+    asyncio.run(check_may_join(others, image(1), ME, has_store=True))
     assert sorted(others.asked) == [1, 2]
 
 
 def test_without_the_feature_no_broker_is_asked() -> None:
     others = Others({1: ["orders"], 2: []})
-    asyncio.run(check_may_join(others, image(0), ME))
+    asyncio.run(check_may_join(others, image(0), ME, has_store=True))
     assert others.asked == []
 
 
-def test_topics_in_tiered_storage_keep_a_broker_out_of_a_running_cluster() -> None:
+def test_topics_in_tiered_storage_keep_a_broker_without_an_object_store_out() -> None:
     configs = [
         ConfigRecord(resource_type=2, resource_name="archive", name="remote.storage.enable", value="true"),
         ConfigRecord(resource_type=2, resource_name="plain", name="remote.storage.enable", value="false"),
     ]
     tiered = replayed(image(0), configs)
-    with pytest.raises(RegistrationError, match=r"remote.storage.enable=true \(archive\)"):
-        asyncio.run(check_may_join(Others({1: [], 2: None}), tiered, ME))
-    asyncio.run(check_may_join(Others({1: None, 2: None}), tiered, ME))
+    for others in (Others({1: [], 2: None}), Others({1: None, 2: None})):
+        with pytest.raises(RegistrationError, match=r"remote.storage.enable=true \(archive\)"):
+            asyncio.run(check_may_join(others, tiered, ME, has_store=False))
+        asyncio.run(check_may_join(others, tiered, ME, has_store=True))

@@ -47,7 +47,7 @@ class Topic:
         await asyncio.sleep(0.01)
         return len(self.records[partition]) - 1
 
-    async def read(self, partition: int, offset: int) -> EventBatch:
+    async def read(self, partition: int, offset: int, *, wait: bool) -> EventBatch:
         self.read_partitions.add(partition)
         await asyncio.sleep(0.005)
         self._maybe_fail()

@@ -208,7 +208,7 @@ def _check(image: ClusterImage, resource: ConfigResourceKey, configs: Mapping[st
             problem = name_problem(resource.name)
             if problem is not None:
                 raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-            check_topic_configs(configs, view)
+            check_topic_configs(configs, view, image.configs.topic(resource.name))
         case ResourceType.BROKER:
             if resource.name:
                 _broker_id(resource.name)

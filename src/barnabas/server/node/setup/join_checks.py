@@ -1,9 +1,9 @@
-"""Shell: keeps a broker out of a cluster of Apache Kafka that uses what this version of Barnabas does not support.
+"""Shell: keeps a broker out of a cluster that uses what this broker does not have.
 
-Tiered storage: as a leader, this broker would not find the records that are only in the remote storage, and its log
-start offset would let Apache Kafka delete them. Streams groups (KIP-1071): as their coordinator, this broker would not
-serve them, and their committed offsets would expire. So a broker checks the configs of all topics, and asks the other
-brokers for their streams groups, before it registers.
+Tiered storage without an object store: as a leader, this broker would not find the records that are only in the object
+store, and its log start offset would let other brokers delete them. Streams groups (KIP-1071): as their coordinator,
+this broker would not serve them, and their committed offsets would expire. So a broker checks the configs of all
+topics, and asks the other brokers for their streams groups, before it registers.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _TIMEOUT_MS: Final = 2_000
 _NAMED_MAX: Final = 5
 
 
-async def check_may_join(peers: PeerSender, image: ClusterImage, node_id: int) -> None:
-    """Raises RegistrationError if the cluster has topics in tiered storage, or streams groups.
+async def check_may_join(peers: PeerSender, image: ClusterImage, node_id: int, *, has_store: bool) -> None:
+    """Raises RegistrationError if the cluster has topics in tiered storage and this broker has no object store, or if
+    the cluster has streams groups.
 
-    Only running brokers count: a cluster must be able to start as a whole, and at least one broker must run before an
-    administrator can change the configs of its topics.
+    Only running brokers are asked for groups: a cluster must be able to start as a whole.
     """
     tiered = [
         name
         for name in image.configs.names(ResourceType.TOPIC)
-        if image.configs.topic(name).get("remote.storage.enable") == "true"
+        if image.configs.topic(name).get("remote.storage.enable") == "true" and not has_store
     ]
-    if not tiered and not image.features.level(STREAMS_VERSION):
+    if tiered:
+        raise RegistrationError(
+            f"This broker cannot start: topics have remote.storage.enable=true ({_some(tiered)}), and this broker has "
+            "remote.log.storage.system.enable=false. Set it to true with the settings of the object store, as on the "
+            "other brokers. To give up tiered storage, first set remote.storage.enable=false and "
+            "remote.log.delete.on.disable=true on the topics."
+        )
+    if not image.features.level(STREAMS_VERSION):
         return
     others = [broker.broker_id for broker in image.brokers.alive() if broker.broker_id != node_id]
     answers = await asyncio.gather(*(_streams_groups(peers, broker_id) for broker_id in others))
-    is_joining = any(answer is not None for answer in answers)
-    if tiered and is_joining:
-        raise RegistrationError(
-            f"This broker cannot join: topics have remote.storage.enable=true ({_some(tiered)}), and this version of "
-            "Barnabas does not support tiered storage. Set remote.storage.enable=false and "
-            "remote.log.delete.on.disable=true on them, or copy them, and start this broker again."
-        )
     groups = sorted({group_id for answer in answers for group_id in answer or ()})
     if groups:
         raise RegistrationError(

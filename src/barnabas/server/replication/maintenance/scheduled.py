@@ -139,6 +139,9 @@ def enforce_retention(partition: Partition, now_ms: int) -> int:
     target = partition.log
     if target is None or target.cleaning is not None:
         return 0
+    tiered = partition.context.tiered
+    if tiered is not None and target.config.tiered:
+        tiered.note_copied(partition.remote, target)
     deleted = target.enforce_retention(now_ms, partition.high_watermark)
     if deleted:
         log.info("segments deleted", partition=str(partition.name), segments=deleted)

@@ -13,7 +13,6 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.server.replication.local_replica import LocalReplica
-from barnabas.server.replication.ports import RebuiltFrom
 from barnabas.server.replication.rules import follower as rules
 from barnabas.server.replication.rules.follower import (
     BoundsRequest,
@@ -23,6 +22,7 @@ from barnabas.server.replication.rules.follower import (
     TieredRequest,
 )
 from barnabas.server.storage.errors import StorageError
+from barnabas.server.tiering.values import CopiedState
 
 log = get_logger("barnabas.server.replication")
 
@@ -99,11 +99,11 @@ class FollowerRole:
                     request, ErrorCode.KAFKA_STORAGE_ERROR, self._context.now_ms(), backoff_ms=backoff_ms
                 )
 
-    def on_tiered(self, request: TieredRequest, leader_start: int, rebuilt: RebuiltFrom, now_ms: int) -> None:
+    def on_tiered(self, request: TieredRequest, leader_start: int, copied: CopiedState, now_ms: int) -> None:
         """Continue with the state at the end of the leader's copies. `now_ms` is wall clock time. Raises
         StorageError."""
         replica, target = self._replica, self._replica.open_log
-        self.state, step = rules.on_tiered(self.state, request, leader_start, rebuilt.end_offset, target)
+        self.state, step = rules.on_tiered(self.state, request, leader_start, copied.end_offset, target)
         match step:
             case rules.RestartLog():
                 self._truncate(step, now_ms)
@@ -115,7 +115,7 @@ class FollowerRole:
                     continues_at=offset,
                 )
                 target.continue_above_copies(
-                    offset, log_start_offset, rebuilt.leader_epochs, rebuilt.producers, now_ms=now_ms
+                    offset, log_start_offset, copied.leader_epochs, copied.producers, now_ms=now_ms
                 )
                 if replica.log is target:
                     self._set_high_watermark(offset)  # what was copied was committed
