@@ -5,9 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from barnabas.spark.java import ensure_java
+
+REDACTED_OPTIONS: Final = (
+    r"(?i)url|jaas|user\.info|authorization|passphrase|keystore\.key|key\.pem|account.key|connection.string"
+)
+"""A value for `spark.sql.redaction.options.regex`. It hides the options of our formats and of object stores that have
+secrets, and that Spark shows in plans and in its event log otherwise. By itself Spark hides options with `password`,
+`secret` or `token` in their names or their values, and those with `url` in their names."""
 
 
 def prepare_environment() -> Path:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.spark.environment import prepare_environment
+from barnabas.spark.environment import REDACTED_OPTIONS, prepare_environment
 from barnabas.spark.java import shim_home
 from barnabas.spark.pipelines.errors import SpecError
 from barnabas.spark.pipelines.spec import PipelineSpec
@@ -47,6 +47,7 @@ def pipeline_session(spec: PipelineSpec, directory: Path, master: str | None, lo
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.warehouse.dir", str(directory.resolve() / "spark-warehouse"))
             .config("spark.sql.streaming.stopTimeout", "30s")
+            .config("spark.sql.redaction.options.regex", REDACTED_OPTIONS)
             .config(
                 "spark.driver.extraJavaOptions",
                 f"-Dlog4j2.configurationFile={log_settings.as_uri()} {java_options}".strip(),

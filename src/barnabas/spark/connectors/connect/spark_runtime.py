@@ -28,7 +28,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind, ConnectorState
 from barnabas.spark.connectors.connect.restarts import QueryRestarts
 from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig
-from barnabas.spark.environment import activate_session, prepare_environment
+from barnabas.spark.environment import REDACTED_OPTIONS, activate_session, prepare_environment
 from barnabas.spark.pipelines.failures import classify
 
 log = get_logger("barnabas.connect")
@@ -228,6 +228,7 @@ def open_session_of(config: ConnectWorkerConfig) -> Any:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.redaction.options.regex", REDACTED_OPTIONS)
     )
     settings = {name: text for name, text in config.properties.items() if name.startswith("spark.")}
     for name, text in settings.items():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.spark.environment import prepare_environment
+from barnabas.spark.environment import REDACTED_OPTIONS, prepare_environment
 from barnabas.spark.java import shim_home
 from barnabas.spark.mirror.config.values import MirrorConfig, PairConfig
 from barnabas.spark.mirror.ports import RecordCopier
@@ -82,6 +82,7 @@ _MASTER: Final = "local[*,4]"
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
     "spark.scheduler.mode": "FAIR",  # several pairs copy in one session
 }
 
