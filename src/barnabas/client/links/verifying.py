@@ -49,16 +49,26 @@ async def verify(
 
 
 async def _verify(source: AsyncAdmin, mirror: AsyncAdmin, partition: TopicPartition, limit: int | None) -> Comparison:
-    there, here = await _bounds(source, partition), await _bounds(mirror, partition)
+    there, here = await bounds_of(source, partition), await bounds_of(mirror, partition)
     start, end = max(there[0], here[0]), min(there[1], here[1])
     if limit is not None:
         start = max(start, end - limit)
     missing = max(there[1] - here[1], 0)
     if start >= end:
         return Comparison(partition, start, end, 0, 0, missing)
+    theirs, ours = batches_of(source, partition, start, end), batches_of(mirror, partition, start, end)
+    return await compare(partition, start, end, missing, theirs, ours)
+
+
+Batches = AsyncGenerator[tuple[int, bytes], None]
+"""The batches of a partition: the base offset and the bytes of each."""
+
+
+async def compare(
+    partition: TopicPartition, start: int, end: int, missing: int, theirs: Batches, ours: Batches
+) -> Comparison:
+    """Compare the batches of the two sides from `start` to before `end`."""
     batches = size = 0
-    wanted = OffsetRange(partition, start, end)
-    theirs, ours = _batches(source, wanted), _batches(mirror, wanted)
     try:
         while True:
             expected, found = await anext(theirs, None), await anext(ours, None)
@@ -74,7 +84,8 @@ async def _verify(source: AsyncAdmin, mirror: AsyncAdmin, partition: TopicPartit
         await ours.aclose()
 
 
-async def _bounds(admin: AsyncAdmin, partition: TopicPartition) -> tuple[int, int]:
+async def bounds_of(admin: AsyncAdmin, partition: TopicPartition) -> tuple[int, int]:
+    """The log start offset and the high watermark. Raises KafkaError."""
     bounds = []
     for special in (EARLIEST, LATEST):
         found = (await admin.list_offsets({partition: special}))[partition]
@@ -84,12 +95,12 @@ async def _bounds(admin: AsyncAdmin, partition: TopicPartition) -> tuple[int, in
     return bounds[0], bounds[1]
 
 
-async def _batches(admin: AsyncAdmin, wanted: OffsetRange) -> AsyncGenerator[tuple[int, bytes], None]:
+async def batches_of(admin: AsyncAdmin, partition: TopicPartition, start: int, end: int) -> Batches:
     """Each batch that ends in the range: its base offset and its bytes."""
     fetched: FetchedBatches
-    async for fetched in PartitionReader(admin.cluster).batches([wanted]):
+    async for fetched in PartitionReader(admin.cluster).batches([OffsetRange(partition, start, end)]):
         view = memoryview(fetched.buffer)
         for position, header in iter_batches(view):
-            if header.next_offset <= fetched.position or header.next_offset > wanted.end:
+            if header.next_offset <= fetched.position or header.next_offset > end:
                 continue
             yield header.base_offset, bytes(view[position : position + header.size])

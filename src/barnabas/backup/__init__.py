@@ -1,0 +1,1 @@
+"""Backups of a cluster in a directory or an object store: taking, restoring and verifying them."""
