@@ -57,7 +57,10 @@ class BackupStore:
 
     async def choose(self, at: str | None) -> Run:
         """The run that `at` names (`keeping.choose_run`). Raises NoSuchRunError, DamagedBackupError, ValueError."""
-        return await self.load(choose_run((await self.run_names()).complete, at))
+        complete = (await self.run_names()).complete
+        if not complete:
+            raise NoSuchRunError(f"{self.location} has no complete run. `barnabas backup run` makes one.")
+        return await self.load(choose_run(complete, at))
 
     async def save(self, run: Run) -> None:
         """Store the manifest of a run, at once as a whole."""

@@ -16,12 +16,15 @@ NULLABLE: Final = {
     "consume.time", "consume.key", "consume.value", "configs.value", "logs.offset", "logs.timestamp", "top.rate",
     "topics.rate", "groups.lag", "groups.lag_change", "groups.catches_up_s", "brokers.free", "context.registry",
     "transactions.open_since", "transactions.started_ms", "transactions.lasted_ms", "groups.assignor",
+    "backup.base", "backup.acls", "backup.users", "backup.quotas", "verify.differs_at", "verify.error",
 }  # fmt: skip
 """Fields that may have no value, which depends on the moment, by the field or command that contains them."""
 TYPES: Final = {
     "rack": "string",
     "instance": "string",
     "lag_change": "number",
+    "base": "string",
+    "differs_at": "integer",
     "catches_up_s": "number",
     "rate": "number",
 }
@@ -32,6 +35,10 @@ EMPTY: Final[dict[str, Any]] = {
     ],
     "offline_dirs": ["string"],
     "problems": ["string"],
+    "damage": [{"object": "string", "problem": "string", "runs": ["string"]}],
+    "interrupted": ["string"],
+    "notes": ["string"],
+    "runs": ["string"],
     "references": [{"name": "string", "subject": "string", "version": "integer"}],
 }
 """The shapes of lists that are empty in the samples."""

@@ -102,10 +102,13 @@ class Restore:
         begun = await self._begun(method)
         found = plan.conflicts(run, await self._facts(begun), whole=self._whole)
         if found:
-            more = "" if self._whole else " or leave topics out with --topics and --exclude"
+            advice = (
+                "Restore into an empty cluster, or single topics with --topics."
+                if self._whole
+                else "Delete what is in the way, or leave it out with --topics and --exclude."
+            )
             raise TargetNotEmptyError(
-                f"Run {run.id} cannot be restored into this cluster: {'; '.join(found)}. Nothing was changed. Restore "
-                f"into an empty cluster{more}; `--topics` restores single topics into a cluster that has others."
+                f"Run {run.id} cannot be restored into this cluster: {'; '.join(found)}. Nothing was changed. {advice}"
             )
         if not self._options.dry_run:
             await self._settings()
