@@ -110,5 +110,5 @@ def _comparison_document(one: Comparison) -> dict[str, Any]:
         "size": one.size_bytes,
         "missing": one.missing,
         "differs_at": one.differs_at,
-        "error": one.error or None,
+        "error": one.error,
     }

@@ -16,7 +16,7 @@ NULLABLE: Final = {
     "consume.time", "consume.key", "consume.value", "configs.value", "logs.offset", "logs.timestamp", "top.rate",
     "topics.rate", "groups.lag", "groups.lag_change", "groups.catches_up_s", "brokers.free", "context.registry",
     "transactions.open_since", "transactions.started_ms", "transactions.lasted_ms", "groups.assignor",
-    "backup.base", "backup.acls", "backup.users", "backup.quotas", "verify.differs_at", "verify.error",
+    "backup.base", "backup.acls", "backup.users", "backup.quotas", "verify.differs_at",
 }  # fmt: skip
 """Fields that may have no value, which depends on the moment, by the field or command that contains them."""
 TYPES: Final = {
