@@ -60,6 +60,9 @@ class Login(Struct, frozen=True):
     user: str
     password: str
 
+    def __repr__(self) -> str:
+        return f"Login({self.user}, ...)"
+
     def client_settings(self) -> dict[str, str]:
         """The settings of a Kafka client that logs in."""
         login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
