@@ -8,8 +8,10 @@ import typer
 
 from barnabas.cli.cluster_controllers import add_controller, remove_controller
 from barnabas.cli.cluster_describe import describe
+from barnabas.cli.cluster_heal import heal
 from barnabas.cli.cluster_init import certificates, init
 from barnabas.cli.cluster_moves import drain, elect, moves, reassign
+from barnabas.cli.cluster_rebalance import rebalance
 from barnabas.cli.cluster_up import up
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, noun
 from barnabas.cli.output import note, print_json, print_table
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 app = noun("The cluster: its brokers, its controllers, and the APIs that they serve.")
-for _command in (init, up, certificates, describe, reassign, drain, moves, elect, add_controller, remove_controller):
+_COMMANDS = (
+    init, up, certificates, describe, reassign, rebalance, drain, heal, moves, elect, add_controller, remove_controller,
+)  # fmt: skip
+for _command in _COMMANDS:
     app.command()(_command)
 
 

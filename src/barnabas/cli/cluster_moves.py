@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as jsonlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.moves_execution import Moves, as_plan, carry_out, elect_preferred, raise_first
 from barnabas.cli.moves_placement import ClusterPlacement, read_moving_placement
-from barnabas.cli.moves_throttle import clear_throttle, read_throttled_topics, throttled
+from barnabas.cli.moves_throttle import clear_throttle, read_throttled_topics
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -24,16 +24,11 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.core.errors import KafkaError
 
-Moves = Mapping[TopicPartition, Sequence[int]]
-
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; may be repeated.")]
 Throttle = Annotated[
     int | None, typer.Option("--throttle", metavar="BYTES", help="Maximum bytes per second into each broker.")
 ]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all replicas have moved.")]
-
-_POLL_INTERVAL_S = 1.0
-_REMOVER = "`barnabas cluster moves`, when no reassignment is under way,"
 
 
 def reassign(
@@ -114,16 +109,9 @@ def drain(
         held = [tp for tp, replicas in placement.replicas.items() if broker in replicas]
         return _with_moves_under_way(planned, placement, held)
 
-    async def elect_others(admin: AsyncAdmin, planned: Moves) -> None:
-        from barnabas.client.admin.elections import ElectionType
-
-        needless = ErrorCode.ELECTION_NOT_NEEDED
-        results = await admin.elect_leaders(list(planned), ElectionType.PREFERRED)
-        _raise_first({tp: error for tp, error in results.items() if error is not None and error.code is not needless})
-
     _carry_out(
         bootstrap_server, command_config, plan, throttle=throttle, wait=wait, dry_run=dry_run, json=json,
-        afterwards=elect_others if leaders_only else None,
+        afterwards=elect_preferred if leaders_only else None,
     )  # fmt: skip
 
 
@@ -167,7 +155,7 @@ def moves(
         if (cancel or not under_way) and not preserve_throttles:
             await _remove_throttles(admin, {broker for move in under_way.values() for broker in move.replicas}, cancel)
         over = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        _raise_first({tp: error for tp, error in results.items() if error is not None and error.code is not over})
+        raise_first({tp: error for tp, error in results.items() if error is not None and error.code is not over})
         return [
             {"partition": str(tp), "replicas": m.replicas, "adding": m.adding, "removing": m.removing}
             for tp, m in sorted(under_way.items())
@@ -251,7 +239,7 @@ def _carry_out(
         placement = await read_moving_placement(admin)
         current, planned = placement.replicas, plan(placement)
         if planned and not dry_run:
-            await _move(admin, placement, planned, throttle, wait=wait)
+            await carry_out(admin, placement.originals, planned, throttle, wait=wait)
             if afterwards is not None:
                 await afterwards(admin, planned)
         return planned, current
@@ -266,47 +254,6 @@ def _carry_out(
     outcome = "would move" if dry_run else "moved" if wait else "to move; see `barnabas cluster moves`"
     note(f"{counted(len(planned), 'partition')} {outcome}")
     print_table(["PARTITION", "FROM", "TO"], [(str(tp), current.get(tp, ()), to) for tp, to in sorted(planned.items())])
-
-
-async def _move(
-    admin: AsyncAdmin, placement: ClusterPlacement, planned: Moves, bytes_per_second: int | None, *, wait: bool
-) -> None:
-    """Submit the reassignments and, with `wait`, wait for their end. Prints a note if a throttle remains set."""
-    async with throttled(admin, placement.originals, planned, bytes_per_second, remover=_REMOVER) as touched:
-        _raise_first(await admin.alter_partition_reassignments(dict(planned)))
-    if not wait:
-        if touched.topics:
-            note(f"the throttle remains set; {_REMOVER} removes it")
-        return
-    is_done = False
-    try:
-        await _wait_until_moved(admin, planned)
-        if touched.topics and (await clear_throttle(admin, touched.topics, touched.brokers)).is_rest_needed:
-            note(f"other reassignments are under way and need the throttle; {_REMOVER} removes it")
-        is_done = True
-    finally:
-        if not is_done:  # Ctrl-C and errors of the admin client
-            stays = f", and the throttle remains set; {_REMOVER} removes it" if touched.topics else ""
-            note(f"not waiting any more: the reassignments continue{stays}")
-
-
-async def _wait_until_moved(admin: AsyncAdmin, planned: Moves) -> None:
-    left = len(planned) + 1
-    while under_way := await admin.list_partition_reassignments(planned):
-        if len(under_way) < left:
-            left = len(under_way)
-            note(f"{len(planned) - left} of {len(planned)} moved")
-        await asyncio.sleep(_POLL_INTERVAL_S)
-
-
-def as_plan(planned: Moves) -> dict[str, Any]:
-    """The plan in the JSON format of kafka-reassign-partitions."""
-    return {
-        "version": 1,
-        "partitions": [
-            {"topic": tp.topic, "partition": tp.partition, "replicas": list(to)} for tp, to in sorted(planned.items())
-        ],
-    }
 
 
 def _with_moves_under_way(planned: Moves, placement: ClusterPlacement, among: Iterable[TopicPartition]) -> Moves:
@@ -346,9 +293,3 @@ def _count(view: Any) -> int:
     if isinstance(view, BaseException):
         raise view
     return int(view.partition_count)
-
-
-def _raise_first(results: Mapping[TopicPartition, BaseException | None]) -> None:
-    for error in results.values():
-        if error is not None:
-            raise error

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.cluster_moves import as_plan
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
 from barnabas.cli.log_moves import MOVE_RATE, set_move_rate, start_moves
+from barnabas.cli.moves_execution import as_plan
 from barnabas.cli.moves_placement import read_moving_placement, read_placement
 from barnabas.cli.moves_throttle import clear_throttle, throttled
 from barnabas.cli.session import run_admin

@@ -1,0 +1,235 @@
+"""Machine: the load of each broker while a plan is made, and by how much the goals are missed.
+
+An *action* is a set of new replicas for one or two partitions. `State.gain` computes what an action would change;
+`State.apply` carries it out. Only the brokers that an action touches are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor
+from typing import Final
+
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.assign.balance.values import (
+    HARD_GOALS,
+    BalanceOptions,
+    BrokerLoad,
+    BrokerRole,
+    ClusterLoad,
+    Goal,
+    Replicas,
+)
+
+Action = Mapping[TopicPartition, Replicas]
+Loads = list[int]
+
+REPLICAS, LEADERS, SIZE, RATE_IN, RATE_OUT = range(5)
+LOAD_OF: Final = {
+    Goal.REPLICA_CAPACITY: REPLICAS,
+    Goal.DISK_CAPACITY: SIZE,
+    Goal.REPLICAS: REPLICAS,
+    Goal.DISK: SIZE,
+    Goal.NETWORK_IN: RATE_IN,
+    Goal.NETWORK_OUT: RATE_OUT,
+    Goal.LEADERS: LEADERS,
+}
+"""The load that a goal measures, as an index of `Loads`."""
+_SLACK: Final = {Goal.DISK: 16 * 1024 * 1024, Goal.NETWORK_IN: 64 * 1024, Goal.NETWORK_OUT: 64 * 1024}
+"""A difference from the average that is too small to copy data for, in the goal's unit."""
+_NO_LIMIT: Final = 1 << 62
+
+
+class State:
+    """The replicas of all partitions, and sums over them."""
+
+    def __init__(self, cluster: ClusterLoad, options: BalanceOptions) -> None:
+        self.cluster = cluster
+        self.options = options
+        self.goals = (*HARD_GOALS, *options.goals)
+        self.replicas = {tp: partition.replicas for tp, partition in sorted(cluster.partitions.items())}
+        self.brokers = sorted({*cluster.brokers, *(b for replicas in self.replicas.values() for b in replicas)})
+        self.role = {b: cluster.brokers[b].role if b in cluster.brokers else BrokerRole.EXCLUDED for b in self.brokers}
+        self.rack = {b: cluster.brokers[b].rack if b in cluster.brokers else None for b in self.brokers}
+        self.loads: dict[int, Loads] = {b: [0] * 5 for b in self.brokers}
+        self.on: dict[int, set[TopicPartition]] = {b: set() for b in self.brokers}
+        for tp, replicas in self.replicas.items():
+            self._add(tp, replicas, 1)
+        staying = {self._rack_of(b) for b in self.brokers if self.role[b] is not BrokerRole.LEAVES}
+        self._racks = len(staying)
+        self.bands = {goal: {b: self._band(goal, b) for b in self.brokers} for goal in self.goals if goal in LOAD_OF}
+        self.imbalances = tuple(self._imbalance(goal) for goal in self.goals)
+        """By how much the cluster misses each goal, in the order of `goals`."""
+        self.moved: dict[TopicPartition, int] = {}
+        """The partitions whose replicas differ from those at the start, and the bytes to copy for each."""
+
+    def spread(self, replicas: Replicas) -> int:
+        """The number of racks that hold replicas. A broker without a rack is a rack of its own, and one that leaves
+        does not count."""
+        return len({self._rack_of(b) for b in replicas if self.role[b] is not BrokerRole.LEAVES})
+
+    def spread_missing(self, replicas: Replicas) -> int:
+        """The number of racks that the partition could have besides those that hold its replicas now."""
+        return min(len(replicas), self._racks) - self.spread(replicas)
+
+    def band(self, goal: Goal, broker: int) -> tuple[int, int]:
+        """The smallest and the largest load with which the broker reaches the goal."""
+        return self.bands[goal][broker]
+
+    def imbalance(self, goal: Goal) -> int:
+        """By how much the cluster misses the goal."""
+        return self.imbalances[self.goals.index(goal)]
+
+    def _imbalance(self, goal: Goal) -> int:
+        match goal:
+            case Goal.PLACEMENT:
+                return sum(self._misplaced(replicas) for replicas in self.replicas.values())
+            case Goal.RACKS:
+                return sum(
+                    self.spread_missing(replicas)
+                    for tp, replicas in self.replicas.items()
+                    if not self.cluster.partitions[tp].is_fixed
+                )
+        return sum(self._outside(goal, b, self.loads[b][LOAD_OF[goal]]) for b in self.brokers)
+
+    def gain(self, action: Action) -> tuple[int, ...]:
+        """The change of each goal's imbalance, in the order of the goals: below 0 is better."""
+        changes = self._changes(action)
+        gains = []
+        for goal in self.goals:
+            if goal is Goal.PLACEMENT:
+                gains.append(
+                    sum(self._misplaced(new) - self._misplaced(self.replicas[tp]) for tp, new in action.items())
+                )
+            elif goal is Goal.RACKS:
+                pairs = ((self.replicas[tp], new) for tp, new in action.items())
+                gains.append(sum(self.spread_missing(new) - self.spread_missing(old) for old, new in pairs))
+            else:
+                which = LOAD_OF[goal]
+                gains.append(
+                    sum(
+                        self._outside(goal, b, self.loads[b][which] + change[which])
+                        - self._outside(goal, b, self.loads[b][which])
+                        for b, change in changes.items()
+                        if change[which]
+                    )
+                )
+        return tuple(gains)
+
+    def is_allowed(self, action: Action) -> bool:
+        """Whether the action keeps the hard limits and the limits of the plan."""
+        for tp, new in action.items():
+            old = self.replicas[tp]
+            if self.cluster.partitions[tp].is_fixed or self.spread(new) < self.spread(old):
+                return False
+            if any(self.role[b] is not BrokerRole.TAKES_PART for b in new if b not in old):
+                return False
+            if any(self.role[b] is BrokerRole.EXCLUDED for b in old if b not in new):
+                return False
+            if new[0] != old[0] and not self._may_lead_after(old[0], new[0]):
+                return False
+        return self._has_room(action) and self._is_within_limits(action)
+
+    def apply(self, action: Action) -> None:
+        self.imbalances = tuple(now + gain for now, gain in zip(self.imbalances, self.gain(action), strict=True))
+        for tp, new in action.items():
+            self._add(tp, self.replicas[tp], -1)
+            self.replicas[tp] = new
+            self._add(tp, new, 1)
+            if new == self.cluster.partitions[tp].replicas:
+                self.moved.pop(tp, None)
+            else:
+                self.moved[tp] = self.bytes_to_copy(tp, new)
+
+    def bytes_to_copy(self, tp: TopicPartition, new: Replicas) -> int:
+        """The bytes that are copied if the partition gets these replicas."""
+        partition = self.cluster.partitions[tp]
+        return partition.size * sum(b not in partition.replicas for b in new)
+
+    def broker_loads(self) -> dict[int, BrokerLoad]:
+        return {b: BrokerLoad(*self.loads[b]) for b in self.brokers}
+
+    def share(self, tp: TopicPartition, replicas: Replicas, broker: int) -> Loads:
+        """What the partition adds to the load of a broker among these replicas.
+
+        Every replica receives what producers write; the leader also sends it to the followers and to the consumers.
+        """
+        partition = self.cluster.partitions[tp]
+        is_leader = replicas[0] == broker
+        sent = partition.rate_in * (len(replicas) - 1) + partition.rate_out if is_leader else 0
+        return [1, int(is_leader), partition.size, partition.rate_in, sent]
+
+    def _add(self, tp: TopicPartition, replicas: Replicas, sign: int) -> None:
+        for b in replicas:
+            loads = self.loads[b]
+            for which, amount in enumerate(self.share(tp, replicas, b)):
+                loads[which] += sign * amount
+            if sign > 0:
+                self.on[b].add(tp)
+            else:
+                self.on[b].discard(tp)
+
+    def _changes(self, action: Action) -> dict[int, Loads]:
+        """Broker -> the change of its load."""
+        changes: dict[int, Loads] = {}
+        for tp, new in action.items():
+            for replicas, sign in ((self.replicas[tp], -1), (new, 1)):
+                for b in replicas:
+                    change = changes.setdefault(b, [0] * 5)
+                    for which, amount in enumerate(self.share(tp, replicas, b)):
+                        change[which] += sign * amount
+        return changes
+
+    def _may_lead_after(self, old: int, new: int) -> bool:
+        """Whether a preferred leadership may go from one broker to the other."""
+        if self.role[old] is BrokerRole.LEAVES:
+            return True
+        return self.role[old] is not BrokerRole.EXCLUDED and self.role[new] is BrokerRole.TAKES_PART
+
+    def _has_room(self, action: Action) -> bool:
+        for b, change in self._changes(action).items():
+            for goal in (Goal.REPLICA_CAPACITY, Goal.DISK_CAPACITY):
+                which = LOAD_OF[goal]
+                if change[which] > 0 and self.loads[b][which] + change[which] > self.band(goal, b)[1]:
+                    return False
+        return True
+
+    def _is_within_limits(self, action: Action) -> bool:
+        if self.options.moves_max is None and self.options.bytes_max is None:
+            return True
+        moved = dict(self.moved)
+        for tp, new in action.items():
+            moved.pop(tp, None)
+            if new != self.cluster.partitions[tp].replicas:
+                moved[tp] = self.bytes_to_copy(tp, new)
+        moves_max, bytes_max = self.options.moves_max, self.options.bytes_max
+        return (moves_max is None or len(moved) <= moves_max) and (
+            bytes_max is None or sum(moved.values()) <= bytes_max
+        )
+
+    def _band(self, goal: Goal, broker: int) -> tuple[int, int]:
+        """A band does not change while a plan is made, because moves do not change the sum of a load."""
+        if goal is Goal.REPLICA_CAPACITY:
+            return 0, self.options.replicas_max
+        if goal is Goal.DISK_CAPACITY:
+            found = self.cluster.brokers.get(broker)
+            return 0, _NO_LIMIT if found is None or found.bytes_max is None else found.bytes_max
+        balanced = [b for b in self.brokers if self.role[b] in (BrokerRole.TAKES_PART, BrokerRole.GIVES)]
+        if broker not in balanced:
+            return 0, _NO_LIMIT
+        total = sum(self.loads[b][LOAD_OF[goal]] for b in self.brokers if self.role[b] is not BrokerRole.EXCLUDED)
+        average = total / len(balanced)
+        width = max(average * self.options.tolerance, _SLACK.get(goal, 0))
+        # A count can always be the average rounded up or down, however small the tolerance is.
+        return max(min(floor(average), ceil(average - width)), 0), max(ceil(average), floor(average + width))
+
+    def _outside(self, goal: Goal, broker: int, load: int) -> int:
+        low, high = self.bands[goal][broker]
+        return max(load - high, low - load, 0)
+
+    def _misplaced(self, replicas: Replicas) -> int:
+        return sum(self.role[b] is BrokerRole.LEAVES for b in replicas)
+
+    def _rack_of(self, broker: int) -> str | int:
+        rack = self.rack[broker]
+        return broker if rack is None else rack
