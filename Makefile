@@ -14,7 +14,7 @@ PARALLEL := -n 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test system kerberos databases monitoring browser sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve wheel test system kerberos databases monitoring units browser sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ databases: ## installs PostgreSQL and MariaDB, which the tests of the connectors
 monitoring: ## installs Prometheus, which the tests of deploy/monitoring start for themselves
 	tests/system/monitoring/install.sh
 
+units: ## installs systemd-analyze, which checks the units of deploy/systemd
+	tests/system/deploy/install.sh
+
 browser: ## installs Chromium, which the tests of the console's pages drive
 	tests/system/console/install.sh
 
@@ -64,7 +67,7 @@ kerberos: $(VENV)/.ready-dev ## GSSAPI against a KDC, and against Java (installs
 	$(RUN) -m tests.interop.jars
 	$(PYTEST) tests/system/security/test_kerberos.py tests/interop/test_interop_kerberos.py -m 'system or interop'
 
-system: $(VENV)/.ready-dev databases monitoring browser ## longer tests: clusters of processes under faults, more of Spark, databases
+system: $(VENV)/.ready-dev databases monitoring units browser ## longer tests: clusters of processes under faults, more of Spark, databases
 	$(PYTEST) $(PARALLEL) -m 'system and not slow'
 
 sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node|links

@@ -81,12 +81,18 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("--config", metavar="FILE", help="a server.properties file, as for Apache Kafka")
     parser.add_argument(
+        "--env",
+        action="store_true",
+        help="take settings from environment variables, as Kafka's images do: KAFKA_NODE_ID=1 is node.id=1; and the "
+        "cluster id from CLUSTER_ID; they override the file",
+    )
+    parser.add_argument(
         "-c",
         dest="settings",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="one broker setting; overrides the file; may be repeated",
+        help="one broker setting; overrides the file and the environment; may be repeated",
     )
     parser.add_argument(
         "--registry",
@@ -173,6 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(f"--log-file {options.log_file}: {error.strerror or error}", EXIT_USAGE)
     try:
         given = read_properties_file(options.config) if options.config is not None else {}
+        if options.env:
+            given.update(_read_environment(options))
         given.update(parse_assignments(options.settings))
         if options.processes is not None:
             if options.add_scram:
@@ -193,6 +201,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             " delete all data. docs/SECURITY.md says how to protect it."
         )
     _run(node_config, options)
+
+
+def _read_environment(options: Namespace) -> dict[str, str]:
+    """The settings of the environment. The cluster id of the environment counts unless `--cluster-id` is given. Raises
+    ValueError."""
+    from barnabas.server.node.setup.environment import CLUSTER_ID, settings_from_environment
+
+    options.cluster_id = options.cluster_id or os.environ.get(CLUSTER_ID) or None
+    return settings_from_environment(os.environ)
 
 
 def _run_processes(options: Namespace, given: Mapping[str, str]) -> NoReturn:

@@ -148,6 +148,8 @@ class _Supervisor:
         for name, value in (("--config", options.config), ("--cluster-id", options.cluster_id)):
             if value is not None:
                 command += [name, value]
+        if options.env:
+            command.append("--env")
         if options.metrics is not None:
             command += ["--metrics", url_of_process(options.metrics, place)]
         if options.registry is not None and place == 0:

@@ -21,6 +21,7 @@ def test_serve_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "data_dir": None,
         "listener": None,
         "config": None,
+        "env": False,
         "settings": [],
         "metrics": None,
         "registry": None,
