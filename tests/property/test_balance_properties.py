@@ -61,7 +61,7 @@ def carried_out(cluster: ClusterLoad, plan: Plan) -> ClusterLoad:
 
 
 @given(clusters(), choices())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_plan_keeps_every_replica_count_and_the_spread_over_racks(
     cluster: ClusterLoad, options: BalanceOptions
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_plan_keeps_every_replica_count_and_the_spread_over_racks(
 
 
 @given(clusters(), choices())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_plan_respects_the_roles_and_capacities_of_the_brokers(cluster: ClusterLoad, options: BalanceOptions) -> None:
     plan = plan_balance(cluster, options)
     for broker, after in plan.after.items():
@@ -90,7 +90,7 @@ def test_a_plan_respects_the_roles_and_capacities_of_the_brokers(cluster: Cluste
 
 
 @given(clusters(), choices())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_plan_improves_the_goals_in_their_order_and_converges(cluster: ClusterLoad, options: BalanceOptions) -> None:
     plan = plan_balance(cluster, options)
     before, after = list(plan.imbalance_before.values()), list(plan.imbalance_after.values())
@@ -102,17 +102,18 @@ def test_a_plan_improves_the_goals_in_their_order_and_converges(cluster: Cluster
 
 
 @given(clusters(), choices())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_no_move_of_a_plan_is_in_vain(cluster: ClusterLoad, options: BalanceOptions) -> None:
     plan = plan_balance(cluster, options)
     state = State(carried_out(cluster, plan), options)
     for tp, move in plan.moves.items():
         back = {tp: move.before}
-        assert state.gain(back) > (0,) * len(state.goals) or state.spread(move.before) < state.spread(move.after)
+        is_better_moved = state.gain(back) > (0,) * len(state.goals)
+        assert is_better_moved or state.spread(move.before) < state.spread(move.after) or not state.has_room(back)
 
 
 @given(clusters(), choices(), st.integers(0, 3), st.integers(0, 600))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_limited_plan_respects_its_limits_and_repeats_to_an_end(
     cluster: ClusterLoad, options: BalanceOptions, moves_max: int, size_max: int
 ) -> None:

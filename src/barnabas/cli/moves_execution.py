@@ -46,10 +46,12 @@ async def carry_out(
             note(f"the throttle remains set; {_REMOVER} removes it")
         return
     progress = _Progress(planned, sizes)
+    progress.begin(parts[0])
     try:
         for place, part in enumerate(parts):
             if place:
                 raise_first(await admin.alter_partition_reassignments(dict(part)))
+                progress.begin(part)
             await _wait_until_moved(admin, part, progress)
         if touched.topics and (await clear_throttle(admin, touched.topics, touched.brokers)).is_rest_needed:
             note(f"other reassignments are under way and need the throttle; {_REMOVER} removes it")
@@ -95,8 +97,10 @@ class _Progress:
         self._sizes = sizes
         self._shown = -1
 
-    def update(self, part: Moves, under_way: Container[TopicPartition]) -> None:
+    def begin(self, part: Moves) -> None:
         self.not_begun -= set(part)
+
+    def update(self, part: Moves, under_way: Container[TopicPartition]) -> None:
         self._left -= {tp for tp in part if tp not in under_way}
         moved = self._total - len(self._left)
         if moved in (self._shown, self._total):

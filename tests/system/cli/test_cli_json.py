@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "transactions list", "transactions describe receipts-1", "transactions describe-producers orders 0",
     "configs describe --topic orders", "users list", "acls list", "quotas list",
     "logs dirs", "logs offsets orders", "cluster describe", "cluster apis", "cluster quorum",
+    "cluster rebalance --sample 0", "cluster heal",
     "top --interval 0.5", "context list", "context show", "schemas register orders-value order.avsc", "schemas list",
     "backup run saved", "backup list saved", "backup describe saved", "backup prune saved --keep 1 --dry-run",
     "verify saved", "verify saved --cluster", "restore saved --topics invoices",

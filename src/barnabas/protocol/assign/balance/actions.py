@@ -6,7 +6,8 @@ only, and the order of their results is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from heapq import nsmallest
 from typing import Final
 
 from barnabas.core.ids import TopicPartition
@@ -21,52 +22,16 @@ _SWAPPED: Final = 12
 """The number of partitions of each of two brokers that may change places."""
 
 
-def actions_for(state: State, goal: Goal) -> Iterator[Action]:
-    """Actions that may improve the goal, which is not reached."""
-    match goal:
-        case Goal.PLACEMENT:
-            yield from _relocations(state, [b for b in state.brokers if state.role[b] is BrokerRole.LEAVES])
-        case Goal.RACKS:
-            yield from _spreading(state)
-        case _:
-            for heavy, light in _pairs(state, goal):
-                yield from _moves(state, goal, heavy, light)
-                if goal is not Goal.REPLICA_CAPACITY:  # a swap does not change the number of replicas
-                    yield from _swaps(state, goal, heavy, light)
+def actions_for_partitions(state: State, goal: Goal) -> Iterator[Action]:
+    """Actions that may bring the replicas of single partitions to better brokers. Those that follow an action which was
+    applied take it into account."""
+    if goal is Goal.PLACEMENT:
+        yield from _relocations(state, [b for b in state.brokers if state.role[b] is BrokerRole.LEAVES])
+    else:
+        yield from _spreading(state)
 
 
-def _relocations(state: State, leaving: list[int]) -> Iterator[Action]:
-    """A replica of a broker that leaves goes to the broker that is best for the racks and has the fewest replicas. The
-    new replica is the last one, so that a replica that has the records is the preferred leader."""
-    for broker in leaving:
-        for tp in sorted(state.on[broker]):
-            kept = tuple(b for b in state.replicas[tp] if b != broker)
-            takers = [b for b in state.brokers if state.role[b] is BrokerRole.TAKES_PART and b not in kept]
-            takers.sort(key=lambda b: (-state.spread((*kept, b)), *_fullness(state, b)))
-            for taker in takers:
-                yield {tp: (*kept, taker)}
-
-
-def _spreading(state: State) -> Iterator[Action]:
-    """Of two replicas on one rack, one goes to another rack; the leader stays if it can."""
-    takers = [b for b in state.brokers if state.role[b] is BrokerRole.TAKES_PART]
-    takers.sort(key=lambda b: _fullness(state, b))
-    for tp, replicas in state.replicas.items():
-        if state.cluster.partitions[tp].is_fixed or not state.spread_missing(replicas):
-            continue
-        for broker in reversed(replicas):
-            for taker in takers:
-                if taker not in replicas:
-                    changed = _replaced(replicas, broker, taker)
-                    if state.spread(changed) > state.spread(replicas):
-                        yield {tp: changed}
-
-
-def _fullness(state: State, broker: int) -> tuple[int, int, int]:
-    return state.loads[broker][REPLICAS], state.loads[broker][SIZE], broker
-
-
-def _pairs(state: State, goal: Goal) -> Iterator[tuple[int, int]]:
+def pairs(state: State, goal: Goal) -> Iterator[tuple[int, int]]:
     """(broker that gives, broker that gets): at least one of both is outside the band of the goal."""
     which = LOAD_OF[goal]
     giving = [b for b in state.brokers if state.role[b] in (BrokerRole.TAKES_PART, BrokerRole.GIVES)]
@@ -81,32 +46,68 @@ def _pairs(state: State, goal: Goal) -> Iterator[tuple[int, int]]:
                 yield heavy, light
 
 
+def actions_between(state: State, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
+    """Actions that bring some of the load of one broker to the other, and touch no third broker."""
+    yield from _moves(state, goal, heavy, light)
+    if goal not in (Goal.REPLICA_CAPACITY, Goal.REPLICAS):  # a swap does not change the number of replicas
+        yield from _swaps(state, goal, heavy, light)
+
+
+def _relocations(state: State, leaving: list[int]) -> Iterator[Action]:
+    """A replica of a broker that leaves goes to the broker that is best for the racks and has the fewest replicas. The
+    new replica is the last one, so that a replica that has the records is the preferred leader; unless that one is on
+    a broker that gets no leaderships."""
+    for broker in leaving:
+        for tp in sorted(state.on[broker]):
+            kept = tuple(b for b in state.replicas[tp] if b != broker)
+            takers = [b for b in state.brokers if state.role[b] is BrokerRole.TAKES_PART and b not in kept]
+            takers.sort(key=lambda b: (-state.spread((*kept, b)), *_fullness(state, b)))
+            is_first = bool(kept) and state.role[kept[0]] is BrokerRole.EXCLUDED and state.replicas[tp][0] == broker
+            for taker in takers:
+                yield {tp: (taker, *kept) if is_first else (*kept, taker)}
+
+
+def _spreading(state: State) -> Iterator[Action]:
+    """Of two replicas on one rack, one goes to another rack; the leader stays if it can."""
+    takers = [b for b in state.brokers if state.role[b] is BrokerRole.TAKES_PART]
+    for tp in state.replicas:
+        replicas = state.replicas[tp]
+        if state.cluster.partitions[tp].is_fixed or not state.spread_missing(replicas):
+            continue
+        takers.sort(key=lambda b: _fullness(state, b))
+        for broker in reversed(replicas):
+            for taker in takers:
+                if taker not in replicas:
+                    changed = _replaced(replicas, broker, taker)
+                    if state.spread(changed) > state.spread(state.replicas[tp]):
+                        yield {tp: changed}
+
+
+def _fullness(state: State, broker: int) -> tuple[int, int, int]:
+    return state.loads[broker][REPLICAS], state.loads[broker][SIZE], broker
+
+
 def _moves(state: State, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
     """The preferred leadership, which costs nothing, or a replica goes from one broker to the other."""
     which = LOAD_OF[goal]
     if which in (LEADERS, RATE_OUT):
         shared = [tp for tp in state.on[heavy] & state.on[light] if state.replicas[tp][0] == heavy]
-        for tp in _most_suitable(state, goal, heavy, light, shared)[:_CANDIDATES]:
+        for tp in _most_suitable(state, goal, heavy, light, shared):
             yield {tp: _led_by(state.replicas[tp], light)}
     movable = [tp for tp in state.on[heavy] - state.on[light] if not state.cluster.partitions[tp].is_fixed]
-    for tp in _most_suitable(state, goal, heavy, light, movable)[:_CANDIDATES]:
+    for tp in _most_suitable(state, goal, heavy, light, movable):
         yield {tp: _replaced(state.replicas[tp], heavy, light)}
 
 
 def _swaps(state: State, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
     """A replica of one broker and a smaller one of the other change places."""
     which = LOAD_OF[goal]
-
-    def load_on(broker: int) -> Callable[[TopicPartition], int]:
-        return lambda tp: state.share(tp, state.replicas[tp], broker)[which]
-
-    given = _not_fixed(state, heavy, light)
-    got = _not_fixed(state, light, heavy)
-    given.sort(key=lambda tp: (-load_on(heavy)(tp), tp))
-    got.sort(key=lambda tp: (load_on(light)(tp), tp))
-    for tp in given[:_SWAPPED]:
-        for other in got[:_SWAPPED]:
-            if load_on(heavy)(tp) > load_on(light)(other):
+    given = [(-state.share(tp, state.replicas[tp], heavy)[which], tp) for tp in _not_fixed(state, heavy, light)]
+    got = [(state.share(tp, state.replicas[tp], light)[which], tp) for tp in _not_fixed(state, light, heavy)]
+    smallest = nsmallest(_SWAPPED, got)
+    for negative, tp in nsmallest(_SWAPPED, given):
+        for load, other in smallest:
+            if -negative > load:
                 yield {
                     tp: _replaced(state.replicas[tp], heavy, light),
                     other: _replaced(state.replicas[other], light, heavy),
@@ -125,7 +126,7 @@ def _most_suitable(
     half = (state.loads[heavy][which] - state.loads[light][which]) / 2
     loads = {tp: state.share(tp, state.replicas[tp], heavy)[which] for tp in partitions}
     useful = [tp for tp in partitions if loads[tp]]
-    return sorted(useful, key=lambda tp: (abs(loads[tp] - half), state.cluster.partitions[tp].size, tp))
+    return nsmallest(_CANDIDATES, useful, key=lambda tp: (abs(loads[tp] - half), state.cluster.partitions[tp].size, tp))
 
 
 def _replaced(replicas: Replicas, old: int, new: int) -> Replicas:

@@ -8,9 +8,12 @@ placement only: the plan for a cluster in which a plan without limits was carrie
 
 from __future__ import annotations
 
-from barnabas.protocol.assign.balance.actions import actions_for
-from barnabas.protocol.assign.balance.state import Action, State
+from barnabas.protocol.assign.balance.actions import actions_between, actions_for_partitions, pairs
+from barnabas.protocol.assign.balance.state import State
 from barnabas.protocol.assign.balance.values import BalanceOptions, BrokerRole, ClusterLoad, Goal, Move, Plan
+
+Failed = dict[tuple[Goal, int, int], tuple[int, int]]
+"""(goal, two brokers) between which no action improves the goal -> the versions of the brokers when that was found."""
 
 
 def plan_balance(cluster: ClusterLoad, options: BalanceOptions | None = None) -> Plan:
@@ -42,22 +45,35 @@ def _imbalances(state: State) -> dict[Goal, int]:
 
 def _climb(state: State) -> None:
     """Apply improving actions until there is none."""
+    failed: Failed = {}
     is_improved = True
     while is_improved:
         is_improved = False
         for goal in state.goals:
-            while (action := _find_improving(state, goal)) is not None:
-                state.apply(action)
+            while state.imbalance(goal) and _improve(state, goal, failed):
                 is_improved = True
 
 
-def _find_improving(state: State, goal: Goal) -> Action | None:
-    if not state.imbalance(goal):
-        return None
-    for action in actions_for(state, goal):
-        if state.is_allowed(action) and state.gain(action) < (0,) * len(state.goals):
-            return action
-    return None
+def _improve(state: State, goal: Goal, failed: Failed) -> bool:
+    """Apply one action, or several, that improve the goal. Returns False if there is none."""
+    is_improved = False
+    if goal in (Goal.PLACEMENT, Goal.RACKS):
+        for action in actions_for_partitions(state, goal):
+            if state.is_allowed(action) and state.improves(action):
+                state.apply(action)
+                is_improved = True
+        return is_improved
+    for heavy, light in pairs(state, goal):
+        versions = state.version[heavy], state.version[light]
+        if failed.get((goal, heavy, light)) == versions:
+            continue
+        for action in actions_between(state, goal, heavy, light):
+            if state.is_allowed(action) and state.improves(action):
+                state.apply(action)
+                return True
+        if not state.is_limited:  # with limits, an action may be refused for what happens elsewhere
+            failed[goal, heavy, light] = versions
+    return False
 
 
 def _undo_needless(state: State) -> bool:
@@ -65,7 +81,8 @@ def _undo_needless(state: State) -> bool:
     undone = False
     for tp in sorted(state.moved, key=lambda tp: (-state.moved[tp], tp)):
         back = {tp: state.cluster.partitions[tp].replicas}
-        if state.spread(back[tp]) >= state.spread(state.replicas[tp]) and state.gain(back) <= (0,) * len(state.goals):
+        keeps_spread = state.spread(back[tp]) >= state.spread(state.replicas[tp])
+        if keeps_spread and state.has_room(back) and state.gain(back) <= (0,) * len(state.goals):
             state.apply(back)
             undone = True
     return undone

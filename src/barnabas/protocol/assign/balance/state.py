@@ -6,7 +6,7 @@ An *action* is a set of new replicas for one or two partitions. `State.gain` com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil, floor
 from typing import Final
 
@@ -18,6 +18,7 @@ from barnabas.protocol.assign.balance.values import (
     BrokerRole,
     ClusterLoad,
     Goal,
+    PartitionLoad,
     Replicas,
 )
 
@@ -53,8 +54,12 @@ class State:
         self.rack = {b: cluster.brokers[b].rack if b in cluster.brokers else None for b in self.brokers}
         self.loads: dict[int, Loads] = {b: [0] * 5 for b in self.brokers}
         self.on: dict[int, set[TopicPartition]] = {b: set() for b in self.brokers}
+        self._shares = {tp: _shares(partition) for tp, partition in cluster.partitions.items()}
         for tp, replicas in self.replicas.items():
             self._add(tp, replicas, 1)
+        self.version = dict.fromkeys(self.brokers, 0)
+        """Changes when a partition of the broker has changed."""
+        self._spreads: dict[Replicas, int] = {}
         staying = {self._rack_of(b) for b in self.brokers if self.role[b] is not BrokerRole.LEAVES}
         self._racks = len(staying)
         self.bands = {goal: {b: self._band(goal, b) for b in self.brokers} for goal in self.goals if goal in LOAD_OF}
@@ -66,7 +71,11 @@ class State:
     def spread(self, replicas: Replicas) -> int:
         """The number of racks that hold replicas. A broker without a rack is a rack of its own, and one that leaves
         does not count."""
-        return len({self._rack_of(b) for b in replicas if self.role[b] is not BrokerRole.LEAVES})
+        found = self._spreads.get(replicas)
+        if found is None:
+            racks = {self._rack_of(b) for b in replicas if self.role[b] is not BrokerRole.LEAVES}
+            found = self._spreads[replicas] = len(racks)
+        return found
 
     def spread_missing(self, replicas: Replicas) -> int:
         """The number of racks that the partition could have besides those that hold its replicas now."""
@@ -95,26 +104,28 @@ class State:
     def gain(self, action: Action) -> tuple[int, ...]:
         """The change of each goal's imbalance, in the order of the goals: below 0 is better."""
         changes = self._changes(action)
-        gains = []
+        return tuple(self._gain_of(goal, action, changes) for goal in self.goals)
+
+    def improves(self, action: Action) -> bool:
+        """Whether the first imbalance that the action changes becomes smaller: `gain(action)` is below zeros."""
+        changes = self._changes(action)
         for goal in self.goals:
-            if goal is Goal.PLACEMENT:
-                gains.append(
-                    sum(self._misplaced(new) - self._misplaced(self.replicas[tp]) for tp, new in action.items())
-                )
-            elif goal is Goal.RACKS:
-                pairs = ((self.replicas[tp], new) for tp, new in action.items())
-                gains.append(sum(self.spread_missing(new) - self.spread_missing(old) for old, new in pairs))
-            else:
-                which = LOAD_OF[goal]
-                gains.append(
-                    sum(
-                        self._outside(goal, b, self.loads[b][which] + change[which])
-                        - self._outside(goal, b, self.loads[b][which])
-                        for b, change in changes.items()
-                        if change[which]
-                    )
-                )
-        return tuple(gains)
+            if gain := self._gain_of(goal, action, changes):
+                return gain < 0
+        return False
+
+    def _gain_of(self, goal: Goal, action: Action, changes: Mapping[int, Loads]) -> int:
+        if goal is Goal.PLACEMENT:
+            return sum(self._misplaced(new) - self._misplaced(self.replicas[tp]) for tp, new in action.items())
+        if goal is Goal.RACKS:
+            pairs = ((self.replicas[tp], new) for tp, new in action.items())
+            return sum(self.spread_missing(new) - self.spread_missing(old) for old, new in pairs)
+        which, gain = LOAD_OF[goal], 0
+        for b, change in changes.items():
+            if change[which]:
+                now = self.loads[b][which]
+                gain += self._outside(goal, b, now + change[which]) - self._outside(goal, b, now)
+        return gain
 
     def is_allowed(self, action: Action) -> bool:
         """Whether the action keeps the hard limits and the limits of the plan."""
@@ -128,11 +139,13 @@ class State:
                 return False
             if new[0] != old[0] and not self._may_lead_after(old[0], new[0]):
                 return False
-        return self._has_room(action) and self._is_within_limits(action)
+        return self.has_room(action) and self._is_within_limits(action)
 
     def apply(self, action: Action) -> None:
         self.imbalances = tuple(now + gain for now, gain in zip(self.imbalances, self.gain(action), strict=True))
         for tp, new in action.items():
+            for b in {*self.replicas[tp], *new}:
+                self.version[b] += 1
             self._add(tp, self.replicas[tp], -1)
             self.replicas[tp] = new
             self._add(tp, new, 1)
@@ -149,15 +162,12 @@ class State:
     def broker_loads(self) -> dict[int, BrokerLoad]:
         return {b: BrokerLoad(*self.loads[b]) for b in self.brokers}
 
-    def share(self, tp: TopicPartition, replicas: Replicas, broker: int) -> Loads:
+    def share(self, tp: TopicPartition, replicas: Replicas, broker: int) -> Sequence[int]:
         """What the partition adds to the load of a broker among these replicas.
 
         Every replica receives what producers write; the leader also sends it to the followers and to the consumers.
         """
-        partition = self.cluster.partitions[tp]
-        is_leader = replicas[0] == broker
-        sent = partition.rate_in * (len(replicas) - 1) + partition.rate_out if is_leader else 0
-        return [1, int(is_leader), partition.size, partition.rate_in, sent]
+        return self._shares[tp][replicas[0] == broker]
 
     def _add(self, tp: TopicPartition, replicas: Replicas, sign: int) -> None:
         for b in replicas:
@@ -170,23 +180,26 @@ class State:
                 self.on[b].discard(tp)
 
     def _changes(self, action: Action) -> dict[int, Loads]:
-        """Broker -> the change of its load."""
+        """Broker -> the change of its load. Brokers that keep the same part of a partition are left out."""
         changes: dict[int, Loads] = {}
         for tp, new in action.items():
-            for replicas, sign in ((self.replicas[tp], -1), (new, 1)):
+            old = self.replicas[tp]
+            for replicas, others, sign in ((old, new, -1), (new, old, 1)):
                 for b in replicas:
-                    change = changes.setdefault(b, [0] * 5)
-                    for which, amount in enumerate(self.share(tp, replicas, b)):
-                        change[which] += sign * amount
+                    if b not in others or (old[0] != new[0] and b in (old[0], new[0])):
+                        change = changes.setdefault(b, [0] * 5)
+                        for which, amount in enumerate(self.share(tp, replicas, b)):
+                            change[which] += sign * amount
         return changes
 
     def _may_lead_after(self, old: int, new: int) -> bool:
         """Whether a preferred leadership may go from one broker to the other."""
         if self.role[old] is BrokerRole.LEAVES:
-            return True
+            return self.role[new] is not BrokerRole.EXCLUDED
         return self.role[old] is not BrokerRole.EXCLUDED and self.role[new] is BrokerRole.TAKES_PART
 
-    def _has_room(self, action: Action) -> bool:
+    def has_room(self, action: Action) -> bool:
+        """Whether no broker that gets more than it has exceeds a hard limit."""
         for b, change in self._changes(action).items():
             for goal in (Goal.REPLICA_CAPACITY, Goal.DISK_CAPACITY):
                 which = LOAD_OF[goal]
@@ -194,8 +207,12 @@ class State:
                     return False
         return True
 
+    @property
+    def is_limited(self) -> bool:
+        return self.options.moves_max is not None or self.options.bytes_max is not None
+
     def _is_within_limits(self, action: Action) -> bool:
-        if self.options.moves_max is None and self.options.bytes_max is None:
+        if not self.is_limited:
             return True
         moved = dict(self.moved)
         for tp, new in action.items():
@@ -233,3 +250,9 @@ class State:
     def _rack_of(self, broker: int) -> str | int:
         rack = self.rack[broker]
         return broker if rack is None else rack
+
+
+def _shares(partition: PartitionLoad) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What a follower of the partition adds to the load of its broker, and what the leader adds."""
+    sent = partition.rate_in * (len(partition.replicas) - 1) + partition.rate_out
+    return (1, 0, partition.size, partition.rate_in, 0), (1, 1, partition.size, partition.rate_in, sent)

@@ -1,0 +1,113 @@
+"""`barnabas cluster rebalance` and `heal` on real clusters that are written to meanwhile: nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas import Admin, Consumer, Producer
+from barnabas.client.values import NewTopic
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.process_cluster import ClusterProcess
+from tests.progress import STANDSTILL_S, wait_until
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 8
+
+
+def command(address: str, *arguments: str) -> dict[str, Any]:
+    """Runs `barnabas cluster ARGUMENTS --json`, and returns its document."""
+    words = [sys.executable, "-m", "barnabas", "cluster", *arguments, "--json", "--bootstrap-server", address]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=STANDSTILL_S, check=False)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@contextmanager
+def writing(address: str) -> Iterator[list[int]]:
+    """Writes numbers to the topic until the block ends, and then waits for their acknowledgements. Yields the list of
+    the numbers that were acknowledged."""
+    acknowledged: list[int] = []
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        with Producer(bootstrap_servers=address, acks="all") as producer:
+            while not ended.is_set():
+                sent = [
+                    (n, producer.send("t", b"%d" % n, partition=n % PARTITIONS)) for n in range(number, number + 50)
+                ]
+                for n, future in sent:
+                    future.result(STANDSTILL_S)
+                    acknowledged.append(n)
+                number += 50
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        wait_until(lambda: len(acknowledged) > 0, "the first records are acknowledged")
+        yield acknowledged
+    finally:
+        ended.set()
+        thread.join(STANDSTILL_S)
+
+
+def read_all(address: str, count: int) -> list[int]:
+    with Consumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("t", p) for p in range(PARTITIONS)])
+        records = iter(consumer)
+        return sorted(int(next(records).value or b"") for _ in range(count))
+
+
+def placement(admin: Admin) -> list[tuple[int, ...]]:
+    view = admin.describe_topics(["t"])["t"]
+    return [tuple(p.replicas) for p in view.partitions]  # type: ignore[union-attr]  # the topic exists
+
+
+def leaders(admin: Admin) -> list[int]:
+    view = admin.describe_topics(["t"])["t"]
+    return [p.leader for p in view.partitions]  # type: ignore[union-attr]  # the topic exists
+
+
+def test_an_unbalanced_cluster_becomes_balanced_and_heals_under_load(tmp_path: Path) -> None:
+    settings = ("broker.session.timeout.ms=6000", "offsets.topic.num.partitions=4")
+    with ClusterProcess(tmp_path, brokers=4, settings=settings) as cluster:
+        address = cluster.bootstrap_servers
+        with Admin(bootstrap_servers=address) as admin:
+            admin.create_topics([NewTopic("t", replica_assignment=dict.fromkeys(range(PARTITIONS), (1, 2, 3)))])
+            goals = ("--goals", "replicas,leaders", "--sample", "0", "--disk-percent", "100")
+            with writing(address) as acknowledged:
+                shown = command(address, "rebalance", *goals)
+                assert (shown["executed"], placement(admin)) == (False, [(1, 2, 3)] * PARTITIONS)
+                done = command(address, "rebalance", *goals, "--execute", "--throttle", "1000000000", "--at-once", "3")
+                assert done["executed"] is True
+                moved = {move["partition"]: tuple(move["to"]) for move in done["moves"]}
+                assert placement(admin) == [moved.get(f"t-{p}", (1, 2, 3)) for p in range(PARTITIONS)]
+                after = {row["broker"]: (row["after"]["replicas"], row["after"]["leaders"]) for row in done["brokers"]}
+                assert after == {1: (6, 2), 2: (6, 2), 3: (6, 2), 4: (6, 2)}
+                wait_until(lambda: sorted(leaders(admin)) == [1, 1, 2, 2, 3, 3, 4, 4], "the preferred replicas lead")
+                assert command(address, "rebalance", *goals)["moves"] == []
+
+                cluster.node(4).kill()
+                wait_until(
+                    lambda: 4 not in {broker.broker_id for broker in admin.describe_cluster().brokers},
+                    "the controller has fenced the dead broker",
+                )
+                shown = command(address, "heal", "--after", "PT0S", "--disk-percent", "100")
+                assert (shown["dead"], shown["executed"]) == ([4], False)
+                healed = command(address, "heal", "--after", "PT1S", "--execute", "--disk-percent", "100")
+                assert (healed["executed"], healed["unplaced"]) == (True, [])
+                assert [set(replicas) for replicas in placement(admin)] == [{1, 2, 3}] * PARTITIONS
+                count = len(acknowledged)
+                wait_until(lambda: len(acknowledged) > count, "records are still acknowledged")
+            assert set(acknowledged) <= set(read_all(address, len(acknowledged)))
