@@ -13,7 +13,7 @@ from pathlib import Path
 
 from barnabas.core.child_processes import start_child
 from barnabas.testing.ports import free_ports
-from tests.interop.jars import kafka_classpath
+from tests.interop.jars import KAFKA_VERSION, kafka_classpath
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
@@ -41,7 +41,15 @@ group.initial.rebalance.delay.ms=0
 class ApacheKafka:
     """Started with `running()`; `stop` is SIGTERM, `kill` is kill -9. `settings` are lines of server.properties."""
 
-    def __init__(self, root: Path, settings: Sequence[str] = (), *, more_listeners: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: Sequence[str] = (),
+        *,
+        more_listeners: Sequence[str] = (),
+        version: str = KAFKA_VERSION,
+    ) -> None:
+        self.version = version
         self.data = root / "kafka-data"
         self._root = root
         self._process: subprocess.Popen[bytes] | None = None
@@ -72,7 +80,7 @@ class ApacheKafka:
     def _java(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={self._root}/log4j2.yaml"]
         return start_child(
-            ["java", *options, "-cp", kafka_classpath(), name, *arguments],
+            ["java", *options, "-cp", kafka_classpath(self.version), name, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
