@@ -130,13 +130,14 @@ class Reading:
     def start(self, address: str, committed: list[int]) -> None:
         """Begin to read in a cluster that has these offsets for the group."""
         self.committed = list(committed)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(address,))
-        self._thread.start()
+        self._stop, self._ended = threading.Event(), threading.Event()
+        self._commits = False
+        threading.Thread(target=self._run, args=(address,), daemon=True).start()
 
     def stop(self) -> None:
+        """Returns when nothing is processed any more. The member may be a while in leaving a cluster that is gone."""
         self._stop.set()
-        self._thread.join()
+        assert self._ended.wait(60)
 
     def cut(self, partition: int, end: int) -> None:
         """Records from `end` on were lost; other ones will have their offsets."""
@@ -152,6 +153,7 @@ class Reading:
                 "enable.auto.commit": False,
                 "check.crcs": True,
                 "session.timeout.ms": 10_000,
+                "on_commit": self._on_committed,
                 **_CLIENT,
             }
         )
@@ -164,6 +166,7 @@ class Reading:
                     self._take(message, following)
                 self._commit(consumer, following)
         finally:
+            self._ended.set()
             consumer.close()
 
     def _take(self, message: Message, following: dict[int, int]) -> None:
@@ -185,19 +188,25 @@ class Reading:
         following[partition] = offset + 1
 
     def _commit(self, consumer: Consumer, following: dict[int, int]) -> None:
-        if not following:
+        if not following or self._commits:  # one at a time, so that none overtakes another
             return
         wanted = dict(following)
         for partition, offset in wanted.items():
             self.tried[partition] = max(self.tried[partition], offset)
         offsets = [TopicPartition(TOPIC, partition, offset) for partition, offset in sorted(wanted.items())]
         try:
-            done = consumer.commit(offsets=offsets, asynchronous=False) or []
+            consumer.commit(offsets=offsets)  # a call that waits would wait for ever if the cluster is gone
         except KafkaException:
+            return  # with the next records it tries again
+        self._commits = True
+
+    def _on_committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        self._commits = False
+        if error is not None or self._ended.is_set():
             return
-        for committed in done:
-            if committed.error is None:
-                self.committed[committed.partition] = max(self.committed[committed.partition], committed.offset)
+        for done in partitions:
+            if done.error is None:
+                self.committed[done.partition] = max(self.committed[done.partition], done.offset)
 
 
 class Tally:
