@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.core.telemetry.table.kafka_rows import CONTROLLER_ROWS, KAFKA_ROWS, REPLICA_ROWS, REQUEST_ROWS, TOPIC_ROWS
+from barnabas.core.telemetry.table.kafka_rows import (
+    CONTROLLER_ROWS,
+    KAFKA_ROWS,
+    REMOTE_ROWS,
+    REPLICA_ROWS,
+    REQUEST_ROWS,
+    TOPIC_ROWS,
+)
 from barnabas.core.telemetry.table.own_rows import LAG_ROWS, LINK_ROWS, NETWORK_ROWS, NODE_ROWS, OWN_ROWS, STORAGE_ROWS
 from barnabas.core.telemetry.table.row import MetricKind, MetricRow, NameFamily
 
@@ -17,6 +24,7 @@ __all__ = ["METRICS", "SECTIONS", "MetricKind", "MetricRow", "NameFamily"]
 SECTIONS: Final[Mapping[str, tuple[MetricRow, ...]]] = {
     "Replicas and logs": REPLICA_ROWS,
     "Topics": TOPIC_ROWS,
+    "Tiered storage": REMOTE_ROWS,
     "Requests and connections": REQUEST_ROWS,
     "Controller, quorum and groups": CONTROLLER_ROWS,
     "Consumer lag, transactions, share groups": LAG_ROWS,

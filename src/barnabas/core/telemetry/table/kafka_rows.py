@@ -86,6 +86,35 @@ TOPIC_ROWS: Final[tuple[MetricRow, ...]] = tuple(
     )
 )
 
+_REMOTE: Final = "server/node/monitoring/tiered"
+REMOTE_ROWS: Final[tuple[MetricRow, ...]] = (
+    *(
+        kafka(_C, f"{_TOPICS}{name}PerSec", help_text + " The series without a topic counts all topics.", _REMOTE,
+              "topic")
+        for name, help_text in (
+            ("RemoteCopyBytes", "Bytes of segments that were copied to the object store."),
+            ("RemoteCopyRequests", "Segments whose copy was begun."),
+            ("RemoteCopyErrors", "Segments whose copy failed. They are copied again."),
+            ("RemoteFetchBytes", "Bytes of records read from the object store for consumers."),
+            ("RemoteFetchRequests", "Reads of a partition from the object store."),
+            ("RemoteFetchErrors", "Reads of a partition from the object store that failed."),
+            ("RemoteDeleteRequests", "Remote segments whose deletion was begun."),
+            ("RemoteDeleteErrors", "Remote segments whose deletion failed. They are deleted again."),
+        )
+    ),
+    *(
+        kafka(_G, _TOPICS + name, help_text + " Of partitions led by this broker.", _REMOTE, "topic")
+        for name, help_text in (
+            ("RemoteCopyLagBytes", "Bytes of closed segments without a copy in the object store."),
+            ("RemoteCopyLagSegments", "Closed segments without a copy in the object store."),
+            ("RemoteDeleteLagBytes", "Bytes of remote segments that are being deleted."),
+            ("RemoteDeleteLagSegments", "Remote segments that are being deleted."),
+            ("RemoteLogSizeBytes", "Bytes of records in the object store."),
+            ("RemoteLogMetadataCount", "Remote segments in any state."),
+        )
+    ),
+)  # fmt: skip
+
 _PHASES: Final = (
     ("TotalTimeMs", "From the arrival of a request to its response."),
     ("RequestQueueTimeMs", "How long requests waited for requests before them on the same connection."),
@@ -164,4 +193,4 @@ CONTROLLER_ROWS: Final[tuple[MetricRow, ...]] = (
               "Share groups that this broker coordinates, by state.", _GROUPS, "state"),
 )  # fmt: skip
 
-KAFKA_ROWS: Final = (*REPLICA_ROWS, *TOPIC_ROWS, *REQUEST_ROWS, *CONTROLLER_ROWS)
+KAFKA_ROWS: Final = (*REPLICA_ROWS, *TOPIC_ROWS, *REMOTE_ROWS, *REQUEST_ROWS, *CONTROLLER_ROWS)

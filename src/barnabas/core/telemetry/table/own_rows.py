@@ -96,6 +96,8 @@ NETWORK_ROWS: Final[tuple[MetricRow, ...]] = (
 )  # fmt: skip
 
 STORAGE_ROWS: Final[tuple[MetricRow, ...]] = (
+    own(_G, "barnabas_remote_reads_waiting", "Parts of objects that wait to be read from the object store.",
+        "server/node/monitoring/tiered"),
     own(_C, "barnabas_log_disk_reads_total", "Reads of records that were not in the page cache.",
         "server/replication/traffic"),
     own(_G, "barnabas_log_dir_bytes", "Bytes of all logs in a log directory.", "server/node/monitoring/replicas",

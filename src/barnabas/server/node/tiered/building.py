@@ -14,6 +14,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.node.channels.peer_router import PeerRouter
+from barnabas.server.node.monitoring.tiered import TieredMonitor
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.tiered.event_topic import PeerEventTopic
 from barnabas.server.node.tiered.hosted import HostedPartitions
@@ -130,4 +131,5 @@ def build_tiered_storage(parts: Parts, partitions: Partitions, router: PeerRoute
         remote_log_manager_task_interval_ms=tasks.remote_log_manager_task_interval_ms,
     )  # fmt: skip
     partitions.context.tiered = replicas
+    parts.metrics.collectors.append(TieredMonitor(traffic, leaders, chunks).collect)
     return TieredStorage(replicas, leaders, traffic, events, chunks, hosted)

@@ -61,6 +61,11 @@ class ChunkReader:
         """The memory of the chunks that are kept."""
         return self._kept_bytes
 
+    @property
+    def waiting(self) -> int:
+        """The chunks that wait to be fetched."""
+        return max(len(self._pending) - self._limits.remote_log_reader_threads, 0)
+
     async def run(self) -> None:
         """Fetch chunks until cancelled."""
         try:

@@ -11,6 +11,7 @@ from barnabas import AsyncAdmin, AsyncConsumer, AsyncProducer, KafkaError
 from barnabas.client.values import NewTopic
 from barnabas.core.telemetry import render
 from barnabas.core.telemetry.table import METRICS, MetricKind
+from barnabas.core.telemetry.table.kafka_rows import REMOTE_ROWS
 from barnabas.server.node.server import Node
 from barnabas.testing.embedded import AsyncEmbeddedBroker
 
@@ -28,6 +29,7 @@ SOMETIMES = {
     "kafka_server_group_coordinator_metrics_share_group_count",
     "kafka_server_socket_server_metrics_failed_authentication_total",
     "kafka_server_socket_server_metrics_successful_authentication_total",
+    "barnabas_remote_reads_waiting", *(row.name for row in REMOTE_ROWS),
 }  # fmt: skip
 
 
