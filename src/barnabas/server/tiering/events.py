@@ -74,7 +74,8 @@ class RemoteEvents:
                     if (self._wanted or self._led) and self._count is None:
                         self._count = await self._topic.partition_count()
                 except RemoteStorageError as error:
-                    log.warning("the topic of remote segments is not available", reason=str(error))
+                    emit = log.warning if failures else log.info
+                    emit("the topic of remote segments is not available", reason=str(error))
                     await asyncio.sleep(self._backoff.delay_ms(failures, self._rng) / 1000)
                     failures += 1
                     continue
@@ -109,7 +110,8 @@ class RemoteEvents:
             try:
                 batch = await self._topic.read(followed.number, followed.position, wait=followed.ready_at is not None)
             except RemoteStorageError as error:
-                log.warning("events of remote segments cannot be read", partition=followed.number, reason=str(error))
+                emit = log.warning if failures else log.info  # the leader has just changed
+                emit("events of remote segments cannot be read", partition=followed.number, reason=str(error))
                 await asyncio.sleep(self._backoff.delay_ms(failures, self._rng) / 1000)
                 failures += 1
                 continue

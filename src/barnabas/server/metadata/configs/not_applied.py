@@ -1,7 +1,7 @@
 """Table: broker configs that Kafka can change while a broker runs, and Barnabas cannot.
 
 A broker of Barnabas reads some of these configs only when it starts, and has no use for the others: it has no thread
-pools of this kind, and no tiered storage in its logs. The controller rejects a change of them, because a change that is
+pools of this kind. The controller rejects a change of them, because a change that is
 accepted and has no effect misleads the administrator. A change that another implementation wrote into the metadata log
 stays as it is.
 

@@ -23,8 +23,9 @@ request at once. The response holds the buffers that were read, without a copy.
 The first partition that has records returns at least one whole batch, however large (KIP-74). Beyond this the limits of
 the request, of each partition and of `fetch.max.bytes` hold.
 
-Not implemented: OFFSET_MOVED_TO_TIERED_STORAGE. The fields for the metadata quorum (ClusterId, ReplicaDirectoryId,
-HighWatermark) are ignored here; `handlers/quorum/fetch.py` serves them on the controllers' listener.
+Records that are only in the object store are read from there for consumers (KIP-405), for at most
+remote.fetch.max.wait.ms; followers get OFFSET_MOVED_TO_TIERED_STORAGE. The fields for the metadata quorum (ClusterId,
+ReplicaDirectoryId, HighWatermark) are ignored here; `handlers/quorum/fetch.py` serves them on the controllers' listener.
 """
 
 from __future__ import annotations

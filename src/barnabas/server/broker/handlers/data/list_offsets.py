@@ -17,8 +17,8 @@ A negative timestamp that the version does not know is UNSUPPORTED_VERSION. A re
 (replica id -2), can list offsets up to the log end offset. A debugging consumer may also send the request to a
 follower.
 
-Not implemented: remote storage. For -5 and -6 the response is offset -1, as from a Kafka broker without remote
-storage.
+For -5 and -6 the response is offset -1 if the topic is not in tiered storage. Time stamps are looked up in remote
+segments, too, for at most remote.list.offsets.request.timeout.ms.
 """
 
 from __future__ import annotations
