@@ -6,6 +6,7 @@ The rules are those of Kafka's `DynamicListenerConfig` for clusters without ZooK
 - the advertised listeners cannot change, because the broker is registered with them: without `advertised.listeners`
   they are all listeners, and none can be added or removed
 - the configs with the prefix of an open listener stay as they are, but for its stores and its limits of connections
+- stores of a listener without TLS may be set, and have no effect
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def plan_listeners(static: NodeConfig, current: NodeConfig, dynamic: Mapping[str
     kept = [*(e for name, e in after.items() if name in before), *config.controller_listeners]
     for endpoint in kept:
         _check_configs(endpoint.name, current.given, texts)
-    changed = tuple(e for e in kept if _stores(e.name, current.given) != _stores(e.name, texts))
+    with_tls = (endpoint for endpoint in kept if endpoint.security_protocol in ("SSL", "SASL_SSL"))
+    changed = tuple(e for e in with_tls if _stores(e.name, current.given) != _stores(e.name, texts))
     return ListenerPlan(config, added, removed, changed)
 
 

@@ -45,6 +45,12 @@ def test_other_stores_of_an_open_listener() -> None:
     assert (plan.added, plan.removed) == ((), ())
 
 
+@pytest.mark.parametrize("name", ["inside", "controller"])
+def test_stores_of_a_listener_without_tls_have_no_effect(name: str) -> None:
+    config = static()
+    assert not plan_listeners(config, config, {f"listener.name.{name}.ssl.keystore.password": "x"})
+
+
 def test_other_configs_are_none_of_the_listeners() -> None:
     config = static()
     limits = {"listener.name.outside.max.connections": "7", "log.cleaner.threads": "2"}
