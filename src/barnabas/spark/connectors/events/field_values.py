@@ -20,6 +20,7 @@ from barnabas.spark.connectors.events.changes import ColumnSchema, Meaning
 from barnabas.spark.connectors.events.errors import EventError
 from barnabas.spark.connectors.events.field_types import VARIABLE_SCALE_DECIMAL, element_of
 from barnabas.spark.connectors.events.options import BinaryHandling, EventOptions
+from barnabas.spark.connectors.events.zoned_texts import zoned_texts
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
@@ -89,7 +90,7 @@ def _convert(values: Any, column: ColumnSchema, schema: ConnectSchema, options: 
         return _scaled(values.cast(pa.time64("us")) if types.is_time32(kind) else values, 1, schema)
     if types.is_timestamp(kind):
         micros = values.cast(pa.timestamp("us", kind.tz))
-        return _zoned(micros, column) if kind.tz is not None else _scaled(micros, 1, schema)
+        return zoned_texts(micros, column.digits) if kind.tz is not None else _scaled(micros, 1, schema)
     if types.is_date(kind):
         return values.cast(pa.date32()).cast(pa.int32())
     if types.is_uint64(kind):
@@ -121,23 +122,6 @@ def _scaled(values: Any, unit: int, schema: ConnectSchema) -> Any:
     numbers = _pc.fill_null(micros, 0).to_numpy(zero_copy_only=False)
     mask = None if not micros.null_count else micros.is_null().to_numpy(zero_copy_only=False)
     return pa.array(np.floor_divide(numbers, 1000), pa.int64(), mask=mask)
-
-
-def _zoned(micros: Any, column: ColumnSchema) -> Any:
-    """Texts such as 2026-01-02T03:04:05.5Z; a column with a number of digits has as many, others as many as needed."""
-    texts = _pc.strftime(micros.cast(pa.timestamp("us", "UTC")), format="%Y-%m-%dT%H:%M:%S")
-    digits = column.digits
-    if digits:
-        texts = _pc.utf8_slice_codeunits(texts, 0, 20 + digits)
-    elif digits == 0:
-        texts = _pc.utf8_slice_codeunits(texts, 0, 19)
-    else:
-        texts = _pc.utf8_rtrim(_pc.utf8_rtrim(texts, "0"), ".") if _has_fraction(texts) else texts
-    return _pc.binary_join_element_wise(texts, "Z", "")
-
-
-def _has_fraction(texts: Any) -> bool:
-    return bool(_pc.any(_pc.match_substring(texts, ".")).as_py())
 
 
 def _variable_scale(values: Any, kind: Any) -> Any:
