@@ -89,6 +89,16 @@ def test_an_unbalanced_cluster_becomes_balanced_and_heals_under_load(tmp_path: P
             with writing(address) as acknowledged:
                 shown = command(address, "rebalance", *goals)
                 assert (shown["executed"], placement(admin)) == (False, [(1, 2, 3)] * PARTITIONS)
+                measured = command(address, "rebalance", "--goals", "network-in,network-out", "--sample", "2")
+                rates = {
+                    r["broker"]: (r["before"]["bytes_in_per_s"], r["before"]["bytes_out_per_s"])
+                    for r in measured["brokers"]
+                }
+                (led_in, led_out), (follower_in, follower_out) = rates[1], rates[2]
+                assert led_in == follower_in > 0, "every replica receives what is written"
+                assert led_out >= 2 * led_in, "the leader sends it to two followers"
+                assert follower_out < led_out
+                assert rates[4] == (0, 0)
                 done = command(address, "rebalance", *goals, "--execute", "--throttle", "1000000000", "--at-once", "3")
                 assert done["executed"] is True
                 moved = {move["partition"]: tuple(move["to"]) for move in done["moves"]}
