@@ -31,6 +31,14 @@ class Identity:
     """The key, encrypted with PASSWORD."""
 
 
+# Without these extensions Python 3.13 and later refuse the certificates: ssl.create_default_context is strict there.
+_SIGNER = x509.AuthorityKeyIdentifier
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
+
+
 class Authority:
     """A certificate authority."""
 
@@ -40,6 +48,8 @@ class Authority:
         self._certificate = (
             self._builder(self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS_CERTIFICATES, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
@@ -60,7 +70,12 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, dns_names[0])])
         names = x509.SubjectAlternativeName([x509.DNSName(name) for name in dns_names])
-        certificate = self._builder(subject, key).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
+        certificate = (
+            self._builder(subject, key)
+            .add_extension(names, critical=False)
+            .add_extension(_SIGNER.from_issuer_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
         lock = serialization.BestAvailableEncryption(PASSWORD.encode())
         texts = [
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption).decode()

@@ -96,8 +96,8 @@ async def asynchronous() -> None:
 
 
 def with_typed_settings(servers: list[str]) -> None:
-    common: ProducerSettings = {"bootstrap_servers": servers, "security_protocol": "SSL", "ssl_key_password": None}
-    with Producer(**common, acks=1, compression_type="zstd", value_serializer=str.encode) as producer:
+    common: ProducerSettings = {"bootstrap_servers": servers, "security_protocol": "SSL", "acks": 1}
+    with Producer(**common, value_serializer=str.encode) as producer:
         producer.send("t", "v")
     with Consumer({"linger.ms": "5"}, bootstrap_servers="localhost:9092", isolation_level="read_committed") as consumer:
         consumer.subscribe(["t"])
