@@ -74,6 +74,11 @@ def _dependency(coordinate: str, exclude: Sequence[str]) -> str:
     )
 
 
+def shell_classpath(version: str = KAFKA_VERSION) -> str:
+    """The class path of Apache Kafka's metadata shell."""
+    return f"{resolve(f'org.apache.kafka:kafka-shell:{version}')}/*"
+
+
 def kafka_classpath(version: str = KAFKA_VERSION) -> str:
     """The class path of Apache Kafka's server and tools."""
     return f"{resolve(f'org.apache.kafka:kafka_2.13:{version}', f'org.apache.kafka:kafka-tools:{version}')}/*"
@@ -110,6 +115,7 @@ def main() -> None:
         clients_classpath,
         partial(clients_classpath, OLDER_VERSION),
         streams_eos_classpath,
+        shell_classpath,
         mirror_classpath,
         partial(connect_classpath, "jdbc"),
     ]
