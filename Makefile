@@ -14,7 +14,7 @@ PARALLEL := -n 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test system kerberos databases monitoring units browser sim soak kill-matrix soak-broker check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve wheel test system kerberos databases monitoring units browser sim soak kill-matrix soak-broker check lint format types layers docs interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -99,6 +99,9 @@ layers: $(VENV)/.ready-dev
 format: $(VENV)/.ready-dev ## format the code and mend what the linter can mend
 	$(BIN)/ruff check --fix -q src tests bench examples
 	$(BIN)/ruff format src tests bench examples
+
+docs: $(VENV)/.ready-dev ## build the documentation site into out/site: open out/site/index.html
+	$(BIN)/sphinx-build -W --keep-going -q -b html -j 2 -c docs/site -d out/site-cache . out/site
 
 interop-setup: $(VENV)/.ready-dev
 	tests/interop/install.sh

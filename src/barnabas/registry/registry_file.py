@@ -22,6 +22,16 @@ _KAFKA: Final = "kafkastore."
 _OF_CLIENTS: Final = ("security.protocol", "sasl.", "ssl.", "client.id")
 _OF_THE_SERVER: Final = ("ssl.", "authentication.")
 _ELIGIBILITY: Final = ("leader.eligibility", "master.eligibility")
+SETTINGS: Final[Mapping[str, str]] = {
+    "listeners": "The one address of the registry's REST API: http://HOST:PORT or https://HOST:PORT.",
+    "kafkastore.bootstrap.servers": "The brokers of the cluster that stores the schemas.",
+    "kafkastore.topic": "The topic that stores the schemas.",
+    "kafkastore.security.protocol": "As security.protocol of a client; so are kafkastore.sasl.*, kafkastore.ssl.* and"
+    " kafkastore.client.id.",
+    "leader.eligibility": "false: the registry only reads and never writes. Without it, true.",
+    "master.eligibility": "The older name of leader.eligibility.",
+}
+"""The settings of the file that are not those of the HTTP server (`http_settings.SETTINGS`), each with its meaning."""
 
 
 class RegistryFile(Struct, frozen=True):

@@ -25,6 +25,10 @@ from barnabas.protocol.transport.http_security import HttpSecurity
 from barnabas.protocol.transport.http_settings import METHOD, ROLES, USERS_FILE, read_http_security
 
 USERS: Final = "authentication.users"
+SETTINGS: Final[Mapping[str, str]] = {
+    USERS: "file: the users of authentication.users.file; cluster: those of the Kafka cluster. Without it, file."
+}
+"""The settings that only the registry has, each with its meaning."""
 REMEMBERED_S: Final = 60.0
 _REMEMBERED_MAX: Final = 10_000
 _LOGINS_AT_ONCE: Final = 4

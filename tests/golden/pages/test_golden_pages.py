@@ -20,6 +20,7 @@ from barnabas.spark.connectors.option_rows import ConnectorOption
 from barnabas.spark.connectors.polling.options import POLLING_OPTIONS
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
 from barnabas.spark.options import OPTIONS
+from tests.golden.pages import cli_reference, config_reference
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -117,6 +118,21 @@ PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("CONNECT.md", "capture-options", partial(render_options, CAPTURE_OPTIONS)),
     ("CONNECT.md", "postgres-options", partial(render_options, POSTGRES_OPTIONS)),
     ("CONNECT.md", "polling-options", partial(render_options, POLLING_OPTIONS)),
+    ("reference/broker.md", "broker", config_reference.render_broker),
+    ("reference/topic.md", "topic", config_reference.render_topic),
+    ("reference/topic.md", "group", config_reference.render_group),
+    ("reference/topic.md", "client-metrics", config_reference.render_client_metrics),
+    ("reference/clients.md", "every-client", config_reference.render_every_client),
+    ("reference/clients.md", "producer", config_reference.render_producer),
+    ("reference/clients.md", "consumer", config_reference.render_consumer),
+    ("reference/clients.md", "share-consumer", config_reference.render_share_consumer),
+    ("reference/clients.md", "admin", config_reference.render_admin),
+    ("reference/spark.md", "spark", config_reference.render_spark),
+    ("reference/connectors.md", "connectors", config_reference.render_connectors),
+    ("reference/services.md", "registry-command", partial(cli_reference.render_options, "registry")),
+    ("reference/services.md", "registry-file", config_reference.render_registry_file),
+    ("reference/services.md", "console-command", partial(cli_reference.render_options, "console")),
+    ("reference/cli.md", "commands", cli_reference.render_commands),
 ]
 
 

@@ -11,7 +11,7 @@ from barnabas.testing.embedded import EmbeddedBroker
 from tests.system.pages import DOCS, run_page
 
 PAGES = sorted(path for path in (DOCS / "tutorial").glob("*.md") if path.name != "README.md")
-PAGES += sorted((DOCS / "migration").glob("*.md"))
+PAGES += sorted(path for path in (DOCS / "migration").glob("*.md") if path.name != "README.md")
 
 
 @pytest.fixture(scope="module")

@@ -29,26 +29,27 @@ _REALM: Final = "authentication.realm"
 _CLIENT_AUTH: Final = "ssl.client.authentication"
 _JAVA: Final = "JKS"
 _HASHED: Final = ("OBF:", "MD5:", "CRYPT:")
-SETTINGS: Final = (
-    METHOD,
-    USERS_FILE,
-    ROLES,
-    _REALM,
-    _CLIENT_AUTH,
-    "ssl.client.auth",
-    "ssl.keystore.location",
-    "ssl.keystore.type",
-    "ssl.keystore.password",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.key.password",
-    "ssl.truststore.location",
-    "ssl.truststore.type",
-    "ssl.truststore.password",
-    "ssl.truststore.certificates",
-    "ssl.enabled.protocols",
-    "ssl.cipher.suites",
-)
+SETTINGS: Final[Mapping[str, str]] = {
+    METHOD: "NONE: everybody may use the server; BASIC: users with passwords. Without it, NONE.",
+    USERS_FILE: "A file with a line `user: password, role, role` for each user, which is read again when it changes.",
+    ROLES: "The roles that may use the server, separated by commas; without it, or with *, every user may.",
+    _REALM: "The realm that a browser shows when it asks for a password.",
+    _CLIENT_AUTH: "NONE, REQUESTED or REQUIRED: whether clients present certificates. Without it, NONE.",
+    "ssl.client.auth": "true: the same as ssl.client.authentication=REQUIRED.",
+    "ssl.keystore.location": "The file with the certificate and private key of an https listener.",
+    "ssl.keystore.type": "The format of the key store: PEM, PKCS12 or JKS. Without it, JKS.",
+    "ssl.keystore.password": "The password of a PKCS12 or JKS key store.",
+    "ssl.keystore.key": "The private key as PEM text, in place of a file.",
+    "ssl.keystore.certificate.chain": "The certificate chain as PEM text, in place of a file.",
+    "ssl.key.password": "The password of the private key.",
+    "ssl.truststore.location": "The file with the authorities that may sign the certificates of clients.",
+    "ssl.truststore.type": "The format of the trust store: PEM, PKCS12 or JKS. Without it, JKS.",
+    "ssl.truststore.password": "The password of a PKCS12 or JKS trust store.",
+    "ssl.truststore.certificates": "The authorities as PEM text, in place of a file.",
+    "ssl.enabled.protocols": "The versions of TLS: TLSv1.2, TLSv1.3. Without it, those of the Python that runs.",
+    "ssl.cipher.suites": "The cipher suites of TLS 1.2; without it, those of OpenSSL.",
+}
+"""The settings that have an effect, each with its meaning."""
 
 
 _OURS: Final = ("ssl.", "authentication.")

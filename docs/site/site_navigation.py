@@ -1,0 +1,48 @@
+"""Table: the order of the pages in the site's navigation. The pages themselves are plain Markdown without directives.
+
+A page that is not in the table is an error of the build (`toc.not_included`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sphinx.application import Sphinx
+
+Children = list[str]
+
+NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
+    "docs/index": [
+        ("Begin", ["README", "docs/tutorial/README", "docs/recipes/README", "docs/migration/README", "docs/FAQ",
+                   "docs/COMPARISON"]),
+        ("Run", ["docs/OPERATIONS", "docs/CLI", "docs/CONSOLE", "docs/SECURITY", "docs/QUORUM", "docs/LINKS",
+                 "docs/MIGRATION", "docs/ZOOKEEPER", "docs/METRICS", "docs/PERFORMANCE", "examples/three_hosts/README",
+                 "examples/cluster/README", "deploy/**/README"]),
+        ("Build", ["docs/CLIENTS", "docs/SPARK", "docs/PIPELINES", "docs/CONNECT", "docs/STREAMS", "docs/MIRRORING",
+                   "docs/REGISTRY", "docs/TESTING", "examples/flights/README", "examples/shop/README",
+                   "examples/streams/README", "examples/mirroring/README"]),
+        ("Look up", ["docs/reference/README", "docs/COMPATIBILITY", "docs/JSON", "docs/GLOSSARY", "CHANGELOG",
+                     "SECURITY"]),
+        ("Inside", ["docs/ARCHITECTURE", "CONTRIBUTING", "docs/adr/README", "bench/README"]),
+    ],
+    "docs/tutorial/README": [("", [f"docs/tutorial/{name}" for name in (
+        "produce", "consume", "worker", "rebalance", "arrow", "queue")])],
+    "docs/recipes/README": [("", ["docs/recipes/*"])],
+    "docs/migration/README": [("", ["docs/migration/*"])],
+    "docs/reference/README": [("", [f"docs/reference/{name}" for name in (
+        "broker", "topic", "clients", "spark", "connectors", "services", "cli", "python")])],
+    "docs/adr/README": [("", ["docs/adr/*"])],
+    "docs/ARCHITECTURE": [("", ["src/barnabas/**/README"])],
+}  # fmt: skip
+"""For each page that has pages below it: captions, and the names below each caption; a star matches names."""
+
+
+def append_toctree(_app: Sphinx, docname: str, source: list[str]) -> None:
+    for caption, children in NAVIGATION.get(docname, []):
+        options = [":hidden:", ":glob:", *([f":caption: {caption}"] if caption else [])]
+        source[0] += "\n".join(["", "```{toctree}", *options, "", *(f"/{child}" for child in children), "```", ""])
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("source-read", append_toctree)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,112 @@
+"""Every code block of the documentation runs in a test, or is checked by its kind, or is listed with a reason."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from fnmatch import fnmatch
+
+import pytest
+import yaml
+
+from barnabas.client.config import CLUSTER_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS
+from barnabas.core.properties import parse_properties
+from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
+from tests.golden.pages.code_block_table import RUN, SHOWN, Run, Shown
+from tests.golden.pages.code_blocks import ROOT, CodeBlock, code_blocks, code_spans
+from tests.golden.pages.command_lines import problems_of_block, problems_of_line
+
+COMMANDS = ("barnabas ", "kafka-", "make ")
+PLACEHOLDERS = re.compile(r"\bNOUN\b|\.\.\.")
+OF_MIRRORS = ("clusters", "A.", "B.", "A->B", "B->A", "source.", "target.")
+
+
+def runs(row: Run, block: CodeBlock) -> bool:
+    in_section = not row.sections or block.section in row.sections
+    return fnmatch(block.page, row.pages) and block.kind in row.kinds and in_section
+
+
+def shows(row: Shown, block: CodeBlock) -> bool:
+    return block.page == row.page and block.first_line.startswith(row.start)
+
+
+def problems_of(block: CodeBlock) -> list[str] | None:
+    """What is wrong with a block that no test runs; None if nothing can be said of its kind."""
+    match block.kind:
+        case "" | "sh" | "indented":
+            return problems_of_block(block.text)
+        case "json":
+            return _problems_of_json(block.text)
+        case "yaml":
+            yaml.safe_load(block.text)
+            return []
+        case "py":
+            ast.parse(block.text)
+            return []
+        case "properties":
+            names = parse_properties(block.text)
+            return [f"there is no config {name}" for name in names if not _is_config(name)]
+        case kind if kind.startswith("{"):  # a directive of the documentation site, which the site's build checks
+            return []
+        case _:
+            return None
+
+
+def _problems_of_json(text: str) -> list[str]:
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def _is_config(name: str) -> bool:
+    """Whether a node or a client has the config, with the prefix of a listener or a mechanism or without."""
+    if name.startswith(OF_MIRRORS):  # MirrorMaker's file, which has a reader of its own
+        return True
+    bare = re.sub(r"^listener\.name\.\w+\.((plain|scram-sha-\d+|oauthbearer|gssapi)\.)?", "", name)
+    bare = re.sub(r"^barnabas\.metrics\.(?=ssl|authentication)", "", bare)
+    tables = (BROKER_CONFIGS, CLUSTER_CONFIGS, PRODUCER_CONFIGS, CONSUMER_CONFIGS)
+    return any(bare in table for table in tables)
+
+
+BLOCKS = code_blocks()
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in BLOCKS}))
+def test_every_block_of_the_page_runs_or_is_checked_or_is_listed(page: str) -> None:
+    wrong = []
+    for block in BLOCKS:
+        if block.page != page or any(runs(row, block) for row in RUN) or any(shows(row, block) for row in SHOWN):
+            continue
+        problems = problems_of(block)
+        if problems is None:
+            problems = ["no test runs it: add it to RUN or SHOWN in tests/golden/pages/code_block_table.py"]
+        wrong += [f"{block}: {problem}" for problem in problems]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("row", RUN, ids=lambda row: f"{row.test}-{row.pages}")
+def test_a_block_runs_in_the_test_that_the_table_names(row: Run) -> None:
+    source = (ROOT / row.test).read_text(encoding="utf-8")
+    assert any(runs(row, block) for block in BLOCKS), "no block matches this row"
+    folder, _, name = row.pages.rpartition("/")
+    assert (folder.rpartition("/")[2] if "*" in name else name) in source
+    assert "read_text" in source or all(section in source for section in row.sections)
+
+
+@pytest.mark.parametrize("row", SHOWN, ids=lambda row: f"{row.page}-{row.start[:20]}")
+def test_a_block_that_is_listed_exists_and_is_not_run(row: Shown) -> None:
+    (block,) = (block for block in BLOCKS if shows(row, block))
+    assert not any(runs(run, block) for run in RUN)
+
+
+def test_every_command_in_the_text_exists_with_its_options() -> None:
+    wrong = []
+    for span in code_spans():
+        if span.text.startswith(COMMANDS) and not PLACEHOLDERS.search(span.text):
+            wrong += [
+                f"{span.page}:{span.line}: {span.text}: {problem}" for problem in problems_of_line(span.text) or ()
+            ]
+    assert wrong == []
