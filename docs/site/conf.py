@@ -43,7 +43,6 @@ suppress_warnings = [
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_class_signature = "separated"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 80
 add_module_names = False

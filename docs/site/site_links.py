@@ -1,5 +1,6 @@
 """Shell: an extension of Sphinx for what Markdown on a Git host can do and Sphinx cannot: links to folders, and a
-`<picture>` with an image for each colour scheme. It also writes the `index.html` at the root of the site.
+`<picture>` with an image for each colour scheme. It also breaks long names in tables, and writes the
+`index.html` at the root of the site.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
+_DOTTED = re.compile(r'(?<=<span class="pre">)[\w-]+(?:\.[\w-]+)+(?=</span>)')
 _PICTURE = re.compile(r'<picture>.*?srcset="([^"]+)".*?<img src="([^"]+)" alt="([^"]*)"[^>]*></picture>', re.DOTALL)
 
 
@@ -46,17 +48,24 @@ class Pictures(SphinxTransform):
     default_priority = 100
 
     def apply(self, **_: Any) -> None:
-        for raw in list(self.document.findall(nodes.raw)):
-            found = _PICTURE.search(raw.astext())
+        for paragraph in list(self.document.findall(nodes.paragraph)):
+            html = "".join(child.astext() for child in paragraph.children if isinstance(child, nodes.raw))
+            found = _PICTURE.fullmatch(html)
             if found is None:
                 continue
             dark, light, alt = found.groups()
-            raw.replace_self(
+            paragraph.replace_self(
                 [
                     nodes.image(uri=light, alt=alt, classes=["only-light"]),
                     nodes.image(uri=dark, alt=alt, classes=["only-dark"]),
                 ]
             )
+
+
+def break_names_at_dots(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
+    """Let a browser break the names of configs in narrow columns, without a character that a copy would contain."""
+    if "body" in context:
+        context["body"] = _DOTTED.sub(lambda found: found[0].replace(".", ".<wbr>"), context["body"])
 
 
 def write_index(app: Sphinx, error: Exception | None) -> None:
@@ -72,5 +81,6 @@ def write_index(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_transform(FolderLinks)
     app.add_transform(Pictures)
+    app.connect("html-page-context", break_names_at_dots)
     app.connect("build-finished", write_index)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

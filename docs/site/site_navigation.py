@@ -13,17 +13,17 @@ Children = list[str]
 
 NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
     "docs/index": [
-        ("Begin", ["README", "docs/tutorial/README", "docs/recipes/README", "docs/migration/README", "docs/FAQ",
-                   "docs/COMPARISON"]),
+        ("Begin", ["Start here <README>", "docs/tutorial/README", "docs/recipes/README", "docs/migration/README",
+                   "docs/FAQ", "docs/COMPARISON"]),
         ("Run", ["docs/OPERATIONS", "docs/CLI", "docs/CONSOLE", "docs/SECURITY", "docs/QUORUM", "docs/LINKS",
                  "docs/MIGRATION", "docs/ZOOKEEPER", "docs/METRICS", "docs/PERFORMANCE", "examples/three_hosts/README",
                  "examples/cluster/README", "deploy/**/README"]),
         ("Build", ["docs/CLIENTS", "docs/SPARK", "docs/PIPELINES", "docs/CONNECT", "docs/STREAMS", "docs/MIRRORING",
-                   "docs/REGISTRY", "docs/TESTING", "examples/flights/README", "examples/shop/README",
+                   "docs/REGISTRY", "docs/TESTING_YOUR_CODE", "examples/flights/README", "examples/shop/README",
                    "examples/streams/README", "examples/mirroring/README"]),
         ("Look up", ["docs/reference/README", "docs/COMPATIBILITY", "docs/JSON", "docs/GLOSSARY", "CHANGELOG",
                      "SECURITY"]),
-        ("Inside", ["docs/ARCHITECTURE", "CONTRIBUTING", "docs/adr/README", "bench/README"]),
+        ("Inside", ["docs/ARCHITECTURE", "CONTRIBUTING", "docs/TESTING", "docs/adr/README", "bench/README"]),
     ],
     "docs/tutorial/README": [("", [f"docs/tutorial/{name}" for name in (
         "produce", "consume", "worker", "rebalance", "arrow", "queue")])],
@@ -34,13 +34,19 @@ NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
     "docs/adr/README": [("", ["docs/adr/*"])],
     "docs/ARCHITECTURE": [("", ["src/barnabas/**/README"])],
 }  # fmt: skip
-"""For each page that has pages below it: captions, and the names below each caption; a star matches names."""
+"""For each page that has pages below it: captions, and the names below each caption; a star matches names; a
+title may stand before a name."""
 
 
 def append_toctree(_app: Sphinx, docname: str, source: list[str]) -> None:
     for caption, children in NAVIGATION.get(docname, []):
         options = [":hidden:", ":glob:", *([f":caption: {caption}"] if caption else [])]
-        source[0] += "\n".join(["", "```{toctree}", *options, "", *(f"/{child}" for child in children), "```", ""])
+        source[0] += "\n".join(["", "```{toctree}", *options, "", *map(_entry, children), "```", ""])
+
+
+def _entry(child: str) -> str:
+    """A name, or a title with the name in angle brackets, as an absolute name."""
+    return child.replace("<", "</") if "<" in child else f"/{child}"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

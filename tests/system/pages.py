@@ -1,10 +1,14 @@
-"""Runs the Python blocks of a page of the documentation, in order and in one namespace."""
+"""Runs the Python blocks of a page of the documentation, in order and in one namespace.
+
+`python -m tests.system.pages PAGE NAMED=REAL...` does so in a process of its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -19,10 +23,11 @@ def run_page(
     names: Mapping[str, object] | None = None,
     after_block: Callable[[], object] = lambda: None,
     section: str | None = None,
-) -> None:
+) -> dict[str, object]:
     """Runs every `python` block, and compares its output with the `text` block that follows. `addresses` replace the
     addresses in the page. The blocks find `names` defined. `after_block` runs after each block. `section` is a heading
-    with its number signs, such as `### PostgreSQL`: only the blocks under it run.
+    with its number signs, such as `### PostgreSQL`: only the blocks under it run. Returns the names that
+    the blocks define.
     """
     whole = page.read_text()
     blocks = _BLOCK.findall(whole if section is None else section_of(whole, section))
@@ -41,6 +46,7 @@ def run_page(
             exec(compile(source, str(page), "exec"), namespace)
             after_block()
         printed = out.getvalue()
+    return namespace
 
 
 def section_of(whole: str, heading: str) -> str:
@@ -49,3 +55,7 @@ def section_of(whole: str, heading: str) -> str:
     start = whole.index(f"\n{heading}\n") + len(heading) + 2
     following = re.compile(rf"^#{{1,{level}}} ", re.MULTILINE).search(whole, start)
     return whole[start : following.start() if following else len(whole)]
+
+
+if __name__ == "__main__":
+    run_page(Path(sys.argv[1]), dict(pair.split("=", 1) for pair in sys.argv[2:]))

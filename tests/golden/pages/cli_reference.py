@@ -94,8 +94,9 @@ def _row(parameter: Any) -> str:
 def _value_name(parameter: Any) -> str:
     if parameter.metavar:
         return str(parameter.metavar)
-    annotation = parameter.type_descriptor.annotation
-    return "N" if annotation in (int, float) else "TEXT"
+    if hasattr(parameter, "type_descriptor"):  # Typer 0.29 and later
+        return "N" if parameter.type_descriptor.annotation in (int, float) else "TEXT"
+    return "N" if parameter.type.name.startswith(("integer", "float")) else "TEXT"
 
 
 def _default(parameter: Any) -> str:

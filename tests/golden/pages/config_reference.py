@@ -17,13 +17,13 @@ from barnabas.server.metadata.configs.tables import (
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
 )
+from barnabas.server.node.config import AUTHORIZER_CONFIGS
 from barnabas.spark.connectors.connect.cluster.values import ConnectorKind
 from barnabas.spark.connectors.connect.plans.queries import definitions_of
 from barnabas.spark.connectors.connect.plans.table import COMMON, CONNECTORS, SINK_KEYS, SOURCE_KEYS, ConnectorRow
 from barnabas.spark.options import OPTIONS
 
-_HEAD: Final = ["| Config | Default | Valid values | Changed | Meaning |", "|---|---|---|---|---|"]
-_CLIENT_HEAD: Final = ["| Config | Default | Valid values | Meaning |", "|---|---|---|---|"]
+_HEAD: Final = ["| Config | Meaning | Default | Valid values |", "|---|---|---|---|"]
 _SHARE_ONLY: Final = "share."
 _TYPES: Final = {
     "boolean": "true, false",
@@ -43,24 +43,31 @@ _TYPES: Final = {
 
 
 def render_broker() -> str:
-    """The configs of brokers and controllers, without those that only tests of Kafka set."""
-    return _rows(_HEAD, (_server_row(key, _broker_change(key)) for key in BROKER_CONFIGS if not key.internal))
+    """The configs of brokers and controllers, without internal ones."""
+    return _rows(_HEAD, (_row(key, f" *Changed {_broker_change(key)}.*") for key in BROKER_CONFIGS if not key.internal))
+
+
+def render_authorizer() -> str:
+    return _rows(
+        ["| Config | Meaning |", "|---|---|"],
+        (f"| `{name}` | {_cell(text)} |" for name, text in AUTHORIZER_CONFIGS.items()),
+    )
 
 
 def render_topic() -> str:
-    return _rows(_HEAD, (_server_row(key, "any time", _synonyms(key)) for key in TOPIC_CONFIGS if not key.internal))
+    return _rows(_HEAD, (_row(key, _synonyms(key)) for key in TOPIC_CONFIGS if not key.internal))
 
 
 def render_group() -> str:
-    return _rows(_HEAD, (_server_row(key, "any time", _synonyms(key)) for key in GROUP_CONFIGS if not key.internal))
+    return _rows(_HEAD, (_row(key, _synonyms(key)) for key in GROUP_CONFIGS if not key.internal))
 
 
 def render_client_metrics() -> str:
-    return _rows(_HEAD, (_server_row(key, "any time") for key in CLIENT_METRICS_CONFIGS if not key.internal))
+    return _rows(_HEAD, (_row(key) for key in CLIENT_METRICS_CONFIGS if not key.internal))
 
 
 def render_every_client() -> str:
-    return _rows(_CLIENT_HEAD, map(_client_row, CLUSTER_CONFIGS))
+    return _rows(_HEAD, map(_row, CLUSTER_CONFIGS))
 
 
 def render_producer() -> str:
@@ -80,10 +87,10 @@ def render_admin() -> str:
 
 
 def render_spark() -> str:
-    head = ["| Option | Type | Default | Where | Meaning |", "|---|---|---|---|---|"]
+    head = ["| Option | Meaning | Type | Default | Where |", "|---|---|---|---|---|"]
     rows = (
-        f"| `{row.name}`{' (ours)' if row.ours else ''} | {_parser_name(row.parse)} | {_option_default(row.default)} "
-        f"| {row.use.replace(',', ', ')} | {_cell(row.meaning)} |"
+        f"| `{row.name}`{' (ours)' if row.ours else ''} | {_cell(row.meaning)} | {_parser_name(row.parse)} "
+        f"| {_option_default(row.default)} | {row.use.replace(',', ', ')} |"
         for row in OPTIONS
     )
     return _rows(head, rows)
@@ -108,12 +115,12 @@ def render_connectors() -> str:
 
 
 def _connector_table(row: ConnectorRow, wanted: Callable[[str], bool]) -> str:
-    head = ["| Key | Type | Default | Meaning |", "|---|---|---|---|"]
+    head = ["| Key | Meaning | Default | Type |", "|---|---|---|---|"]
     rows = []
     for one in definitions_of(row):
         if wanted(one.name):
             default = _required_or(one.required, one.default_value)
-            rows.append(f"| `{one.name}` | {one.type.lower()} | {default} | {_cell(one.documentation)} |")
+            rows.append(f"| `{one.name}` | {_cell(one.documentation)} | {default} | {one.type.lower()} |")
     return _rows(head, rows)
 
 
@@ -128,23 +135,19 @@ def _rows(head: list[str], rows: Iterable[str]) -> str:
 def _of_one_client(table: ConfigDef, wanted: Callable[[ConfigKey], bool] = lambda _: True) -> str:
     """The configs that this client does not share with all others, or shares with another default."""
     own = (key for key in table if CLUSTER_CONFIGS.get(key.name) != key and wanted(key))
-    return _rows(_CLIENT_HEAD, map(_client_row, own))
+    return _rows(_HEAD, map(_row, own))
 
 
-def _client_row(key: ConfigKey) -> str:
-    return f"| `{key.name}` | {_default(key)} | {_valid(key)} | {_cell(key.doc)} |"
-
-
-def _server_row(key: ConfigKey, changed: str, more: str = "") -> str:
-    return f"| `{key.name}` | {_default(key)} | {_valid(key)} | {changed} | {_cell(key.doc)}{more} |"
+def _row(key: ConfigKey, more: str = "") -> str:
+    return f"| `{key.name}` | {_cell(key.doc)}{more} | {_default(key)} | {_valid(key)} |"
 
 
 def _broker_change(key: ConfigKey) -> str:
     if key.name in STORES:
-        return "on a listener"
+        return "on an open listener"
     if key.name in NOT_APPLIED or key.update_mode is UpdateMode.READ_ONLY:
         return "at a restart"
-    return "one broker, or all" if key.update_mode is UpdateMode.PER_BROKER else "all brokers"
+    return "for one broker, or all" if key.update_mode is UpdateMode.PER_BROKER else "for all brokers"
 
 
 def _synonyms(key: ConfigKey) -> str:
@@ -162,7 +165,7 @@ def _default(key: ConfigKey) -> str:
 
 def _valid(key: ConfigKey) -> str:
     kind = "true, false" if key.type is ConfigType.BOOLEAN else key.type.name.lower()
-    if key.validator is None:
+    if key.validator is None or str(key.validator) == kind:
         return kind
     return f"{kind}: {_cell(str(key.validator).strip('[]') if _is_choice(key) else str(key.validator))}"
 

@@ -12,14 +12,26 @@ import yaml
 
 from barnabas.client.config import CLUSTER_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS
 from barnabas.core.properties import parse_properties
+from barnabas.protocol.transport.http_settings import SETTINGS as HTTP_SETTINGS
+from barnabas.registry.registry_file import SETTINGS as REGISTRY_FILE
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
+from barnabas.server.node.config import AUTHORIZER_CONFIGS
+from barnabas.spark.mirror.config.parsing import parse_mirror_config
 from tests.golden.pages.code_block_table import RUN, SHOWN, Run, Shown
 from tests.golden.pages.code_blocks import ROOT, CodeBlock, code_blocks, code_spans
 from tests.golden.pages.command_lines import problems_of_block, problems_of_line
 
 COMMANDS = ("barnabas ", "kafka-", "make ")
 PLACEHOLDERS = re.compile(r"\bNOUN\b|\.\.\.")
-OF_MIRRORS = ("clusters", "A.", "B.", "A->B", "B->A", "source.", "target.")
+KNOWN = (
+    BROKER_CONFIGS, CLUSTER_CONFIGS, PRODUCER_CONFIGS, CONSUMER_CONFIGS, AUTHORIZER_CONFIGS, HTTP_SETTINGS,
+    REGISTRY_FILE,
+)  # fmt: skip
+PREFIX = re.compile(
+    r"(listener\.name\.\w+\.((plain|scram-sha-\d+|oauthbearer|gssapi)\.)?"
+    r"|barnabas\.metrics\.(?=ssl|authentication)|kafkastore\.)"
+)
+"""What stands before the names of configs: a listener with or without a mechanism, the page of metrics, a registry."""
 
 
 def runs(row: Run, block: CodeBlock) -> bool:
@@ -44,6 +56,9 @@ def problems_of(block: CodeBlock) -> list[str] | None:
         case "py":
             ast.parse(block.text)
             return []
+        case "properties" if block.page.endswith("MIRRORING.md"):
+            parse_mirror_config(parse_properties(block.text))
+            return []
         case "properties":
             names = parse_properties(block.text)
             return [f"there is no config {name}" for name in names if not _is_config(name)]
@@ -62,13 +77,8 @@ def _problems_of_json(text: str) -> list[str]:
 
 
 def _is_config(name: str) -> bool:
-    """Whether a node or a client has the config, with the prefix of a listener or a mechanism or without."""
-    if name.startswith(OF_MIRRORS):  # MirrorMaker's file, which has a reader of its own
-        return True
-    bare = re.sub(r"^listener\.name\.\w+\.((plain|scram-sha-\d+|oauthbearer|gssapi)\.)?", "", name)
-    bare = re.sub(r"^barnabas\.metrics\.(?=ssl|authentication)", "", bare)
-    tables = (BROKER_CONFIGS, CLUSTER_CONFIGS, PRODUCER_CONFIGS, CONSUMER_CONFIGS)
-    return any(bare in table for table in tables)
+    """Whether a node, a client or a registry has the config."""
+    return any(one in table for one in (name, PREFIX.sub("", name, count=1)) for table in KNOWN)
 
 
 BLOCKS = code_blocks()

@@ -20,7 +20,7 @@ from barnabas.spark.connectors.option_rows import ConnectorOption
 from barnabas.spark.connectors.polling.options import POLLING_OPTIONS
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
 from barnabas.spark.options import OPTIONS
-from tests.golden.pages import cli_reference, config_reference
+from tests.golden.pages import cli_reference, code_block_table, config_reference
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -119,6 +119,7 @@ PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("CONNECT.md", "postgres-options", partial(render_options, POSTGRES_OPTIONS)),
     ("CONNECT.md", "polling-options", partial(render_options, POLLING_OPTIONS)),
     ("reference/broker.md", "broker", config_reference.render_broker),
+    ("reference/broker.md", "authorizer", config_reference.render_authorizer),
     ("reference/topic.md", "topic", config_reference.render_topic),
     ("reference/topic.md", "group", config_reference.render_group),
     ("reference/topic.md", "client-metrics", config_reference.render_client_metrics),
@@ -132,6 +133,7 @@ PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("reference/services.md", "registry-command", partial(cli_reference.render_options, "registry")),
     ("reference/services.md", "registry-file", config_reference.render_registry_file),
     ("reference/services.md", "console-command", partial(cli_reference.render_options, "console")),
+    ("TESTING.md", "shown", code_block_table.render_shown),
     ("reference/cli.md", "commands", cli_reference.render_commands),
 ]
 

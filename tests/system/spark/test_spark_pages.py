@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -64,3 +65,12 @@ def test_code_blocks_of_the_page_run_and_print_the_shown_output(
     finally:
         for query in spark.streams.active:
             query.stop()
+
+
+@pytest.mark.system
+def test_the_pipeline_of_the_readme_reads_a_topic(spark: SparkSession, servers: str, topic: str) -> None:
+    places = {"127.0.0.1:9092": servers, '"flights")': f'"{topic}")'}
+    names = run_page(DOCS.parent / "README.md", places, {"spark": spark}, section="## A Spark pipeline")
+    flights: Any = names["flights"]
+    assert flights.isStreaming
+    assert flights.columns[:2] == ["key", "value"]

@@ -28,7 +28,10 @@ COMBINED_ROLES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
 }
-AUTHORIZER_CONFIGS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+AUTHORIZER_CONFIGS: Final[Mapping[str, str]] = {
+    "super.users": "The principals that may do everything, separated by semicolons: User:admin;User:CN=node,O=example.",
+    "allow.everyone.if.no.acl.found": "true: everyone may use a resource that has no ACL; false, the default: nobody.",
+}
 """The configs of StandardAuthorizer. As in Kafka they are no broker configs: the authorizer reads their texts."""
 READ_AS_TEXTS: Final = (
     "barnabas.metrics.ssl.", "barnabas.metrics.authentication.", "schema.registry.", "config.providers.",

@@ -3,6 +3,8 @@
     recorder = Recorder()
     operation = recorder.invoke("producer-1", OperationKind.SEND, [SendAction("orders-0", 17)], now_ms)
     recorder.ok(operation, [SendAction("orders-0", 17, offset=4)], now_ms)
+    operation = recorder.invoke("consumer-1", OperationKind.POLL, [], now_ms)
+    recorder.ok(operation, [PollAction("orders-0", 17, offset=4)], now_ms)
     report = check(recorder.history())
     assert not report.forbidden, report
 
