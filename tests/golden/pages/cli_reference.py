@@ -95,8 +95,8 @@ def _value_name(parameter: Any) -> str:
     if parameter.metavar:
         return str(parameter.metavar)
     if hasattr(parameter, "type_descriptor"):  # Typer 0.29 and later
-        return "N" if parameter.type_descriptor.annotation in (int, float) else "TEXT"
-    return "N" if parameter.type.name.startswith(("integer", "float")) else "TEXT"
+        return "N" if parameter.type_descriptor.annotation in (int, float, list[int]) else "TEXT"
+    return "N" if parameter.type.name.lower().startswith(("int", "float")) else "TEXT"
 
 
 def _default(parameter: Any) -> str:
