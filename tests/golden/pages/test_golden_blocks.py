@@ -77,7 +77,9 @@ def _problems_of_json(text: str) -> list[str]:
 
 
 def _is_config(name: str) -> bool:
-    """Whether a node, a client or a registry has the config."""
+    """Whether a node, a client or a registry has the config. A provider of secrets has configs of its own."""
+    if re.match(r"config\.providers\.\w+\.(class$|param\.)", name):
+        return True
     return any(one in table for one in (name, PREFIX.sub("", name, count=1)) for table in KNOWN)
 
 
