@@ -24,6 +24,7 @@ include_patterns = [
     "README.md",
     "SECURITY.md",
     "bench/README.md",
+    "deploy/*.md",
     "deploy/**/README.md",
     "docs/*.md",
     "docs/**/*.md",

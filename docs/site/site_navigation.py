@@ -17,7 +17,7 @@ NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
                    "docs/FAQ", "docs/COMPARISON"]),
         ("Run", ["docs/OPERATIONS", "docs/CLI", "docs/CONSOLE", "docs/SECURITY", "docs/QUORUM", "docs/LINKS",
                  "docs/MIGRATION", "docs/ZOOKEEPER", "docs/METRICS", "docs/PERFORMANCE", "examples/three_hosts/README",
-                 "examples/cluster/README", "deploy/**/README"]),
+                 "examples/cluster/README", "deploy/README", "deploy/**/README"]),
         ("Build", ["docs/CLIENTS", "docs/SPARK", "docs/PIPELINES", "docs/CONNECT", "docs/STREAMS", "docs/MIRRORING",
                    "docs/REGISTRY", "docs/TESTING_YOUR_CODE", "examples/flights/README", "examples/shop/README",
                    "examples/streams/README", "examples/mirroring/README"]),

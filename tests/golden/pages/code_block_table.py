@@ -95,6 +95,13 @@ _SPARK_CLUSTER: Final = "needs a Spark cluster with several machines or Kubernet
 _FRAGMENT: Final = "a fragment that shows the shape of the code; the tutorial's programs run"
 
 SHOWN: Final = (
+    Shown("deploy/README.md", "useradd", "changes the machine; tests/system/deploy runs the unit"),
+    Shown("deploy/README.md", "podman build", "needs containers; tests/unit/deploy reads the files"),
+    Shown(
+        "deploy/README.md",
+        "barnabas cluster init --secure made",
+        "needs Kubernetes; tests/system/deploy checks the files",
+    ),
     Shown("docs/ARCHITECTURE.md", "socket ", _DRAWING),
     Shown("docs/ARCHITECTURE.md", "leader's broker", _DRAWING),
     Shown("docs/ARCHITECTURE.md", "driver, before the tasks", _DRAWING),
