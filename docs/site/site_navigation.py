@@ -16,6 +16,7 @@ NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
         ("Begin", ["Start here <README>", "docs/tutorial/README", "docs/recipes/README", "docs/migration/README",
                    "docs/FAQ", "docs/COMPARISON"]),
         ("Run", ["docs/OPERATIONS", "docs/CLI", "docs/CONSOLE", "docs/SECURITY", "docs/QUORUM", "docs/LINKS",
+                 "docs/TIERED",
                  "docs/MIGRATION", "docs/ZOOKEEPER", "docs/METRICS", "docs/PERFORMANCE", "examples/three_hosts/README",
                  "examples/cluster/README", "deploy/README", "deploy/**/README"]),
         ("Build", ["docs/CLIENTS", "docs/SPARK", "docs/PIPELINES", "docs/CONNECT", "docs/STREAMS", "docs/MIRRORING",
@@ -25,12 +26,14 @@ NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
                      "SECURITY"]),
         ("Inside", ["docs/ARCHITECTURE", "CONTRIBUTING", "docs/TESTING", "docs/adr/README", "bench/README"]),
     ],
-    "docs/tutorial/README": [("", [f"docs/tutorial/{name}" for name in (
-        "produce", "consume", "worker", "rebalance", "arrow", "queue")])],
+    "docs/tutorial/README": [("", [
+        "docs/tutorial/produce", "docs/tutorial/consume", "docs/tutorial/worker", "docs/tutorial/rebalance",
+        "docs/tutorial/arrow", "docs/tutorial/queue"])],
     "docs/recipes/README": [("", ["docs/recipes/*"])],
     "docs/migration/README": [("", ["docs/migration/*"])],
-    "docs/reference/README": [("", [f"docs/reference/{name}" for name in (
-        "broker", "topic", "clients", "spark", "connectors", "services", "cli", "python")])],
+    "docs/reference/README": [("", [
+        "docs/reference/broker", "docs/reference/topic", "docs/reference/clients", "docs/reference/spark",
+        "docs/reference/connectors", "docs/reference/services", "docs/reference/cli", "docs/reference/python"])],
     "docs/adr/README": [("", ["docs/adr/*"])],
     "docs/ARCHITECTURE": [("", ["src/barnabas/**/README"])],
 }  # fmt: skip

@@ -122,6 +122,7 @@ SHOWN: Final = (
     Shown("docs/SPARK.md", "export PYSPARK_PYTHON", _SPARK_CLUSTER),
     Shown("docs/SPARK.md", "spark = SparkSession.builder.remote", _SPARK_CLUSTER),
     Shown("docs/SPARK.md", "the brokers do not offer two-phase commit", _OUTPUT),
+    Shown("docs/TIERED.md", "<key.prefix>", "names of files"),
     Shown("docs/adr/*.md", "", "drawings and formats of decisions, as they were made"),
     Shown("examples/shop/README.md", "orders in PostgreSQL", _DRAWING),
     Shown("examples/three_hosts/README.md", "useradd", "changes the machine: users and systemd"),

@@ -18,11 +18,13 @@ from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 from barnabas.server.node.config import AUTHORIZER_CONFIGS
 from barnabas.spark.mirror.config.parsing import parse_mirror_config
 from tests.golden.pages.code_block_table import RUN, SHOWN, Run, Shown
-from tests.golden.pages.code_blocks import ROOT, CodeBlock, code_blocks, code_spans
+from tests.golden.pages.code_blocks import ROOT, CodeBlock, code_blocks, code_spans, pages
 from tests.golden.pages.command_lines import problems_of_block, problems_of_line
 
 COMMANDS = ("barnabas ", "kafka-", "make ")
 PLACEHOLDERS = re.compile(r"\bNOUN\b|\.\.\.")
+SETTINGS = re.compile(r"(?:[a-z][\w-]*(?:\.[\w-]+)+=.*\n?|#.*\n|\n)+")
+"""Lines that are settings, in a block without a language."""
 KNOWN = (
     BROKER_CONFIGS, CLUSTER_CONFIGS, PRODUCER_CONFIGS, CONSUMER_CONFIGS, AUTHORIZER_CONFIGS, HTTP_SETTINGS,
     REGISTRY_FILE,
@@ -46,7 +48,7 @@ def shows(row: Shown, block: CodeBlock) -> bool:
 def problems_of(block: CodeBlock) -> list[str] | None:
     """What is wrong with a block that no test runs; None if nothing can be said of its kind."""
     match block.kind:
-        case "" | "sh" | "indented":
+        case "" | "sh" | "indented" if not SETTINGS.fullmatch(block.text):
             return problems_of_block(block.text)
         case "json":
             return _problems_of_json(block.text)
@@ -59,7 +61,7 @@ def problems_of(block: CodeBlock) -> list[str] | None:
         case "properties" if block.page.endswith("MIRRORING.md"):
             parse_mirror_config(parse_properties(block.text))
             return []
-        case "properties":
+        case "properties" | "" | "sh" | "indented":
             names = parse_properties(block.text)
             return [f"there is no config {name}" for name in names if not _is_config(name)]
         case kind if kind.startswith("{"):  # a directive of the documentation site, which the site's build checks
@@ -77,10 +79,25 @@ def _problems_of_json(text: str) -> list[str]:
 
 
 def _is_config(name: str) -> bool:
-    """Whether a node, a client or a registry has the config. A provider of secrets has configs of its own."""
-    if re.match(r"config\.providers\.\w+\.(class$|param\.)", name):
+    """Whether a node, a client or a registry has the config. Providers of secrets and object stores have
+    configs of their own."""
+    if re.match(r"config\.providers\.\w+\.(class$|param\.)|(rsm|rlmm)\.config\.", name):
         return True
     return any(one in table for one in (name, PREFIX.sub("", name, count=1)) for table in KNOWN)
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = {entry.partition("<")[2].rstrip(">") or entry for entry in navigation()}
+    names = [path.relative_to(ROOT).with_suffix("").as_posix() for path in pages()]
+    missing = [name for name in names if name != "docs/index" and not any(fnmatch(name, one) for one in listed)]
+    assert missing == [], "add these pages to docs/site/site_navigation.py"
+
+
+def navigation() -> list[str]:
+    """The entries of the site's navigation, without an import of Sphinx."""
+    tree = ast.parse((ROOT / "docs/site/site_navigation.py").read_text(encoding="utf-8"))
+    (table,) = (node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.value is not None)
+    return [node.value for node in ast.walk(table) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 BLOCKS = code_blocks()
