@@ -13,13 +13,15 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from barnabas.core.child_processes import start_child
 from tests.interop.foreign_clients import go_program, run_go
 from tests.interop.jars import KAFKA_VERSION, OLDER_VERSION, clients_classpath
 from tests.interop.mixed_cluster import MixedCluster, Program
@@ -40,11 +42,18 @@ SETTINGS = (
 
 
 class Sharers:
-    """A producer of numbers, and share consumers, which process each number at least once."""
+    """A producer of numbers, and share consumers of each client, which process each number at least once.
 
-    def __init__(self, address: str) -> None:
+    `commands` has the programs that print each number that they get, by the names of their clients."""
+
+    def __init__(self, address: str, folder: Path, commands: Mapping[str, Sequence[str]]) -> None:
         self.sent = 0
         self.seen: Counter[int] = Counter()
+        self.by_client: Counter[str] = Counter()
+        """The number of records that each client got."""
+        self._folder = folder
+        self.runs = [partial(self.run_program, name, command) for name, command in commands.items()]
+        self.ended: list[str] = []
         self._address = address
         self._lock = threading.Lock()
         admin = AdminClient({"bootstrap.servers": address})
@@ -70,15 +79,39 @@ class Sharers:
                 try:
                     for message in consumer.poll(timeout=0.5):
                         if message.error() is None:
-                            with self._lock:
-                                self.seen[int(message.value() or b"")] += 1
+                            self._take("librdkafka", int(message.value() or b""))
                 except KafkaException:
                     continue  # the group's coordinator moves
         finally:
             consumer.close()
 
+    def run_program(self, name: str, command: Sequence[str], stop: threading.Event) -> None:
+        """Run a program until `stop` is set. It must not end by itself."""
+        log = self._folder / f"sharer-{name}.log.txt"
+        with log.open("ab") as errors:
+            process = start_child(list(command), stdout=subprocess.PIPE, stderr=errors, text=True)
+        reader = threading.Thread(target=self._read, args=(name, process))
+        reader.start()
+        while not stop.wait(0.2) and process.poll() is None:
+            pass
+        self.ended += [] if stop.is_set() else [f"{name}: see {log}"]
+        process.kill()
+        reader.join(STANDSTILL_S)
+
+    def _read(self, name: str, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith("\n"):  # not the half of a line
+                self._take(name, int(line))
+
+    def _take(self, name: str, number: int) -> None:
+        with self._lock:
+            self.seen[number] += 1
+            self.by_client[name] += 1
+
     def check(self) -> str:
-        """Every number was delivered."""
+        """Every number was delivered, and each client has got some."""
+        assert not self.ended, f"programs have ended: {self.ended}"
         flush(self._producer)
         stop = threading.Event()
         last = threading.Thread(target=self.run, args=(stop,))
@@ -92,7 +125,9 @@ class Sharers:
             stop.set()
             last.join(STANDSTILL_S)
         assert set(self.seen) == set(range(self.sent))
-        return f"{self.sent} shared ({self.seen.total() - self.sent} of them again)"
+        assert set(self.by_client) == {"librdkafka", *(run.args[0] for run in self.runs)}, self.by_client
+        again = self.seen.total() - self.sent
+        return f"{self.sent} shared ({again} of them again; {dict(sorted(self.by_client.items()))})"
 
 
 class Migration:
@@ -175,6 +210,13 @@ def test_a_cluster_moves_to_barnabas_and_back_under_load(tmp_path: Path, version
         print(f"seed {SEED}:", migrate(cluster, copiers, tmp_path, newest=version == KAFKA_VERSION))
 
 
+def share_commands(bootstrap: str) -> dict[str, list[str]]:
+    """The programs that take part in the share group."""
+    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", clients_classpath(), str(JAVA / "ShareReader.java")]
+    queue = [bootstrap, "queue", "sharers"]
+    return {"Java": [*java, *queue], "franz-go": [str(go_program()), "share", *queue]}
+
+
 def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path, *, newest: bool) -> str:
     """Run the load, move all nodes there and back, and check every acknowledgement. Returns the counts as text."""
     address = cluster.bootstrap
@@ -187,12 +229,12 @@ def migrate(cluster: MixedCluster, copiers: Mapping[str, Command], folder: Path,
         protocol: Readers(address, f"{protocol}-readers", writers[0].topic, protocol)
         for protocol in (("classic", "consumer") if newest else ("classic",))
     }
-    sharers = Sharers(address) if newest else None
+    sharers = Sharers(address, folder, share_commands(address)) if newest else None
     copies = [Copies(address, folder, name, command) for name, command in copiers.items()]
     migration = Migration(cluster, acknowledged, random.Random(SEED))
     stop = threading.Event()
-    jobs = [committer.run, administrator.run]
-    jobs += [sharers.feed, sharers.run, sharers.run] if sharers else []
+    jobs: list[Callable[[threading.Event], None]] = [committer.run, administrator.run]
+    jobs += [sharers.feed, sharers.run, sharers.run, *sharers.runs] if sharers else []
     jobs += [group.run for group in readers.values() for _ in range(2)]
     jobs += [copy.run for copy in copies] + [writer.run for writer in writers]
     workers = [threading.Thread(target=job, args=(stop,)) for job in jobs]

@@ -7,6 +7,7 @@
 // SECURITY_USER and SECURITY_PASSWORD; or SECURITY_TOKEN, for OAUTHBEARER without TLS.
 //
 //	franz copy BOOTSTRAP INPUT OUTPUT GROUP COUNT  read, process, write: COUNT records a transaction, until it is killed
+//	franz share BOOTSTRAP TOPIC GROUP              prints the value of each record of a share group, until it is killed
 package main
 
 import (
@@ -38,6 +39,10 @@ func main() {
 		perTransaction, err := strconv.Atoi(os.Args[6])
 		check(err)
 		transact(os.Args[2], os.Args[3], os.Args[4], os.Args[5], perTransaction)
+		return
+	}
+	if os.Args[1] == "share" {
+		share(os.Args[2], os.Args[3], os.Args[4])
 		return
 	}
 	mode, bootstrap, topic, last := os.Args[1], os.Args[2], os.Args[3], os.Args[5]
@@ -120,6 +125,23 @@ func consume(ctx context.Context, bootstrap, topic string, count int, group stri
 
 // transact copies a topic exactly once, partition by partition. A GroupTransactSession commits the offsets of what was
 // polled with what was produced, and rewinds when it has to abort; what it does not survive ends the program.
+func share(bootstrap, topic, group string) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.ShareGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.FetchMaxWait(200*time.Millisecond),
+	)
+	check(err)
+	for {
+		fetches := client.PollRecords(context.Background(), 100) // accepts the records of the poll before
+		for _, failed := range fetches.Errors() {
+			fmt.Fprintln(os.Stderr, "fetching:", failed.Err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) { fmt.Println(string(r.Value)) })
+	}
+}
+
 func transact(bootstrap, input, output, group string, perTransaction int) {
 	ctx := context.Background()
 	session, err := kgo.NewGroupTransactSession(
