@@ -12,6 +12,7 @@ import pytest
 from barnabas.server.coordination.group import groups
 from barnabas.server.node.channels.source import LinkSource
 from barnabas.server.node.link_coordination.changes import NAME, STATE
+from barnabas.server.node.link_coordination.group_offsets import GroupOffsets
 from barnabas.server.node.link_coordination.leaders import MirrorMetadata
 from barnabas.server.node.link_coordination.rounds import LinkRounds
 from barnabas.server.replication.links import leader, machine
@@ -40,6 +41,8 @@ class Planted:
     caught_by: tuple[type[Exception], ...] = WRONG
     first: int = 0
     """The first seed to run."""
+    shares: bool = False
+    """Whether a share group must work for the bug to show."""
 
 
 # -- the cut-over ------------------------------------------------------------------------------------------------------
@@ -175,6 +178,15 @@ def _members_ignored(patch: Patch) -> None:
     patch.setattr(groups, "check_offset_commit", check_offset_commit)
 
 
+def _share_groups_forgotten(patch: Patch) -> None:
+    """The offsets of share groups are not copied: after a cut-over the groups begin at one end of the log."""
+
+    async def alter_share_group(self: GroupOffsets, group_id: str, commits: Mapping[Any, int]) -> None:
+        pass
+
+    patch.setattr(GroupOffsets, "_alter_share_group", alter_share_group)
+
+
 PLANTED = [
     Planted("fresh producer ids equal mirrored ones", _ids_clash, LinkFaultMenu.KILL, 3),
     Planted("open transactions left at the cut-over", _transactions_left_open, LinkFaultMenu.KILL, 3, ANY),
@@ -192,4 +204,6 @@ PLANTED = [
     Planted("offsets alone align a failback", _offsets_alone_align, LinkFaultMenu.UNCLEAN, 3, first=112),
     Planted("group offsets beyond the end", _offsets_beyond_the_end, LinkFaultMenu.KILL, 3),
     Planted("groups with members are moved", _members_ignored, LinkFaultMenu.KILL, 3),
+    Planted("share groups are forgotten", _share_groups_forgotten, LinkFaultMenu.KILL, 3, shares=True),
+    Planted("share groups begin beyond the end", _offsets_beyond_the_end, LinkFaultMenu.POWER, 3, shares=True),
 ]

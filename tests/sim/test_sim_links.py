@@ -6,13 +6,14 @@ import pytest
 
 from barnabas.testing.sim.mirroring.faults import LinkFaultMenu
 from barnabas.testing.sim.mirroring.scenario import Mirroring, mirroring
+from barnabas.testing.sim.mirroring.share_rules import ShareOffsetsAreInTheLog
 from barnabas.testing.sim.outcome import play
 from barnabas.testing.sim.world import World
 
 
-def _played(seed: int, menu: LinkFaultMenu) -> Mirroring:
+def _played(seed: int, menu: LinkFaultMenu, *, shares: bool = False) -> Mirroring:
     world = World(seed)
-    scenario = Mirroring(world, menu=menu)
+    scenario = Mirroring(world, menu=menu, shares=shares)
     assert play(world, scenario).acknowledged > 0, f"seed {seed}: no record was acknowledged, so the run shows nothing"
     return scenario
 
@@ -23,6 +24,14 @@ def test_a_seed_with_unclean_elections_is_clean() -> None:
 
 def test_a_mirror_that_retention_overtakes_counts_what_it_has_never_had() -> None:
     assert _played(3, LinkFaultMenu.RETENTION).skipped_offsets > 0
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("seed", "menu"), [(4, LinkFaultMenu.DISK), (1, LinkFaultMenu.POWER)])
+def test_share_groups_and_records_survive_power_cuts_and_failing_disks(seed: int, menu: LinkFaultMenu) -> None:
+    scenario = _played(seed, menu, shares=True)
+    offsets = [scenario.watch.rule(site, ShareOffsetsAreInTheLog).compared for site in (scenario.west, scenario.east)]
+    assert max(offsets) > 0
 
 
 @pytest.mark.system

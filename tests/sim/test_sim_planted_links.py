@@ -23,7 +23,7 @@ def test_planted_bug_is_found(bug: Planted, monkeypatch: pytest.MonkeyPatch) -> 
     bug.plant(monkeypatch)
     for seed in range(bug.first, bug.first + bug.seeds):
         try:
-            mirroring(seed, menu=bug.menu)
+            mirroring(seed, menu=bug.menu, shares=bug.shares)
         except SimulationError as failure:
             assert isinstance(failure, bug.caught_by), failure
             return

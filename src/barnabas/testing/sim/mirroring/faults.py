@@ -4,7 +4,8 @@ the source, and what operators do meanwhile."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.admin.links import MirrorAction
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
+from barnabas.testing.sim.cluster.cluster import DISK_CAPACITY
 from barnabas.testing.sim.cluster.observation import replicas_of
+from barnabas.testing.sim.disk import never
 from barnabas.testing.sim.mirroring.programs import PARTITIONS
 from barnabas.testing.sim.workload import ATOMIC, PLAIN
 
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 _PAUSE_S: Final = 0.6
 """The mean of the seconds between two faults."""
 _ISR_SHRINKS_S: Final = 6.0
+_PATIENCE_S: Final = 4.0
+"""Seconds for which an unclean end waits until the previous one is repaired."""
+_WHOLE_AGAIN_S: Final = 30.0
 
 
 class LinkFaultMenu(Enum):
@@ -36,6 +42,16 @@ class LinkFaultMenu(Enum):
     """In addition unclean leader elections on the source, which lose records that the mirror has."""
     RETENTION = "retention"
     """In addition retention on the source deletes records that the mirror does not have yet."""
+    POWER = "power"
+    """In addition brokers of both clusters lose power and their unsynced data, one at a time in each cluster."""
+    DISK = "disk"
+    """As POWER; in addition disks fill up, and fsync fails."""
+
+
+LOSSY: Final = frozenset({LinkFaultMenu.POWER, LinkFaultMenu.DISK})
+"""The menus in which a broker may lose unsynced data. The other replicas have it (KIP-966)."""
+KEEPS_ALL: Final = LOSSY | {LinkFaultMenu.KILL}
+"""The menus in which no acknowledged record is lost on its own side."""
 
 
 class LinkFaultContext:
@@ -50,6 +66,7 @@ class LinkFaultContext:
         self.rng = self.world.random_stream("nemesis")
         self.network = asyncio.Lock()
         """Held by the fault that has changed the network."""
+        self._unclean = {site.cluster: asyncio.Lock() for site in (source, mirror)}
         self.count = 0
         self.elections = 0
         """The unclean elections."""
@@ -66,6 +83,21 @@ class LinkFaultContext:
         leader = site.cluster.leader(tp) if self.rng.random() < 0.6 else None
         return leader or self.rng.choice(list(site.cluster.hosts.values()))
 
+    @asynccontextmanager
+    async def unclean(self, node: SimNode) -> AsyncIterator[bool]:
+        """The block ends `node` uncleanly, if the yielded value is True. In menus in which this can lose data, the next
+        unclean end in the same cluster waits until the node is in sync again."""
+        cluster = cluster_of(self, node)
+        if self.menu not in LOSSY or node not in cluster.brokers:
+            yield True
+            return
+        async with self._unclean[cluster]:
+            if not await cluster.until(cluster.is_whole, _PATIENCE_S):
+                yield False
+                return
+            yield True
+            await cluster.until(cluster.is_whole, _WHOLE_AGAIN_S)
+
     def kill(self, node: SimNode) -> None:
         self.watch.check()  # batches that only this node has are still known to have existed
         node.kill()
@@ -81,7 +113,8 @@ class LinkFaultContext:
         of the mirror are hit, which takes writes by then."""
         loop = self.world.loop
         end = loop.time() + seconds
-        chosen = [fault for fault in CATALOGUE if self.menu in fault.menus] if sites == 2 else list(_AFTER)
+        catalogue = [*CATALOGUE, *POWER_FAULTS] if sites == 2 else [*_AFTER, *POWER_FAULTS_AFTER]
+        chosen = [fault for fault in catalogue if self.menu in fault.menus]
         async with asyncio.TaskGroup() as group:
             while loop.time() < end:
                 await asyncio.sleep(self.rng.expovariate(1 / _PAUSE_S))
@@ -130,10 +163,15 @@ async def reset(context: LinkFaultContext) -> None:
 
 
 async def kill(context: LinkFaultContext) -> None:
-    node = context.any_node()
-    context.kill(node)
-    await asyncio.sleep(context.some(0.0, 4.0))
-    await _cluster_of(context, node).up(node)
+    await _kill(context, context.any_node(), 4.0)
+
+
+async def _kill(context: LinkFaultContext, node: SimNode, longest_s: float) -> None:
+    async with context.unclean(node) as may:
+        if may:
+            context.kill(node)
+            await asyncio.sleep(context.some(0.0, longest_s))
+            await cluster_of(context, node).up(node)
 
 
 async def pause(context: LinkFaultContext) -> None:
@@ -226,15 +264,67 @@ def _end(site: Site, tp: TopicPartition) -> int:
     return max(ends, default=1 << 60)
 
 
-def _cluster_of(context: LinkFaultContext, node: SimNode) -> SimCluster:
+def cluster_of(context: LinkFaultContext, node: SimNode) -> SimCluster:
     return next(s.cluster for s in (context.source, context.mirror) if s.cluster.hosts.get(node.name) is node)
 
 
 async def kill_in_the_mirror(context: LinkFaultContext) -> None:
-    node = context.rng.choice(list(context.mirror.cluster.hosts.values()))
+    await _kill(context, context.rng.choice(list(context.mirror.cluster.hosts.values())), 3.0)
+
+
+async def power_cut(context: LinkFaultContext) -> None:
+    await _cut_power(context, context.any_node())
+
+
+async def power_cut_in_the_mirror(context: LinkFaultContext) -> None:
+    await _cut_power(context, context.rng.choice(context.mirror.cluster.brokers))
+
+
+async def _cut_power(context: LinkFaultContext, node: SimNode) -> None:
+    async with context.unclean(node) as may:
+        if may:
+            context.watch.check()
+            node.lose_power()
+            await asyncio.sleep(context.some(0.01, 4.0))
+            await cluster_of(context, node).up(node)
+
+
+async def full_disk(context: LinkFaultContext) -> None:
+    """The disk of a node is full for a while; then an operator restarts the node."""
+    node = context.any_node()
+    async with context.unclean(node) as may:
+        if not may:
+            return
+        node.excused = True
+        node.disk.capacity = node.disk.used + context.rng.randrange(3_000)
+        await asyncio.sleep(context.some(0.5, 4.0))
+        node.disk.capacity = DISK_CAPACITY
+        await _restart(context, node)
+
+
+async def failing_fsync(context: LinkFaultContext) -> None:
+    """One fsync fails, the log directory goes offline, and an operator restarts the node."""
+    node = context.any_node()
+    left = [context.rng.randrange(3)]
+
+    def fails(path: str) -> bool:
+        left[0] -= 1
+        return left[0] == -1
+
+    async with context.unclean(node) as may:
+        if not may:
+            return
+        node.excused = True
+        node.disk.fail_syncs = fails
+        await asyncio.sleep(context.some(0.5, 3.0))
+        node.disk.fail_syncs = never
+        await _restart(context, node)
+
+
+async def _restart(context: LinkFaultContext, node: SimNode) -> None:
     context.kill(node)
-    await asyncio.sleep(context.some(0.0, 3.0))
-    await context.mirror.cluster.up(node)
+    await asyncio.sleep(context.some(0.01, 1.0))
+    await cluster_of(context, node).up(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,4 +347,10 @@ CATALOGUE: Final = (
     LinkFault("unclean election", 8, unclean_election, frozenset({LinkFaultMenu.UNCLEAN})),
     LinkFault("retention overtakes", 8, overtake, frozenset({LinkFaultMenu.RETENTION})),
 )
+POWER_FAULTS: Final = (
+    LinkFault("power cut", 8, power_cut, LOSSY),
+    LinkFault("full disk", 4, full_disk, frozenset({LinkFaultMenu.DISK})),
+    LinkFault("failing fsync", 4, failing_fsync, frozenset({LinkFaultMenu.DISK})),
+)
+POWER_FAULTS_AFTER: Final = (LinkFault("power cut in the mirror", 1, power_cut_in_the_mirror, LOSSY),)
 _AFTER: Final = (LinkFault("kill in the mirror", 1, kill_in_the_mirror),)

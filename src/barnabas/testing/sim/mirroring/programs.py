@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.client.share.session import AcknowledgeType
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.sim.workload import ATOMIC, PLAIN, Mix, Workload, WorkloadFacts
@@ -32,6 +33,8 @@ READERS: Final = "readers"
 """A group with members in the east only."""
 SHARED: Final = "shared"
 """A group with members in both clusters. The members in the west commit offsets of their own."""
+SHARERS: Final = "sharers"
+"""A share group with members in the east only, in some runs."""
 OWN: Final = "own"
 """A topic of the west."""
 _DELIVERY: Final[dict[str, Any]] = {"delivery_timeout_ms": 6_000, "max_block_ms": 5_000}
@@ -70,6 +73,11 @@ class Programs:
     def add_readers(self, *groups: str) -> Programs:
         for group in groups:
             self.workload.add(f"{self.site.name}-{group}", partial(_read, self, group))
+        return self
+
+    def add_sharers(self, count: int) -> Programs:
+        for number in range(count):
+            self._add(f"s{number}", share)
         return self
 
     def add_intruder(self) -> Programs:
@@ -167,6 +175,26 @@ async def _transaction(programs: Programs, producer: AsyncProducer, rng: random.
             known.on_acknowledged(tp, offset, value)
     else:
         known.aborted.update(values)
+
+
+async def share(programs: Programs, who: str, rng: random.Random) -> None:
+    """Runs a member of a share group, which accepts most records and releases some."""
+    async with programs.site.share_consumer(
+        group_id=SHARERS,
+        fetch_max_wait_ms=200,
+        default_api_timeout_ms=8_000,
+        max_poll_records=20,
+        share_acknowledgement_mode="explicit",
+    ) as consumer:
+        consumer.subscribe([PLAIN])
+        while not programs.workload.stopping:
+            records = await consumer.poll(300)
+            for record in records:
+                accepts = rng.random() < 0.9
+                consumer.acknowledge(record, AcknowledgeType.ACCEPT if accepts else AcknowledgeType.RELEASE)
+            if records:
+                await consumer.commit()
+            await asyncio.sleep(rng.random() * 0.2)
 
 
 async def intrude(programs: Programs, who: str, rng: random.Random) -> None:

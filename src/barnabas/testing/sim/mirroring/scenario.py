@@ -16,7 +16,7 @@ import random
 from typing import Final
 
 from barnabas.client.admin.links import MirrorAction
-from barnabas.client.values import ConfigResource
+from barnabas.client.values import ConfigChange, ConfigResource
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.server.replication.links.states import MirrorState
@@ -24,13 +24,13 @@ from barnabas.server.replication.links.task import MirrorTask
 from barnabas.testing.sim.cluster.layout import ClusterLayout
 from barnabas.testing.sim.cluster.view import mirror_tasks_of
 from barnabas.testing.sim.errors import CorrectnessError
-from barnabas.testing.sim.mirroring.faults import LinkFaultContext, LinkFaultMenu
+from barnabas.testing.sim.mirroring.faults import KEEPS_ALL, LinkFaultContext, LinkFaultMenu
 from barnabas.testing.sim.mirroring.final_rules import (
     check_acknowledged,
     check_views,
     read_site,
 )
-from barnabas.testing.sim.mirroring.programs import OWN, PARTITIONS, READERS, SHARED, Programs
+from barnabas.testing.sim.mirroring.programs import OWN, PARTITIONS, READERS, SHARED, SHARERS, Programs
 from barnabas.testing.sim.mirroring.rules import CutOverLeavesNothingOpen, NoSilentGap, TailIsSaved
 from barnabas.testing.sim.mirroring.site import Site
 from barnabas.testing.sim.mirroring.watch import LinkWatch
@@ -46,29 +46,49 @@ several times waits for its back-off."""
 _TOPICS: Final = (PLAIN, ATOMIC)
 _AGAIN: Final = "again"
 """A topic that is deleted and created again on the source, in some runs."""
+_LOSSY_SHARE: Final = 0.4
+"""The share of the seeds with power cuts or disk faults."""
+_SHARES_SHARE: Final = 0.4
 _UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
 
 def mirroring(
-    seed: int, *, seconds: float = SECONDS, menu: LinkFaultMenu | None = None, world: World | None = None
+    seed: int,
+    *,
+    seconds: float = SECONDS,
+    menu: LinkFaultMenu | None = None,
+    shares: bool | None = None,
+    world: World | None = None,
 ) -> ScenarioResult:
     """Runs the scenario of `seed` and returns its parameters and counts.
 
     Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
     """
     world = world or World(seed)
-    return play(world, Mirroring(world, seconds, menu))
+    return play(world, Mirroring(world, seconds, menu, shares=shares))
 
 
 class Mirroring:
     """The scenario of two clusters. Its attributes remain after the run, for inspection."""
 
-    def __init__(self, world: World, seconds: float = SECONDS, menu: LinkFaultMenu | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        seconds: float = SECONDS,
+        menu: LinkFaultMenu | None = None,
+        *,
+        shares: bool | None = None,
+    ) -> None:
         rng = world.random_stream("scenario")
         drawn = rng.choice([LinkFaultMenu.KILL, LinkFaultMenu.UNCLEAN, LinkFaultMenu.RETENTION])
         self.world = world
         self.seconds = seconds
+        extras = world.random_stream("extras")  # of its own, so that the other draws of a seed stay as they are
+        if menu is None and extras.random() < _LOSSY_SHARE:
+            drawn = extras.choice([LinkFaultMenu.POWER, LinkFaultMenu.DISK])
         self.menu = menu or drawn
+        self.shares = (menu is None and extras.random() < _SHARES_SHARE) if shares is None else shares
+        """Whether a share group works in the east."""
         self.is_planned = rng.random() < 0.4
         """Whether the cut-over waits until the mirrors have everything."""
         self.both_ways = rng.random() < 0.5
@@ -80,6 +100,7 @@ class Mirroring:
         self.facts = WorkloadFacts()
         self.writers = Programs(self.east, self.facts).add_writers()
         self.readers = Programs(self.east, self.facts).add_readers(READERS, SHARED)
+        self.sharers = Programs(self.east, self.facts).add_sharers(2 if self.shares else 0)
         self.guests = Programs(self.west, self.facts).add_readers(SHARED).add_intruder()
         self.successors = Programs(self.west, self.facts).add_writers()
         self.watch = LinkWatch([self.east, self.west], [self.guests])
@@ -90,7 +111,8 @@ class Mirroring:
     @property
     def about(self) -> str:
         ways = "both ways" if self.both_ways else "one way"
-        return f"{self.menu.value}, {'promote' if self.is_planned else 'failover'}, {ways}"
+        shares = ", a share group" if self.shares else ""
+        return f"{self.menu.value}, {'promote' if self.is_planned else 'failover'}, {ways}{shares}"
 
     @property
     def fault_count(self) -> int:
@@ -140,8 +162,12 @@ class Mirroring:
                 await admin.create_topic(_AGAIN, 1)
         async with self.west.admin() as admin:
             await admin.create_topic(OWN, 1)
+            if self.shares:
+                group = ConfigResource.group(SHARERS)
+                await admin.incremental_alter_configs({group: [ConfigChange("share.auto.offset.reset", "earliest")]})
         self.writers.start()
         self.readers.start()
+        self.sharers.start()
         await self._link(self.west)
         if self.both_ways:
             await self._link(self.east)
@@ -201,6 +227,7 @@ class Mirroring:
 
     async def _promote(self) -> None:
         await self.writers.stop(RECOVERY_S)
+        await self.sharers.stop(RECOVERY_S)
         await self.caught_up(self.west)
         self.watch.at_rest(self.west, partitions())
         await self._stop_mirrors()
@@ -235,7 +262,7 @@ class Mirroring:
         await self.west.cluster.until_well(RECOVERY_S)
         await self.east.cluster.until_well(RECOVERY_S)
         await asyncio.sleep(1.0)
-        for programs in (self.successors, self.guests, self.readers):
+        for programs in (self.successors, self.guests, self.readers, self.sharers):
             await programs.stop(RECOVERY_S)
         self.world.check_crashes()
 
@@ -268,7 +295,7 @@ class Mirroring:
         check_views(views["east"], views["west"])
         check_acknowledged(views["west"], self.successors.known)
         check_acknowledged(views["west"], self.guests.known)
-        if self.menu is LinkFaultMenu.KILL:
+        if self.menu in KEEPS_ALL:
             check_acknowledged(views["west"], self.writers.known, below=None if self.is_planned else self._mirrored())
 
     def _mirrored(self) -> dict[TopicPartition, int]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.consumer.consumer import AsyncConsumer
     from barnabas.client.producer.producer import AsyncProducer
+    from barnabas.client.share.consumer import AsyncShareConsumer
     from barnabas.core.ids import TopicPartition
     from barnabas.testing.sim.cluster.layout import ClusterLayout
     from barnabas.testing.sim.world import World
@@ -56,6 +57,9 @@ class Site:
 
     def consumer(self, **settings: Any) -> AbstractAsyncContextManager[AsyncConsumer]:
         return self.world.consumer(**self._settings(settings))
+
+    def share_consumer(self, **settings: Any) -> AbstractAsyncContextManager[AsyncShareConsumer]:
+        return self.world.share_consumer(**self._settings(settings))
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {**PATIENCE, "bootstrap_servers": self.bootstrap_servers, **settings}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from barnabas.testing.sim.errors import CorrectnessError
 from barnabas.testing.sim.mirroring.observation import BatchHistory, SiteObservation
 from barnabas.testing.sim.mirroring.rules import RULES, LinkRule
+from barnabas.testing.sim.mirroring.share_rules import ShareOffsetsAreInTheLog
 
 if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
@@ -26,7 +27,9 @@ class LinkWatch:
         self._sites = sites
         self._programs = programs
         self._histories = {site.name: BatchHistory() for site in sites}
-        self._rules = {site.name: [rule(site, self._histories) for rule in RULES] for site in sites}
+        self._rules = {
+            site.name: [rule(site, self._histories) for rule in (*RULES, ShareOffsetsAreInTheLog)] for site in sites
+        }
         self._loop = sites[0].world.loop
         self._next_check = 0.0
         self._loop.after_step = self._step
