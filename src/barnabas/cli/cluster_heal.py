@@ -111,6 +111,8 @@ class _Healing:
             try:
                 found = await read_cluster(self._admin)
                 verdict = self._observe(found)
+                if verdict.is_unsafe and not watch:
+                    fail(verdict.reason)
                 self._say(verdict, found)
                 load, plan = self._plan(found, verdict.heal)
                 if execute and plan.moves:

@@ -119,7 +119,9 @@ def upgrade_under_load(cluster: ClusterProcess, folder: Path) -> int:
     thread.start()
     try:
         roll(cluster)
-        change_levels(address, "upgrade", {name: DEFAULT_LEVELS[name] for name in LOWER_LEVELS})
+        features(address, "upgrade", "--release-version", "4.3")
+        raised = {name: DEFAULT_LEVELS[name] for name in LOWER_LEVELS}
+        wait_until(lambda: levels(address) == raised, f"the feature levels are {raised}")
     finally:
         ended.set()
         thread.join(STANDSTILL_S)

@@ -20,13 +20,24 @@ def main() -> None:
     parser = Parser("kafka-features", "Show and change the cluster's feature levels.")
     parser.add_argument("command", choices=["describe", *_CHANGES, *_OTHERS])
     parser.add_argument("--feature", action="append", metavar="NAME=LEVEL", help="upgrade, downgrade: may be repeated")
+    parser.add_argument("--release-version", metavar="VERSION", help="upgrade: the levels of this release, such as 4.3")
     parser.add_argument("--unsafe", action="store_true", help="downgrade: even if metadata is lost")
     parser.add_argument("--dry-run", action="store_true", help="only check whether the change is possible")
     parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     options = parser.parse_args()
+    if options.release_version is not None:
+        from barnabas.server.metadata.features import levels_of_release
+
+        if options.command != "upgrade" or options.feature:
+            parser.error("--release-version stands for the levels of an upgrade: give it without --feature")
+        try:
+            change(levels_of_release(options.release_version), options)
+        except ValueError as error:
+            parser.error(str(error))
+        return
     if options.command in _CHANGES:
         if not options.feature:
-            parser.error(f"{options.command} needs --feature NAME=LEVEL")
+            parser.error(f"{options.command} needs --feature NAME=LEVEL, or an upgrade --release-version VERSION")
         levels = split_pairs(options.feature, parser)
         if not all(level.isdigit() for level in levels.values()):
             parser.error("the level of a feature is a number, for example --feature kraft.version=1")

@@ -42,6 +42,14 @@ DEFAULT_LEVELS: Final[Mapping[str, int]] = {
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {(ELR_VERSION, 1): {METADATA_VERSION: 23}}
 """(feature, level) -> the lowest levels of other features that this level requires."""
 
+INTRODUCED_AT: Final[Mapping[str, Mapping[int, int]]] = {
+    GROUP_VERSION: {1: 22},
+    TRANSACTION_VERSION: {2: 24},
+    ELR_VERSION: {1: 26},
+    SHARE_VERSION: {1: 28},
+}
+"""Feature -> level -> the first `metadata.version` with which a new cluster has this level (Kafka's FeatureVersion)."""
+
 METADATA_VERSION_NAMES: Final[Mapping[int, str]] = {
     7: "3.3-IV3",
     8: "3.4-IV0",
@@ -77,6 +85,22 @@ CORDONED_DIRECTORIES_LEVEL: Final = 30
 
 METADATA_CHANGED_AT: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """The levels that changed the format of metadata records. A downgrade below one of them may lose metadata."""
+
+
+def levels_of_release(release: str) -> dict[str, int]:
+    """The levels of all features that a new cluster of a release has; features at level 0 are left out. `release` is
+    `4.3`, or a name in METADATA_VERSION_NAMES. Raises ValueError."""
+    known = [
+        level for level, name in METADATA_VERSION_NAMES.items() if name == release or name.startswith(f"{release}-IV")
+    ]
+    if not known:
+        releases = dict.fromkeys(name.partition("-")[0] for name in METADATA_VERSION_NAMES.values())
+        raise ValueError(f"{release} is not a known release. The releases are {', '.join(releases)}.")
+    levels = {METADATA_VERSION: max(known)}
+    for feature, introduced in INTRODUCED_AT.items():
+        if reached := [level for level, since in introduced.items() if since <= levels[METADATA_VERSION]]:
+            levels[feature] = max(reached)
+    return levels
 
 
 def bootstrap_records(levels: Mapping[str, int] = DEFAULT_LEVELS) -> list[FeatureLevelRecord]:

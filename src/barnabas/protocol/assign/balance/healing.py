@@ -28,6 +28,8 @@ class Verdict:
     heal: tuple[int, ...]
     reason: str
     since_ms: dict[int, int]
+    is_unsafe: bool = False
+    """More brokers are dead than healing is for."""
 
 
 class Healer:
@@ -45,7 +47,8 @@ class Healer:
         """`dead` are the brokers that have replicas and do not live; `now_ms` is a monotonic time."""
         self._since_ms = {broker: self._since_ms.get(broker, now_ms) for broker in sorted(dead)}
         reason = self._objection(now_ms, moves_under_way)
-        return Verdict(() if reason else tuple(self._since_ms), reason, dict(self._since_ms))
+        is_unsafe = len(self._since_ms) > self._policy.dead_max
+        return Verdict(() if reason else tuple(self._since_ms), reason, dict(self._since_ms), is_unsafe)
 
     def _objection(self, now_ms: int, moves_under_way: int) -> str:
         since_ms, policy = self._since_ms, self._policy
