@@ -56,7 +56,7 @@ class PartitionCopy:
     ) -> None:
         """Copy up to the planned end. `on_read` gets the offsets and the bytes of each piece. Raises KafkaError,
         BackupError."""
-        pieces = self._pieces(admin, on_read)
+        pieces = self._pieces(admin, object_bytes, on_read)
         try:
             while (first := await anext(pieces, None)) is not None:
                 await self._store(store, first, pieces, object_bytes)
@@ -64,16 +64,18 @@ class PartitionCopy:
             await pieces.aclose()
         self._stored_to = max(self._end, self._stored_to)
 
-    async def _pieces(self, admin: AsyncAdmin, on_read: Callable[[int, int], None]) -> AsyncGenerator[Piece, None]:
+    async def _pieces(
+        self, admin: AsyncAdmin, object_bytes: int, on_read: Callable[[int, int], None]
+    ) -> AsyncGenerator[Piece, None]:
         while self._position < self._end:
             reader = PartitionReader(admin.cluster)
             batches = reader.batches([OffsetRange(self.name, self._position, self._end)])
             try:
                 async for fetched in batches:
-                    piece = self._whole(fetched.buffer)
+                    pieces = self._whole(fetched.buffer, object_bytes)
                     before, self._position = self._position, max(self._position, fetched.end)
-                    on_read(min(self._position, self._end) - before, 0 if piece is None else len(piece.data))
-                    if piece is not None:
+                    on_read(min(self._position, self._end) - before, sum(len(piece.data) for piece in pieces))
+                    for piece in pieces:
                         yield piece
                 return
             except OffsetOutOfRangeError:
@@ -81,9 +83,9 @@ class PartitionCopy:
             finally:
                 await batches.aclose()
 
-    def _whole(self, buffer: Buffer) -> Piece | None:
+    def _whole(self, buffer: Buffer, object_bytes: int) -> list[Piece]:
         try:
-            return whole_batches(buffer, self._position, self._end)
+            return whole_batches(buffer, self._position, self._end, object_bytes)
         except CorruptBatchError as error:
             raise BackupError(
                 f"{self.name} has records that cannot be backed up, from offset {self._position} on: {error}. Mend or "

@@ -23,13 +23,14 @@ class Piece(Struct, frozen=True):
     transactional: bool
 
 
-def whole_batches(buffer: Buffer, position: int, end: int) -> Piece | None:
-    """The whole batches that have an offset from `position` to before `end`; None if there are none.
+def whole_batches(buffer: Buffer, position: int, end: int, piece_bytes: int) -> list[Piece]:
+    """The whole batches that have an offset from `position` to before `end`, in pieces that end when they have
+    `piece_bytes`.
 
     Raises CorruptBatchError if a batch is damaged, or has a format before Kafka 0.11.
     """
-    begin = stop = count = 0
-    start = after = last_epoch = -1
+    pieces: list[Piece] = []
+    begin = count = start = 0
     transactional = False
     for at, header in iter_batches(buffer):
         if header.next_offset <= position:
@@ -38,10 +39,22 @@ def whole_batches(buffer: Buffer, position: int, end: int) -> Piece | None:
             break
         check_crc(buffer, at, header)
         if not count:
-            begin, start = at, header.base_offset
-        stop, after, last_epoch = at + header.size, header.next_offset, header.partition_leader_epoch
-        transactional = transactional or bool(header.attributes & _OF_TRANSACTIONS)
+            begin, start, transactional = at, header.base_offset, False
         count += 1
-    if not count:
-        return None
-    return Piece(memoryview(buffer)[begin:stop], start, after, count, last_epoch, transactional)
+        transactional = transactional or bool(header.attributes & _OF_TRANSACTIONS)
+        stop = at + header.size
+        last = Piece(
+            memoryview(buffer)[begin:stop],
+            start,
+            header.next_offset,
+            count,
+            header.partition_leader_epoch,
+            transactional,
+        )
+        if count > 1:
+            pieces[-1] = last
+        else:
+            pieces.append(last)
+        if stop - begin >= piece_bytes:
+            count = 0
+    return pieces

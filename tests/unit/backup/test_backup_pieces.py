@@ -15,28 +15,35 @@ DATA = b"".join(LOG)
 
 
 def test_whole_batches_of_the_range_are_taken_as_they_are() -> None:
-    piece = whole_batches(DATA + batch(9)[:20], 2, 8)
-    assert piece is not None
+    (piece,) = whole_batches(DATA + batch(9)[:20], 2, 8, 1 << 20)
     assert (bytes(piece.data), piece.start, piece.end) == (LOG[1] + LOG[2], 2, 8)
     assert (piece.batches, piece.last_epoch, piece.transactional) == (2, 4, False)
 
 
 def test_a_batch_around_the_position_is_taken_whole() -> None:
-    piece = whole_batches(DATA, 3, 9)
-    assert piece is not None
+    (piece,) = whole_batches(DATA, 3, 9, 1 << 20)
     assert (piece.start, piece.end, piece.transactional) == (2, 9, True)
 
 
 def test_nothing_in_the_range_is_no_piece() -> None:
-    assert whole_batches(DATA, 9, 20) is None
-    assert whole_batches(b"", 0, 20) is None
+    assert whole_batches(DATA, 9, 20, 1) == []
+    assert whole_batches(b"", 0, 20, 1) == []
+
+
+def test_pieces_end_when_they_are_large_enough() -> None:
+    pieces = whole_batches(DATA, 0, 9, len(LOG[0]) + 1)
+    assert [(bytes(one.data), one.start, one.end, one.batches, one.transactional) for one in pieces] == [
+        (LOG[0] + LOG[1], 0, 4, 2, False),
+        (LOG[2] + LOG[3], 6, 9, 2, True),
+    ]
+    assert [bytes(one.data) for one in whole_batches(DATA, 0, 9, 1)] == LOG
 
 
 def test_damaged_bytes_are_not_backed_up() -> None:
     damaged = bytearray(DATA)
     damaged[len(LOG[0]) + 70] ^= 1
     with pytest.raises(CorruptBatchError, match="CRC"):
-        whole_batches(bytes(damaged), 0, 9)
+        whole_batches(bytes(damaged), 0, 9, 1)
 
 
 def test_batches_are_found_by_offset() -> None:
