@@ -51,9 +51,8 @@ async def ends(admin: AsyncAdmin) -> list[int]:
 
 async def position(servers: str, partition: TopicPartition) -> bytes | None:
     """The value of the record at which the group `readers` goes on."""
-    async with AsyncConsumer(
-        bootstrap_servers=servers, group_id="readers", isolation_level="read_committed"
-    ) as consumer:
+    settings = {"group.id": "readers", "isolation.level": "read_committed", "enable.auto.commit": False}
+    async with AsyncConsumer(settings | {"bootstrap.servers": servers}) as consumer:
         consumer.assign([partition])
         while not (records := await consumer.poll(1000)):
             pass

@@ -1,4 +1,7 @@
-"""`barnabas backup`, `restore` and `verify` as processes: kill -9 of a backup and of a broker under load; S3."""
+"""`barnabas backup`, `restore` and `verify` as processes: kill -9 of a backup and of a broker under load.
+
+The short forms are in `test_backup_restore.py` and `test_backup_s3.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ from barnabas.client.blocking_producer import Producer
 from barnabas.client.values import NewTopic
 from barnabas.core.child_processes import start_child
 from barnabas.core.ids import TopicPartition
-from barnabas.testing import ClusterProcess, EmbeddedBroker
+from barnabas.testing import ClusterProcess
 from barnabas.testing.process import BrokerProcess
 from tests.progress import wait_until
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 PARTITIONS = 6
 VALUE = os.urandom(4000)
 
@@ -110,45 +112,3 @@ def test_a_backup_under_load_survives_kills(tmp_path: Path) -> None:
                 assert {name.partition: getattr(found, "offset", None) for name, found in offsets.items()} == {
                     number: 1000 + number for number in range(PARTITIONS)
                 }
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    """The environment of a client of an S3 server that has the bucket `backups`."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
-    import urllib.request
-
-    request = urllib.request.Request(f"{endpoint}/backups", method="PUT")
-    urllib.request.urlopen(request).close()
-    yield {**keys, "AWS_ENDPOINT_URL": endpoint}
-    server.stop()
-
-
-def test_a_backup_in_s3(s3: dict[str, str]) -> None:
-    location = "s3://backups/paris/daily"
-    with EmbeddedBroker() as source, EmbeddedBroker() as target:
-        with Admin(bootstrap_servers=source.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic("orders", 2, 1)])
-            with Producer(bootstrap_servers=source.bootstrap_servers) as producer:
-                for number in range(3000):
-                    producer.send("orders", VALUE, partition=number % 2)
-        first = run("backup", "run", location, "-b", source.bootstrap_servers, "--object-mib", "1", **s3)
-        second = run("backup", "run", location, "-b", source.bootstrap_servers, **s3)
-        assert (second["base"], second["added"], first["size"]) == (first["run"], 0, second["size"])
-        assert [one["run"] for one in run("backup", "list", location, **s3)] == [first["run"], second["run"]]
-        checked = run("verify", location, **s3)
-        assert (checked["runs"], checked["damage"], checked["leftovers"]) == (2, [], 0)
-        assert checked["objects"] >= 10
-        pruned = run("backup", "prune", location, "--keep", "1", "--yes", **s3)
-        assert (pruned["runs"], pruned["objects"]) == ([first["run"]], 0)
-        run("restore", location, "-b", target.bootstrap_servers, **s3)
-        compared = run("verify", location, "--cluster", "-b", target.bootstrap_servers, **s3)
-        assert [(one["end"], one["differs_at"], one["missing"]) for one in compared] == [(1500, None, 0)] * 2
-        wrong = start("backup", "list", "s3://missing/x", **s3)
-        assert b"object store failed" in wrong.communicate(timeout=120)[1]
