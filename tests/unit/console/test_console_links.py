@@ -11,7 +11,7 @@ import pytest
 from barnabas.client import Admin, Producer
 from barnabas.client.admin.links import Link, LinkDescription, MirrorStatus
 from barnabas.client.values import NewTopic
-from barnabas.console.documents.overview import problems
+from barnabas.console.documents.problems import problems
 from barnabas.console.sampling.link_samples import LinkSample, sample_of
 from barnabas.console.sampling.sampler import ClusterSample
 from barnabas.core.ids import TopicPartition

@@ -69,7 +69,7 @@ from barnabas.client.values import (
     TopicListing,
     TopicPartitionReplica,
 )
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.security.acls import AclBinding, AclBindingFilter
 from barnabas.protocol.security.principals import KafkaPrincipal
@@ -479,7 +479,17 @@ class AsyncAdmin:
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit offsets for a group that has no members."""
-        return await _offsets.commit_group_offsets(self.cluster, group_id, offsets, deadline=self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        try:
+            return await _offsets.commit_group_offsets(self.cluster, group_id, offsets, deadline=deadline)
+        except KafkaError as error:
+            if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP):
+                raise
+            raise KafkaError(
+                error.code,
+                f"The group {group_id!r} has members, and its offsets can be changed only while it has none. Stop its"
+                " consumers. One that has died is a member until its session ends, which `barnabas groups why` shows.",
+            ) from error
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None

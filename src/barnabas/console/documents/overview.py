@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
+from barnabas.console.documents.problems import problems
 from barnabas.console.sampling.charts import draw
-from barnabas.console.sampling.sampler import BYTES, LAG, MESSAGES, OFFLINE, UNDER_REPLICATED, ClusterSample
+from barnabas.console.sampling.sampler import BYTES, LAG, MESSAGES, OFFLINE, UNDER_REPLICATED
 from barnabas.console.sources import Call
-from barnabas.console.units import count_text, duration_text, rate_text, size
-from barnabas.core.errors import BarnabasError, KafkaError
-
-_NAMED_MAX = 10
+from barnabas.console.units import count_text, rate_text, size
+from barnabas.core.errors import BarnabasError
 
 
 async def overview(call: Call) -> dict[str, Any]:
@@ -47,56 +45,6 @@ async def overview(call: Call) -> dict[str, Any]:
         ],
         "top_topics": _busiest(call),
     }
-
-
-def problems(sample: ClusterSample) -> list[dict[str, str]]:
-    """What is wrong, worst first, each with the page that explains it."""
-    found: list[dict[str, str]] = []
-    if sample.problem:
-        found.append(_problem("bad", f"The cluster does not answer: {sample.problem}"))
-        return found
-    partitions = [p for view in sample.topics.values() for p in view.partitions]
-    offline = [p for p in partitions if p.leader < 0]
-    behind = [p for p in partitions if p.leader >= 0 and len(p.isr) < len(p.replicas)]
-    for p in offline[:_NAMED_MAX]:
-        text = f"{p.topic}-{p.partition} is offline: it has no leader."
-        found.append(_problem("bad", text, f"/topics/{p.topic}"))
-    if sample.cluster is not None:
-        found += [_problem("bad", f"Broker {i} is fenced: it has no session.") for i in sorted(sample.cluster.fenced)]
-    for broker_id, directories in sorted(sample.log_dirs.items()):
-        for path, directory in directories.items():
-            if isinstance(directory, KafkaError):
-                found.append(_problem("bad", f"Broker {broker_id}: {path} is offline."))
-            elif 0 <= directory.usable_bytes < directory.total_bytes * 0.1:
-                text = f"Broker {broker_id}: {path} has {size(directory.usable_bytes)} left."
-                found.append(_problem("warn", text))
-    for name, link in sorted(sample.links.items()):
-        path = f"/links/{quote(name, safe='')}"
-        if link.trouble:
-            found.append(_problem("bad", f"The link {name}: {link.trouble}", path))
-        found += [_problem("bad", f"The mirror {p} of link {name} has failed: {why}", path) for p, why in link.failed]
-    for partition, (offset, since_ms) in sorted(sample.held_back.items())[:_NAMED_MAX]:
-        text = f"read_committed readers of {partition} stop at offset {offset}, {_since(since_ms, sample)}."
-        found.append(_problem("warn", text, f"/topics/{partition.topic}/why"))
-    for group, (_, since_ms) in sorted(sample.stalled_groups.items())[:_NAMED_MAX]:
-        text = f"The group {group} has members and a lag of {sample.lags[group]:,}, and commits nothing,"
-        found.append(_problem("warn", f"{text} {_since(since_ms, sample)}.", f"/groups/{quote(group, safe='')}/why"))
-    for p in behind[:_NAMED_MAX]:
-        missing = ", ".join(str(i) for i in sorted(set(p.replicas) - set(p.isr)))
-        text = f"{p.topic}-{p.partition} is under-replicated: broker {missing} is not in sync."
-        found.append(_problem("warn", text, f"/topics/{p.topic}"))
-    unnamed = max(len(offline) - _NAMED_MAX, 0) + max(len(behind) - _NAMED_MAX, 0)
-    if unnamed:
-        found.append(_problem("warn", f"{unnamed} more partitions are unhealthy.", "/topics"))
-    return found
-
-
-def _since(since_ms: int, sample: ClusterSample) -> str:
-    return f"for {duration_text(sample.at_ms - since_ms)} or longer"
-
-
-def _problem(level: str, text: str, link: str = "/brokers") -> dict[str, str]:
-    return {"level": level, "text": text, "link": link}
 
 
 def _busiest(call: Call) -> list[dict[str, Any]]:

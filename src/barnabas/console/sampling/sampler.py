@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from barnabas.client.admin import AsyncAdmin
@@ -40,6 +40,7 @@ _GROUPS_MAX: Final = 1_000
 _GROUPS_AT_ONCE: Final = 8
 _PAUSE_S: Final = 0.5
 """The shortest time between two samples."""
+_DESCRIBE_MS: Final = 3_000
 
 MESSAGES: Final[SeriesName] = ("cluster", "end_offset")
 BYTES: Final[SeriesName] = ("cluster", "bytes")
@@ -65,9 +66,12 @@ class ClusterSample:
     """Partitions whose last stable offset stands still below the end: (offset, time since when)."""
     stalled_groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Groups with members and lag that commit nothing: (sum of the committed offsets, time since when)."""
+    stalled_partitions: Mapping[tuple[str, TopicPartition], tuple[int, int]] = field(default_factory=dict)
+    """Partitions of groups with members for which nothing is committed: (committed offset, time since when). A lag of
+    one record does not count: it may be the marker of a transaction, which some clients do not commit."""
     links: Mapping[str, LinkSample] = field(default_factory=dict)
     problem: str = ""
-    """Why the cluster could not be measured; empty if it could."""
+    """Why the cluster could not be measured; empty if it could. All else but the cluster is then of an older sample."""
 
 
 class Sampler:
@@ -81,6 +85,7 @@ class Sampler:
         self.sample = ClusterSample()
         self._stable = StallWatch[TopicPartition]()
         self._committed = StallWatch[str]()
+        self._positions = StallWatch[tuple[str, TopicPartition]]()
         self._links = LinkSampler(admin)
         self._wake = asyncio.Event()
         self._first = asyncio.Event()
@@ -100,9 +105,8 @@ class Sampler:
             try:
                 await self.take()
             except (BarnabasError, TimeoutError) as error:
-                now_ms = self._clock.now_ms()
-                self.ring.add(now_ms, {})
-                self.sample = ClusterSample(now_ms, problem=str(error) or type(error).__name__)
+                self.ring.add(self._clock.now_ms(), {})
+                await self._fail(str(error) or type(error).__name__)
             self._first.set()
             partitions = len(self.sample.end_offsets)
             interval_s = max(self._limits.interval_s, partitions / self._limits.partitions_per_second)
@@ -112,6 +116,15 @@ class Sampler:
                     await self._wake.wait()
                     await asyncio.sleep(_PAUSE_S)
             self._wake.clear()
+
+    async def _fail(self, problem: str) -> None:
+        """Keep the older numbers, with the reason why there are no newer ones, and who the controller is now."""
+        cluster = self.sample.cluster
+        with contextlib.suppress(BarnabasError, TimeoutError):
+            cluster = await self._admin.describe_cluster(include_fenced_brokers=True, timeout_ms=_DESCRIBE_MS)
+        self.sample = replace(
+            self.sample, at_ms=self.sample.at_ms or self._clock.now_ms(), cluster=cluster, problem=problem
+        )
 
     async def take(self) -> None:
         """Measure once. Raises BarnabasError if the cluster does not answer."""
@@ -130,7 +143,15 @@ class Sampler:
         now_ms = self._clock.now_ms()
         self._stable.observe(now_ms, {p: offset for p, offset in stable.items() if offset < ends.get(p, 0)})
         reading = {g.group_id for g in groups if g.state is GroupState.STABLE and lags.get(g.group_id)}
-        self._committed.observe(now_ms, {name: committed[name] for name in reading})
+        sums: dict[str, int] = dict.fromkeys(reading, 0)
+        positions: dict[tuple[str, TopicPartition], int] = {}
+        for (name, partition), offset in committed.items():
+            if name in reading:
+                sums[name] += offset
+                if ends[partition] - offset > 1:
+                    positions[name, partition] = offset
+        self._committed.observe(now_ms, sums)
+        self._positions.observe(now_ms, positions)
         self.sample = ClusterSample(
             now_ms,
             cluster,
@@ -142,6 +163,7 @@ class Sampler:
             lags,
             self._stable.stalled(now_ms, STALLED_AFTER_MS),
             self._committed.stalled(now_ms, STALLED_AFTER_MS),
+            self._positions.stalled(now_ms, STALLED_AFTER_MS),
             links,
         )
         self.ring.add(self.sample.at_ms, _values(self.sample))
@@ -166,15 +188,15 @@ class Sampler:
 
     async def _lags(
         self, groups: Sequence[GroupListing], ends: Mapping[TopicPartition, int]
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """The lag of each consumer group, and the sum of its committed offsets.
+    ) -> tuple[dict[str, int], dict[tuple[str, TopicPartition], int]]:
+        """The lag of each consumer group, and its committed offsets.
 
         Committed offsets are read after the end offsets, so a group that reads to the end has no negative lag: it is
         limited to zero.
         """
         consumers = [g.group_id for g in groups if g.type not in ("share", "streams")][:_GROUPS_MAX]
         lags: dict[str, int] = {}
-        sums: dict[str, int] = {}
+        offsets: dict[tuple[str, TopicPartition], int] = {}
         waiting = asyncio.Semaphore(_GROUPS_AT_ONCE)
 
         async def ask(group_id: str) -> None:
@@ -183,17 +205,17 @@ class Sampler:
                     committed = await self._admin.list_group_offsets(group_id)
                 except KafkaError:  # not authorized for this group, or it was deleted just now
                     return
-            known = [
-                (max(ends[p] - answer.offset, 0), answer.offset)
+            known = {
+                p: answer.offset
                 for p, answer in committed.items()
                 if not isinstance(answer, KafkaError) and answer.offset >= 0 and p in ends
-            ]
+            }
             if known:
-                lags[group_id] = sum(lag for lag, _ in known)
-                sums[group_id] = sum(offset for _, offset in known)
+                lags[group_id] = sum(max(ends[p] - offset, 0) for p, offset in known.items())
+                offsets.update({(group_id, p): offset for p, offset in known.items()})
 
         await asyncio.gather(*map(ask, consumers))
-        return lags, sums
+        return lags, offsets
 
 
 def _topic_bytes(

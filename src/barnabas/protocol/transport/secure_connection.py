@@ -22,6 +22,7 @@ from barnabas.protocol.security.sasl_conversation import HandOver, Refuse, Respo
 from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.limits import OccasionalWarning
 from barnabas.protocol.transport.ports import Peer
+from barnabas.protocol.transport.tls import HAS_EXPIRED
 from barnabas.protocol.transport.tls_transport import TlsTransport
 from barnabas.protocol.transport.unauthenticated import CONNECTIONS_MAX, HELD_BYTES_MAX, UnauthenticatedConnections
 from barnabas.protocol.wire.errors import WireError
@@ -382,12 +383,16 @@ class SecureConnection(AcceptedConnection):
 def describe_failure(error: ssl.SSLError) -> str:
     """What a failed TLS handshake means, for the log."""
     if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code == HAS_EXPIRED:
+            return "the client's certificate has expired: the client needs a new one in ssl.keystore.location"
         return f"the client's certificate is not trusted: {error.verify_message} (ssl.truststore.location)"
     reason = error.reason or str(error)
     if reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"):
         return f"the client does not speak TLS: is its security.protocol SSL or SASL_SSL? ({reason})"
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "the client has no certificate, and ssl.client.auth=required: the client needs ssl.keystore.location"
+    if "ALERT_CERTIFICATE_EXPIRED" in reason:
+        return "the client refused the handshake: the certificate of this listener has expired (ssl.keystore.location)"
     if "ALERT" in reason:
         return f"the client refused the handshake, perhaps because it does not trust this listener ({reason})"
     return f"the TLS handshake failed: {reason}"

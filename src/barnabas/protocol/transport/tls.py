@@ -21,6 +21,9 @@ log = get_logger("barnabas.protocol.transport")
 
 _VERSIONS: Final = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 
+HAS_EXPIRED: Final = 10
+"""OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED, as `verify_code` of a failed handshake."""
+
 
 class TlsInitiator:
     """Gives each new outgoing connection a TLS context, and loads changed certificate files without a restart.
@@ -95,11 +98,21 @@ def handshake_error(to: Destination, error: ssl.SSLError, errors: ConnectionErro
                 f"{to}: the broker's certificate is for another name: {error.verify_message} Connect by a name that"
                 " is in the certificate; ssl.endpoint.identification.algorithm='' would accept any."
             )
+        if error.verify_code == HAS_EXPIRED:
+            return errors.untrusted(
+                f"{to}: the broker's certificate, or one of its authorities', has expired. Give the broker a new one:"
+                " it loads changed files without a restart."
+            )
         return errors.untrusted(
             f"{to}: the broker's certificate is not trusted: {error.verify_message}. ssl.truststore.location must"
             " name the PEM file of the authority that signed it."
         )
     if is_rejection(error):
+        if "EXPIRED" in (error.reason or ""):
+            return errors.untrusted(
+                f"{to} refused the TLS handshake, because the certificate of this client has expired. Put a new one"
+                " into the file of ssl.keystore.location."
+            )
         return errors.untrusted(
             f"{to} refused the TLS handshake: {error.reason}. If it asks for certificates of its clients, set"
             " ssl.keystore.location to one that it trusts."
