@@ -87,6 +87,12 @@ class _Plan(Struct):
     left: Any  # the delete of an old key, and its tombstone
     entered: Any  # the create of a new key
     op: Any
+    one_each: bool
+    """Whether every change has one record, as in a snapshot: the rows are those of the changes."""
+
+    def take(self, column: Any) -> Any:
+        """The values of a column of the changes, for each record."""
+        return column if self.one_each else column.take(pa.array(self.row))
 
     @property
     def by_before(self) -> Any:
@@ -105,14 +111,15 @@ def _plan(changes: ChangeBatch, options: EventOptions) -> _Plan:
     entered = is_moved & (place == counts[row] - 1)
     left = is_moved & ~entered
     op = np.where(left, DELETE, np.where(entered, CREATE, changes.op[row])).astype(np.uint8)
-    return _Plan(row, (place == 1) & ~entered & (op == DELETE), left, entered, op)
+    tombstones = (place == 1) & ~entered & (op == DELETE)
+    return _Plan(row, tombstones, left, entered, op, one_each=len(row) == rows)
 
 
-def _pick(before: Any, after: Any, use_before: Any, index: Any) -> Any:
-    """Rows of one of two columns; a column that is None has no row that is used."""
+def _pick(before: Any, after: Any, plan: _Plan) -> Any:
+    """Values of one of two columns; a column that is None has no row that is used."""
     if before is None or after is None:
-        return (after if before is None else before).take(index)
-    return _pc.if_else(pa.array(use_before), before.take(index), after.take(index))
+        return plan.take(after if before is None else before)
+    return _pc.if_else(pa.array(plan.by_before), plan.take(before), plan.take(after))
 
 
 def _keys(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions) -> tuple[Any, Any]:
@@ -124,11 +131,10 @@ def _keys(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions) 
     names = [adjusted_name(column.name, options.field_names, is_field=True) for column in columns]
     name = adjusted_name(f"{topic}.Key", options.schema_names)
     schema = struct_schema(name, dict(zip(names, schemas, strict=True)))
-    index = pa.array(plan.row)
     arrays = []
     for at, column, one in zip(changes.table.key, columns, schemas, strict=True):
         sides = [None if side is None else side.field(at) for side in (changes.before, changes.after)]
-        arrays.append(field_values(_pick(sides[0], sides[1], plan.by_before, index), column, one, options))
+        arrays.append(field_values(_pick(sides[0], sides[1], plan), column, one, options))
     field = record_field("key", schema)
     return field, pa.StructArray.from_arrays(arrays, fields=list(field.type))
 
@@ -160,9 +166,8 @@ def _side(
         if missing is not None:
             values = fill_unavailable(values, missing, part.schema, options)
         arrays.append(values)
-    index = pa.array(plan.row)
-    taken = [array.take(index) for array in arrays]
-    return pa.StructArray.from_arrays(taken, fields=list(kind), mask=pa.array(~there))
+    mask = None if there.all() else pa.array(~there)
+    return pa.StructArray.from_arrays([plan.take(array) for array in arrays], fields=list(kind), mask=mask)
 
 
 def _values(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions) -> tuple[Any, Any]:
@@ -183,7 +188,6 @@ def _values(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions
     )
     field = record_field("value", schema)
     kinds = {part.name: part.type for part in field.type}
-    index = pa.array(plan.row)
     valid = {
         name: np.zeros(len(changes), np.bool_) if side is None else side.is_valid().to_numpy(zero_copy_only=False)
         for name, side in (("before", changes.before), ("after", changes.after))
@@ -194,7 +198,7 @@ def _values(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions
     arrays = [
         _side(changes.before, changes, row_schema, kinds["before"], plan, has_before, options),
         _side(changes.after, changes, row_schema, kinds["after"], plan, has_after, options),
-        source_blocks(changes, options).take(index).cast(kinds["source"]),
+        plan.take(source_blocks(changes, options)).cast(kinds["source"]),
         _transactions(changes, plan, kinds["transaction"], options),
         pa.array(plan.op.view("S1"), pa.binary()).cast(pa.string()),
         pa.array(ts_us // 1000, pa.int64()),
@@ -208,7 +212,7 @@ def _values(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions
 def _transactions(changes: ChangeBatch, plan: _Plan, kind: Any, options: EventOptions) -> Any:
     if not options.transaction_metadata or changes.transaction is None:
         return pa.nulls(len(plan.row), kind)
-    ids = changes.transaction.take(pa.array(plan.row))
+    ids = plan.take(changes.transaction)
     arrays = [
         ids,
         pa.array(changes.total_order[plan.row] + plan.entered, pa.int64()),
