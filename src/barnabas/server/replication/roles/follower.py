@@ -161,8 +161,11 @@ class FollowerRole:
         """Remove the records that the leader does not have."""
         replica, target = self._replica, self._replica.open_log
         if rules.loses_committed(step, replica.high_watermark):
-            log.error(
-                "records below the high watermark are truncated: an unclean leader election lost committed records",
+            write, why = log.error, "an unclean leader election lost committed records"
+            if target.config.is_mirror:
+                write, why = log.warning, "the source of the mirror does not have them; the leader has saved them"
+            write(
+                f"records below the high watermark are truncated: {why}",
                 partition=str(replica.name),
                 leader=replica.leader_id,
                 leader_epoch=replica.leader_epoch,

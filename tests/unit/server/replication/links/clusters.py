@@ -62,6 +62,8 @@ class Site:
         """The newest versions that this cluster serves to links, if these are not the newest of all."""
         self.is_reachable = True
         """Whether links reach this cluster."""
+        self.password = ""
+        """What links must show."""
         self.definition: LinkDefinition | None = LinkDefinition(
             LINK, "1:9092,2:9092", settings={"mirror.metadata.refresh.interval.ms": "1000"}
         )
@@ -92,7 +94,8 @@ class Site:
         broker.process.spawn(self.cluster.loop, links.run())
 
     def _open(self, definition: LinkDefinition) -> LinkSource:
-        return LinkSource([("1", 9092), ("2", 9092)], _Client(self.other), 2_000, self.cluster.rng)
+        client = _Client(self.other, definition.client.get("password", ""))
+        return LinkSource([("1", 9092), ("2", 9092)], client, 2_000, self.cluster.rng)
 
     # -- what a test does --------------------------------------------------------------------------------------------
 
@@ -240,8 +243,9 @@ class _Control:
 class _Client:
     """Connections of a link to a cluster. Implements `SourceClient`."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, password: str) -> None:
         self._site = site
+        self._password = password
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
@@ -252,6 +256,8 @@ class _Client:
         if not found.is_up:
             await asyncio.sleep(max(deadline - asyncio.get_running_loop().time(), 0))  # as a host that is gone
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        if self._password != self._site.password:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "wrong password")
         return found
 
 

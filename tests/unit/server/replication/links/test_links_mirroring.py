@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.build import SimpleRecord, build_batch
@@ -12,10 +13,12 @@ from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.replication.links.states import MirrorState
+from barnabas.server.replication.links.values import LinkDefinition
 from barnabas.server.replication.reading import SpecialTimestamp
 from tests.unit.server.replication.brokers import Broker
 from tests.unit.server.replication.links.clusters import (
     KAFKA_2_1,
+    LINK,
     Site,
     log_bytes,
     stored_state,
@@ -179,11 +182,13 @@ def test_a_leader_that_dies_while_it_cuts_over_is_replaced_by_one_that_completes
     with_two_clusters(main)
 
 
-def test_a_failback_cuts_the_unmirrored_tail_of_every_replica_and_saves_it() -> None:
+def test_a_failback_cuts_the_unmirrored_tail_of_every_replica_and_saves_it(caplog: pytest.LogCaptureFixture) -> None:
     async def main(source: Site, target: Site) -> None:
         await mirrored(source, target)
         source.is_reachable = False
         assert await source.leader().produce(b"lost-1", b"lost-2") is ErrorCode.NONE
+        replicas = source.cluster.brokers.values()
+        await source.cluster.until(lambda: all(b.partition().high_watermark == 4 for b in replicas))
         target.mirror(state="stopping")
         await target.cluster.until(lambda: stored_state(target).state is S.STOPPED)
         target.mirror(state="stopped")
@@ -202,6 +207,8 @@ def test_a_failback_cuts_the_unmirrored_tail_of_every_replica_and_saves_it() -> 
         assert saved == "00000000000000000002.mirror-tail-t-0-4.log"
 
     with_two_clusters(main)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], "the operator has asked for it"
+    assert "the source of the mirror does not have them" in caplog.text
 
 
 def test_a_failback_after_an_unclean_election_that_the_mirror_has_not_seen() -> None:
@@ -402,6 +409,43 @@ def test_a_source_that_is_away_is_reported_and_found_again() -> None:
         assert await source.leader().produce(b"c") is ErrorCode.NONE
         await target.caught_up()
         await target.cluster.until(lambda: target.reports()[0].reason == "")
+
+    with_two_clusters(main)
+
+
+SLOW = LinkDefinition(LINK, "1:9092,2:9092", settings={"mirror.metadata.refresh.interval.ms": "3600000"})
+
+
+def test_a_changed_definition_ends_the_back_off_of_a_failed_mirror() -> None:
+    async def main(source: Site, target: Site) -> None:
+        target.definition = SLOW
+        await mirrored(source, target)
+        source.password = "new"
+        assert await source.leader().produce(b"c") is ErrorCode.NONE
+        await target.until_state(S.FAILED)
+        assert "wrong password" in target.reports()[0].reason
+        await asyncio.sleep(600)  # the back-off is some minutes now
+        target.definition = replace(SLOW, client={"password": "new"}, version=1)
+        for links in target.links.values():
+            links.on_link_changed(LINK)
+        changed_at = asyncio.get_running_loop().time()
+        await target.caught_up()
+        assert asyncio.get_running_loop().time() - changed_at < 2
+
+    with_two_clusters(main)
+
+
+def test_a_refused_password_makes_a_broker_read_the_definition_again() -> None:
+    async def main(source: Site, target: Site) -> None:
+        target.definition = SLOW
+        await mirrored(source, target)
+        target.definition = replace(SLOW, client={"password": "new"}, version=1)
+        await asyncio.sleep(60)  # no broker has learned of it: its announcement was lost
+        source.password = "new"
+        assert await source.leader().produce(b"c") is ErrorCode.NONE
+        changed_at = asyncio.get_running_loop().time()
+        await target.caught_up()
+        assert asyncio.get_running_loop().time() - changed_at < 5
 
     with_two_clusters(main)
 
