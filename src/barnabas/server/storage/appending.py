@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.errors import RecordValidationError
 from barnabas.protocol.records.validate import (
@@ -20,7 +21,7 @@ from barnabas.protocol.records.validate import (
     validate_and_assign,
     validate_replicated,
 )
-from barnabas.server.storage.errors import StorageError, TransientStorageError
+from barnabas.server.storage.errors import DiskFullError, StorageError, TransientStorageError
 from barnabas.server.storage.flushing import LogFlusher
 from barnabas.server.storage.producers.markers import markers_of
 from barnabas.server.storage.producers.state import ProducerAppend
@@ -28,6 +29,8 @@ from barnabas.server.storage.rolling import roll
 from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.state import LogState
 from barnabas.server.storage.values import AppendInfo
+
+log = get_logger("barnabas.server.storage")
 
 
 class Appender:
@@ -140,7 +143,9 @@ class Appender:
                 active = roll(state, self._flusher, now_ms, batches[0].base_offset, checked.last_offset)
                 rolled = True
             active.append(checked.parts, batches, checked.size)
-        except TransientStorageError:
+        except TransientStorageError as e:
+            if isinstance(e, DiskFullError):
+                log.warning("records were not written", path=state.path, reason=str(e))
             raise
         except StorageError as e:
             state.fail(e)

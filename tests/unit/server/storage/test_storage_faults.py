@@ -35,6 +35,14 @@ class TestDiskFull:
         logs.kill()
         assert offsets(logs) == [0, 1, 2, 3]
 
+    def test_log_line_names_the_log_and_what_to_do(self, caplog: pytest.LogCaptureFixture) -> None:
+        disk = MemoryDisk()
+        logs = LogHarness(disk=disk)
+        disk.capacity = disk.used
+        with pytest.raises(DiskFullError):
+            logs.append(batch())
+        assert "records were not written" in [record.getMessage() for record in caplog.records]
+
     def test_producer_state_is_untouched(self) -> None:
         disk = MemoryDisk()
         logs = LogHarness(disk=disk)
