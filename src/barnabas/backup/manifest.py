@@ -29,7 +29,8 @@ COMPLETE: Final = ".json"
 PARTIAL: Final = ".partial"
 BATCHES: Final = ".batches"
 _RUN_ID: Final = re.compile(r"(\d{8}T\d{6})(\d{3})Z-[0-9a-f]{4}")
-_WRITER: Final = re.compile(r"-(\d{8}T\d{9}Z-[0-9a-f]{4})\.batches\Z")
+_WRITER: Final = re.compile(r"-(\d{8}T\d{9}Z-[0-9a-f]{4})\.batches(?:\.upload)?\Z")
+"""Also of a file that an interrupted put has left."""
 
 
 class _Manifest(Struct):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barnabas.cli.completing import runs as complete_runs
 from barnabas.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
@@ -16,7 +17,12 @@ Location = Annotated[
 ]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="RUN|TIME", help="A run, or the newest that had begun at this time (UTC)."),
+    typer.Option(
+        "--at",
+        metavar="RUN|TIME",
+        help="A run, or the newest that had begun at this time (UTC).",
+        autocompletion=complete_runs,
+    ),
 ]
 TopicPatterns = Annotated[
     list[str] | None, typer.Option("--topics", help="Only topics that this regular expression matches. Repeatable.")

@@ -79,6 +79,19 @@ def contexts(incomplete: str) -> list[str]:
     return _beginning(Contexts().names, incomplete)
 
 
+def runs(context: typer.Context, incomplete: str) -> list[str]:
+    """Ids of the complete runs of a backup, the location of which is on the line."""
+
+    async def ask() -> list[str]:
+        from barnabas.cli.backup_location import open_backup
+
+        given = context.params
+        store = open_backup(given.get("location") or "", given.get("s3_endpoint"), given.get("s3_region"))
+        return list((await store.run_names()).complete)
+
+    return _beginning(_answer(ask), incomplete)
+
+
 def subjects(context: typer.Context, incomplete: str) -> list[str]:
     """Subjects of the schema registry that begin with `incomplete`."""
 

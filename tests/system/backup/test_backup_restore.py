@@ -24,9 +24,14 @@ from barnabas.backup.verifying import verify_backup
 from barnabas.client import AsyncConsumer, AsyncProducer
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.admin.quotas import quota_entity
+from barnabas.client.admin.share_groups import alter_share_group_offsets, list_share_group_offsets
+from barnabas.client.admin.users import UserScramCredentialUpsertion
 from barnabas.client.values import ConfigChange, ConfigResource, NewTopic, OffsetAndMetadata
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition, uuid_to_text
+from barnabas.protocol.security.acls import AclBinding, AclPermissionType, AclResourceType, PatternType
+from barnabas.protocol.security.operations import AclOperation
+from barnabas.server.broker.authorization.loading import STANDARD
 from barnabas.testing import AsyncEmbeddedBroker
 from tests.system.backup.backups import (
     SMALL,
@@ -286,13 +291,15 @@ def test_half_a_run_is_continued_and_pruned(tmp_path: Path) -> None:
                 await restore(source, store)
             assert (await verify_backup(store)).leftovers == len(list(whole.objects()))
             await store.save(replace(whole, complete=False))  # as if the run had been killed at its end
+            left = next(iter(whole.objects())).name + ".upload"
+            (tmp_path / left).write_bytes(b"what an interrupted put has left")
             again = await back_up(source, store)
             assert (again.base, again.added_bytes) == (whole.id, 0)
             assert [one.id for one in await list_runs(store) if isinstance(one, Run)] == [again.id]
             full = await back_up(source, store, replace(SMALL, full=True))
             assert (full.base, full.size) == (None, whole.size)
             pruned = await prune(store, Retention(last=1), full.started_ms + 1, leftovers_ms=0)
-            assert (pruned.runs, pruned.kept, pruned.size) == ((again.id,), (full.id,), whole.size)
+            assert (pruned.runs, pruned.kept, pruned.size) == ((again.id,), (full.id,), whole.size + 32)
             assert {found.name async for found in store.objects()} == {stored.name for stored in full.objects()}
             assert not (await verify_backup(store)).damage
 
@@ -318,5 +325,53 @@ def test_another_topic_of_the_name_and_another_cluster_are_noticed(tmp_path: Pat
         async with cluster() as other:
             with pytest.raises(BackupError, match="is a backup of cluster"):
                 await back_up(other, store)
+
+    asyncio.run(scenario())
+
+
+def test_rights_holes_and_share_groups_are_restored(tmp_path: Path) -> None:
+    secured = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
+    acl = AclBinding(
+        AclResourceType.TOPIC,
+        "orders",
+        PatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    quick = {"cleanup.policy": "compact", "segment.bytes": "1048576"}
+
+    async def scenario() -> None:
+        store = store_in(tmp_path)
+        async with AsyncEmbeddedBroker(config=secured) as broker, Side(broker) as source:
+            await source.create_topics([NewTopic("orders", 2, 1, quick)])
+            async with AsyncProducer(bootstrap_servers=source.servers, batch_size=500) as producer:
+                for number in range(300):
+                    await producer.send("orders", key=b"%d" % (number % 7), value=b"%d" % number * 9, partition=0)
+            while len((await committed_values(source.servers, T0))[0]) == 300:  # the cleaner may be at work elsewhere
+                compacted = await source.compact([T0], roll=True, force=True)
+                assert not isinstance(compacted[T0], KafkaError), compacted
+            await source.create_acls([acl])
+            await source.alter_user_scram_credentials(
+                [UserScramCredentialUpsertion("alice", "SCRAM-SHA-256", password="secret")]
+            )
+            deadline = source.cluster.deadline()
+            await alter_share_group_offsets(source.cluster, "workers", {T0: 250}, deadline=deadline)
+            run = await back_up(source, store)
+            assert run.acls is not None and run.users is not None
+            values = await committed_values(source.servers, T0)
+            assert len(values[0]) < 300
+        async with AsyncEmbeddedBroker(config=secured) as broker, Side(broker) as target:
+            report = await restore(target, store)
+            assert await is_equal(target, store)
+            assert await committed_values(target.servers, T0) == values
+            assert await target.describe_acls() == [acl]
+            assert [note for note in report.notes if "alice" in note]
+            shares = await list_share_group_offsets(target.cluster, "workers", deadline=target.cluster.deadline())
+            assert getattr(shares[T0], "start_offset", None) == 250
+        async with cluster() as open_to_all:
+            report = await restore(open_to_all, store)
+            assert any("no authorizer" in note for note in report.notes)
 
     asyncio.run(scenario())

@@ -40,4 +40,5 @@ def test_names_say_which_run_they_belong_to() -> None:
     assert run_of_manifest(NAME) == run_of_manifest(manifest_name(RUN, complete=False)) == RUN
     assert run_of_manifest("runs/notes.json") is None
     assert writer_of(stored(0, 1).name) == RUN
+    assert writer_of(stored(0, 1).name + ".upload") == RUN
     assert writer_of("data/orders/0/something") is None

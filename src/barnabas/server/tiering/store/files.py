@@ -1,7 +1,8 @@
 """Shell: an object store in a directory, such as a mounted network file system.
 
-An object is written under a temporary name, synced, and renamed. A temporary file that a crash leaves is not an object;
-the next `delete` of the object removes it too.
+An object is written under a temporary name, synced, and renamed. A temporary file that a crash leaves is listed under
+its own name, which ends with `.upload`. It can be deleted by this name, and the next `delete` of the object removes it,
+too.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class FileObjectStore:
             stat = self._fs.stat(self._path(inside))
             if stat.is_dir:
                 inner.append(inside)
-            elif not name.endswith(_TEMPORARY):
+            else:
                 found.append(StoredObject(inside, stat.size))
         return found, inner
 
