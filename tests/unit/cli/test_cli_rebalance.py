@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -15,7 +15,8 @@ from barnabas.cli.moves_execution import _parts
 from barnabas.cli.moves_placement import ClusterPlacement
 from barnabas.cli.rebalance_load import BrokerChoice, Disks, ReadCluster, build_load
 from barnabas.client.admin.reassignments import Reassignment
-from barnabas.client.values import LogDirDescription
+from barnabas.client.values import ClusterDescription, LogDirDescription
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.balance.values import BrokerRole, PartitionLoad
 from tests.unit.cli.moving_cluster import MovingCluster
@@ -109,7 +110,13 @@ def test_no_broker_gets_more_replicas_at_once_than_allowed() -> None:
 
 
 class HealedCluster(MovingCluster):
-    """Reassignments end at once, and brokers report no disks."""
+    """Reassignments end at once, and brokers report no disks. `on_look` is called before the cluster is described."""
+
+    on_look: Callable[[], None] = staticmethod(lambda: None)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        self.on_look()
+        return await super().describe_cluster()
 
     async def alter_partition_reassignments(self, targets: Any) -> Any:
         results = await super().alter_partition_reassignments(targets)
@@ -160,3 +167,52 @@ def test_many_dead_brokers_are_an_error(cluster: HealedCluster, capsys: pytest.C
         heal(execute=True, after="PT0S")
     assert (ended.value.code, cluster.replicas) == (1, before)
     assert "2 brokers are dead at once (2, 3)" in capsys.readouterr().err
+
+
+class EndOfWatchError(Exception):
+    """Ends a watch, which otherwise never ends."""
+
+
+def watch(cluster: HealedCluster, monkeypatch: pytest.MonkeyPatch, *looks: Callable[[], None], execute: bool) -> None:
+    """Watches the cluster, and calls one of the functions before each look."""
+    left = iter(looks)
+
+    def on_look() -> None:
+        step = next(left, None)
+        if step is None:
+            raise EndOfWatchError
+        step()
+
+    cluster.on_look = on_look
+    monkeypatch.setattr(cluster_heal, "_INTERVAL_S", 0.0)
+    with pytest.raises(EndOfWatchError):
+        heal(watch=True, execute=execute, after="PT0S")
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_watch_heals_whenever_a_broker_dies(cluster: HealedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(cluster, monkeypatch, nothing, lambda: cluster.up.remove(3), nothing, nothing, execute=True)
+    assert cluster.replicas == {TopicPartition("t", 0): (1, 2, 4), TopicPartition("t", 1): (2, 1, 4)}
+
+
+def test_a_watch_without_execute_only_says_what_it_would_do_and_says_it_once(
+    cluster: HealedCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = dict(cluster.replicas)
+    watch(cluster, monkeypatch, lambda: cluster.up.remove(3), nothing, nothing, execute=False)
+    assert cluster.replicas == before
+    assert capsys.readouterr().err == "would heal now: 2 moves, 0 B to be copied; --execute carries out the plan\n"
+
+
+def test_a_watch_survives_a_cluster_that_does_not_answer(
+    cluster: HealedCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no controller")
+
+    watch(cluster, monkeypatch, fail, lambda: cluster.up.remove(3), nothing, execute=True)
+    assert "the cluster cannot be observed: " in capsys.readouterr().err
+    assert 3 not in {broker for replicas in cluster.replicas.values() for broker in replicas}

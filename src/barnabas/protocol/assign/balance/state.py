@@ -57,6 +57,7 @@ class State:
         self._shares = {tp: _shares(partition) for tp, partition in cluster.partitions.items()}
         for tp, replicas in self.replicas.items():
             self._add(tp, replicas, 1)
+        self._is_any_leaving = BrokerRole.LEAVES in self.role.values()
         self.version = dict.fromkeys(self.brokers, 0)
         """Changes when a partition of the broker has changed."""
         self._spreads: dict[Replicas, int] = {}
@@ -245,6 +246,8 @@ class State:
         return max(load - high, low - load, 0)
 
     def _misplaced(self, replicas: Replicas) -> int:
+        if not self._is_any_leaving:
+            return 0
         return sum(self.role[b] is BrokerRole.LEAVES for b in replicas)
 
     def _rack_of(self, broker: int) -> str | int:
