@@ -10,6 +10,7 @@ The last part of the name comes first: `CN=alice,OU=payments,O=example`. Kafka's
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from barnabas.core.errors import BarnabasError
@@ -28,7 +29,7 @@ _KEYWORDS: Final = {
 """The attribute types that RFC 2253 names. All other types are written as numbers, and their values in hexadecimal."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
-_EXTENSIONS, _OCTET_STRING = 0xA3, 0x04
+_EXTENSIONS, _OCTET_STRING, _UTC_TIME = 0xA3, 0x04, 0x17
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _GENERAL_NAMES: Final = {0x81: "email", 0x82: "DNS", 0x86: "URI", 0x87: "IP"}
 _CODECS: Final = {
@@ -74,6 +75,22 @@ def alternative_names(certificate: bytes) -> frozenset[str]:
     except (IndexError, StopIteration, UnicodeDecodeError) as error:
         raise CertificateError("The certificate is not valid DER: its extensions cannot be read.") from error
     return frozenset()
+
+
+def expires_at(certificate: bytes) -> datetime:
+    """The end of the validity of a certificate in DER form, in UTC. Raises CertificateError."""
+    try:
+        fields = list(_elements(_content(next(_elements(_content(certificate, _SEQUENCE))), _SEQUENCE)))
+        if fields[0][0] == _VERSION:
+            del fields[0]
+        end = list(_elements(_content(fields[3], _SEQUENCE)))[1]
+        text = _content(end, end[0]).decode("ascii")
+        # RFC 5280: UTCTime has two digits for the year, from 1950 to 2049; both times end with Z.
+        if end[0] == _UTC_TIME:
+            text = ("19" if text >= "50" else "20") + text
+        return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    except (IndexError, StopIteration, ValueError) as error:
+        raise CertificateError("The certificate is not valid DER: its validity cannot be read.") from error
 
 
 def _general_name(name: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +17,12 @@ from msgspec import Struct
 from barnabas.core.config import ConfigError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.config import TlsConfig
-from barnabas.protocol.security.distinguished_names import CertificateError, alternative_names, subject_name
+from barnabas.protocol.security.distinguished_names import (
+    CertificateError,
+    alternative_names,
+    expires_at,
+    subject_name,
+)
 from barnabas.protocol.security.principal_mapping import PrincipalMapper
 from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
 from barnabas.protocol.transport.tls import restrict
@@ -25,6 +31,9 @@ from barnabas.protocol.transport.tls_stores import load_own_certificate, load_tr
 
 log = get_logger("barnabas.protocol.transport")
 
+_DAY_S: Final = 86_400.0
+_EXPIRED_AGAIN_S: Final = 600.0
+_EXPIRY_WARNING: Final = timedelta(days=30)
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -50,10 +59,14 @@ class TlsAcceptor:
         self._files = StoreFiles(config.tls, now)  # before they are read: a change while they are read is noticed
         self._context = build_server_context(config)
         self._certificate = own_certificate(config.tls)
+        self._next_warning_s = now()
 
     @property
     def context(self) -> ssl.SSLContext:
         """The context for a new connection."""
+        if self._now() >= self._next_warning_s:
+            key_store = self._config.tls.ssl_certificate_location or "ssl.keystore.certificate.chain"
+            self._next_warning_s = self._now() + warn_of_expiry(self._certificate, key_store, datetime.now(UTC))
         if self._files.have_changed():
             self._reload()
         return self._context
@@ -103,7 +116,25 @@ class TlsAcceptor:
             log.error("the changed certificate files are refused; the previous ones stay in use", reason=str(error))
         else:
             self._context, self._certificate = context, certificate
+            self._next_warning_s = self._now()
             log.info("certificate files reloaded", key_store=self._config.tls.ssl_certificate_location)
+
+
+def warn_of_expiry(certificate: bytes, key_store: str, now: datetime) -> float:
+    """Log a certificate of a listener that has expired, or will within `_EXPIRY_WARNING`. Returns the seconds after
+    which it should be judged again."""
+    try:
+        expires = expires_at(certificate)
+    except CertificateError:
+        return _DAY_S  # OpenSSL has accepted the certificate; only its date is unknown
+    if expires <= now:
+        what = "the certificate of a listener has expired: new connections fail; replace the file of the key store"
+        log.error(what, key_store=key_store, expired=expires.isoformat())
+        return _EXPIRED_AGAIN_S
+    if expires - now <= _EXPIRY_WARNING:
+        what = "the certificate of a listener expires soon"
+        log.warning(what, key_store=key_store, expires=expires.isoformat())
+    return min(_DAY_S, (expires - now).total_seconds())
 
 
 def _trusts_some(tls: TlsConfig) -> bool:

@@ -7,7 +7,7 @@ A node that starts, that has no controller, or that is fenced is alive: a restar
 controllers of a cluster that looks for a quorum would do harm. The parts of a node:
 
     quorum        an active controller is known
-    logs          the log directories work, and their logs are recovered
+    logs          the log directories work and have space, and their logs are recovered
     listeners     clients (or, of a controller, other nodes) can connect
     broker        the broker is not fenced (brokers only)
     node          the node is not stopping
@@ -64,6 +64,8 @@ class NodeState(Struct, frozen=True):
     """What each controller answered last, if none is known to be active."""
     offline: Sequence[str] = ()
     """One sentence for each log directory that does not work."""
+    full: Sequence[str] = ()
+    """The log directories that work, and whose disk has no space left."""
     directories: int = 1
 
 
@@ -87,7 +89,8 @@ def _quorum(state: NodeState) -> tuple[str, ...]:
 def _logs(state: NodeState) -> tuple[str, ...]:
     if not state.is_started and not state.are_logs_open and not state.is_stopping:
         return ("The logs are not open yet.", *state.offline)
-    return tuple(state.offline)
+    full = (f"The disk of {path} is full: nothing can be written to it until there is space." for path in state.full)
+    return (*state.offline, *full)
 
 
 def _listeners(state: NodeState) -> tuple[str, ...]:

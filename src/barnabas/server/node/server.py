@@ -44,7 +44,7 @@ from barnabas.server.node.quorum_watch import QuorumWatch, describe_contacts
 from barnabas.server.node.running import StoppedError, running, unless
 from barnabas.server.node.setup.descriptors import measure_descriptors
 from barnabas.server.node.setup.identity import find_identity, new_cluster_id
-from barnabas.server.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
+from barnabas.server.node.setup.log_dirs import close_log_dirs, full_directories, metadata_dir, open_log_dirs
 from barnabas.server.node.setup.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.server.node.setup.security import NodeSecurity, SecurityBuilder
 from barnabas.server.node.setup.topology import Address
@@ -151,6 +151,7 @@ class Node:
                     *(f"{path} could not be opened when the node started." for path in self._missing_dirs),
                     *(f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None),
                 ],
+                full=full_directories(self._dirs),
                 directories=len(self.config.log_dirs),
             )
         )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ssl
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import TlsConfig
-from barnabas.protocol.security.distinguished_names import CertificateError, alternative_names
+from barnabas.protocol.security.distinguished_names import CertificateError, alternative_names, expires_at
 from barnabas.protocol.transport.tls_files import CHECK_EVERY_S
-from barnabas.protocol.transport.tls_server import TlsAcceptor, TlsServerConfig, check_replacement
+from barnabas.protocol.transport.tls_server import TlsAcceptor, TlsServerConfig, check_replacement, warn_of_expiry
 from barnabas.protocol.transport.tls_stores import own_certificate
 from tests.system.client.tls_proxy import Authority, Identity
 
@@ -78,6 +80,28 @@ def test_a_file_with_another_name_is_refused_and_the_next_good_one_is_used(tmp_p
     write(AUTHORITY.sign("a", "b"))
     now[0] += CHECK_EVERY_S
     assert acceptor.context is second, "the names of the newest certificate count"
+
+
+def test_a_certificate_that_expires_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    certificate = der("localhost")
+    expires = expires_at(certificate)
+    read = x509.load_der_x509_certificate(certificate)
+    assert expires == read.not_valid_after_utc
+    day = timedelta(days=1)
+    assert warn_of_expiry(certificate, "own.pem", expires - 31 * day) == day.total_seconds()
+    assert not caplog.records
+    assert warn_of_expiry(certificate, "own.pem", expires - timedelta(minutes=1)) == 60
+    assert warn_of_expiry(certificate, "own.pem", expires) == 600
+    assert [(r.levelname, r.getMessage().split(" key_store")[0]) for r in caplog.records] == [
+        ("WARNING", "the certificate of a listener expires soon"),
+        (
+            "ERROR",
+            "the certificate of a listener has expired: new connections fail; replace the file of the key store",
+        ),
+    ]
+    for size in range(100):
+        with pytest.raises(CertificateError):
+            expires_at(certificate[:size])
 
 
 def test_the_own_certificate_of_each_kind_of_store(tmp_path: Path) -> None:

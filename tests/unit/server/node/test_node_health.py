@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.server.node.config import build_config
 from barnabas.server.node.health import Health, NodeState, Part, judge_health
 from barnabas.server.node.quorum_watch import FIRST_S, REPEAT_MAX_S, LeaderlessTime
 from barnabas.server.node.server import Node
+from barnabas.server.node.setup.log_dirs import full_directories
+from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.fs import DiskUsage
 from barnabas.testing.ports import free_ports
 from tests.progress import Standstill
 from tests.unit.server.node.test_node_metrics_pages import get
@@ -25,6 +29,24 @@ READY = NodeState(
 )  # fmt: skip
 BROKEN = "/a is offline: the disk is gone"
 STARTING = {"is_started": False, "are_logs_open": False}
+
+
+class Disk(Struct, frozen=True):
+    """A log directory with so many free bytes."""
+
+    path: str
+    free: int
+    failure: str | None = None
+
+    def disk_usage(self) -> DiskUsage:
+        if self.free < 0:
+            raise StorageError("cannot measure")
+        return DiskUsage(1 << 30, self.free)
+
+
+def test_a_full_disk_is_one_without_space_in_a_directory_that_works() -> None:
+    disks = [Disk("/a", 0), Disk("/b", 1 << 20), Disk("/c", 0, "the disk is gone"), Disk("/d", -1)]
+    assert full_directories(disks) == ["/a"]
 
 
 def health(*, alive: bool = True, **reasons: tuple[str, ...]) -> Health:
@@ -51,6 +73,10 @@ def health(*, alive: bool = True, **reasons: tuple[str, ...]) -> Health:
                 logs=("The logs are not open yet.",),
                 listeners=("The node is starting.",),
             ),
+        ),
+        (
+            {"full": ["/a"]},
+            health(logs=("The disk of /a is full: nothing can be written to it until there is space.",)),
         ),
         ({"is_stopping": True, "is_fenced": True}, health(node=("The node is stopping.",))),
         (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
@@ -10,10 +12,13 @@ from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.setup.identity import Identity
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import LogDirError, StorageError
-from barnabas.server.storage.fs import FileSystem
+from barnabas.server.storage.fs import DiskUsage, FileSystem
 from barnabas.server.storage.segments.open_segments import OpenSegments
 
 log = get_logger("barnabas.server.node")
+
+_DISK_FULL_BYTES: Final = 64 * 1024
+"""A disk with less free space counts as full: many file systems cannot use their last blocks."""
 
 OnFailure = Callable[[LogDir, BaseException], None]
 
@@ -76,3 +81,26 @@ def close_log_dirs(dirs: list[LogDir], *, clean: bool, broker_epoch: int) -> Non
             directory.close(clean=clean, broker_epoch=broker_epoch)
         except StorageError as error:
             log.error("log directory could not be closed cleanly", path=directory.path, reason=str(error))
+
+
+class Volume(Protocol):
+    """What `full_directories` needs of a log directory."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def failure(self) -> object | None: ...
+
+    def disk_usage(self) -> DiskUsage: ...
+
+
+def full_directories(dirs: Iterable[Volume]) -> list[str]:
+    """The log directories that work, and whose disk has no space left."""
+    full = []
+    for home in dirs:
+        if home.failure is None:
+            with contextlib.suppress(StorageError):  # a disk that cannot be measured fails when it is used
+                if home.disk_usage().free < _DISK_FULL_BYTES:
+                    full.append(home.path)
+    return full
