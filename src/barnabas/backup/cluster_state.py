@@ -35,6 +35,7 @@ from barnabas.protocol.wire.messages import offset_for_leader_epoch as epochs
 T = TypeVar("T")
 
 SHARE: Final = "share"
+_STREAMS: Final = "streams"
 _CONSUMER_PROTOCOLS: Final = ("", "consumer")
 _REFUSALS: Final = frozenset(
     {
@@ -107,6 +108,9 @@ async def read_groups(admin: AsyncAdmin, topics: Iterable[str], notes: list[str]
     wanted = set(topics)
     groups = []
     for listing in sorted(await admin.list_groups(), key=lambda listing: listing.group_id):
+        if listing.type == _STREAMS:
+            notes.append(f"Group {listing.group_id} has the protocol of Kafka Streams: its offsets are not backed up.")
+            continue
         if listing.type != SHARE and listing.protocol_type not in _CONSUMER_PROTOCOLS:
             continue  # Kafka Connect and others keep no offsets in their groups
         try:

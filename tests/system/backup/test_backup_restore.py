@@ -28,7 +28,7 @@ from barnabas.client.admin.share_groups import alter_share_group_offsets, list_s
 from barnabas.client.admin.users import UserScramCredentialUpsertion
 from barnabas.client.values import ConfigChange, ConfigResource, NewTopic, OffsetAndMetadata
 from barnabas.core.errors import KafkaError
-from barnabas.core.ids import TopicPartition, uuid_to_text
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition, uuid_to_text
 from barnabas.protocol.security.acls import AclBinding, AclPermissionType, AclResourceType, PatternType
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.server.broker.authorization.loading import STANDARD
@@ -373,5 +373,24 @@ def test_rights_holes_and_share_groups_are_restored(tmp_path: Path) -> None:
         async with cluster() as open_to_all:
             report = await restore(open_to_all, store)
             assert any("no authorizer" in note for note in report.notes)
+
+    asyncio.run(scenario())
+
+
+def test_topics_without_ids_keep_their_offsets(tmp_path: Path) -> None:
+    """Brokers before Kafka 2.8 have no topic ids: the target gives new ones."""
+
+    async def scenario() -> None:
+        store = store_in(tmp_path)
+        async with cluster() as source:
+            await fill(source)
+            run = await back_up(source, store)
+            there = await bounds(source)
+        old = replace(run, topics=tuple(replace(topic, topic_id=uuid_to_text(NO_TOPIC_ID)) for topic in run.topics))
+        await store.save(old)
+        async with cluster() as target:
+            assert (await restore(target, store)).method is Method.LINK
+            assert await is_equal(target, store)
+            assert await bounds(target) == there
 
     asyncio.run(scenario())

@@ -18,13 +18,13 @@ from barnabas.backup.errors import BackupError, DamagedBackupError, TargetNotEmp
 from barnabas.backup.restoring import by_link, plan
 from barnabas.backup.restoring.by_produce import ProduceRestore
 from barnabas.backup.restoring.plan import Method, TargetFacts
-from barnabas.backup.serving.answers import Address, topic_uuid
+from barnabas.backup.serving.answers import Address
 from barnabas.backup.serving.batches import readable_end
 from barnabas.backup.serving.server import new_login, serving
 from barnabas.backup.store import BackupStore
 from barnabas.backup.values import CommittedOffset, GroupBackup, Run, TopicBackup
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.admin.share_groups import alter_share_group_offsets
+from barnabas.client.admin.share_groups import alter_share_group_offsets, list_share_group_offsets
 from barnabas.client.errors import UnsupportedApiError
 from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, NewTopic, OffsetAndMetadata
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -148,14 +148,11 @@ class Restore:
     async def _method(self) -> Method:
         if self._options.method is Method.PRODUCE:
             return Method.PRODUCE
-        without_id = [topic.name for topic in self._run.topics if topic_uuid(topic).int == 0]
         try:
             await self._admin.describe_links([plan.link_name(self._run.id)])
         except UnsupportedApiError as error:
             if self._options.method is Method.LINK:
                 raise BackupError("The target has no cluster links: it is not Barnabas. Use --by produce.") from error
-            return Method.PRODUCE
-        if without_id and self._options.method is None:
             return Method.PRODUCE
         return Method.LINK
 
@@ -174,11 +171,8 @@ class Restore:
         present = {listing.group_id for listing in await admin.list_groups()}
         groups: dict[str, Mapping[TopicPartition, int]] = {}
         for group in self._run.groups if begun is None else ():
-            if group.group_id in present and not plan.is_share(group):
-                committed = await admin.list_group_offsets(group.group_id)
-                groups[group.group_id] = {
-                    name: found.offset for name, found in committed.items() if not isinstance(found, KafkaError)
-                }
+            if group.group_id in present:
+                groups[group.group_id] = await self._present(group)
         quotas = await admin.describe_client_quotas() if self._run.quotas else {}
         return TargetFacts(frozenset(topics), groups, quotas)
 
@@ -198,8 +192,8 @@ class Restore:
                 if error.code is not ErrorCode.SECURITY_DISABLED:
                     raise
                 self._notes.append(
-                    f"The target has no authorizer: {len(run.acls)} ACLs were not restored. Enable one, restore again "
-                    "with --topics, or create the ACLs by hand."
+                    f"The target has no authorizer: {len(run.acls)} ACLs were not restored. Enable one before "
+                    "a restore, or create the ACLs by hand."
                 )
 
     async def _set_configs(self, topic: TopicBackup, temporary: Sequence[str] = ()) -> None:
@@ -309,9 +303,8 @@ class Restore:
                 for offset, position in offsets[group.group_id]
             }
             try:
-                if not plan.is_share(group):
-                    present = await self._admin.list_group_offsets(group.group_id)
-                    new = {name: one for name, one in new.items() if name not in present}
+                present = await self._present(group)
+                new = {name: one for name, one in new.items() if name not in present}
                 if plan.is_share(group):
                     positions = {name: position for name, (_, position) in new.items()}
                     deadline = self._admin.cluster.deadline()
@@ -335,6 +328,24 @@ class Restore:
                     f"The offsets of group {group.group_id} were not restored: {error} Stop its members, and set them "
                     "with `barnabas groups reset`."
                 )
+
+    async def _present(self, group: GroupBackup) -> Mapping[TopicPartition, int]:
+        """The offsets that the target has of a group. Raises KafkaError."""
+        try:
+            if plan.is_share(group):
+                deadline = self._admin.cluster.deadline()
+                shares = await list_share_group_offsets(self._admin.cluster, group.group_id, deadline=deadline)
+                return {
+                    name: found.start_offset
+                    for name, found in shares.items()
+                    if not isinstance(found, KafkaError) and found.start_offset is not None
+                }
+            committed = await self._admin.list_group_offsets(group.group_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                return {}
+            raise
+        return {name: found.offset for name, found in committed.items() if not isinstance(found, KafkaError)}
 
     # -- notes ---------------------------------------------------------------------------------------------------
 
