@@ -122,7 +122,10 @@ class MixedNode:
             assert process.poll() is None, f"Apache Kafka ended:\n{self.log_path.read_text()[-4000:]}"
             return self._serves() if "broker" in self.roles else self._accepts()
 
-        wait_until(is_ready, f"node {self.node_id} is ready")
+        def log_size() -> int:  # grows while the node recovers its logs
+            return self.log_path.stat().st_size if self.log_path.exists() else 0
+
+        wait_until(is_ready, f"node {self.node_id} is ready", progress=log_size)
 
     def start(self, program: Program) -> None:
         self.launch(program)
