@@ -17,6 +17,9 @@ NULLABLE: Final = {
     "topics.rate", "groups.lag", "groups.lag_change", "groups.catches_up_s", "brokers.free", "context.registry",
     "transactions.open_since", "transactions.started_ms", "transactions.lasted_ms", "groups.assignor",
     "backup.base", "backup.acls", "backup.users", "backup.quotas", "verify.differs_at",
+    "links.differs_at", "comparisons.differs_at", "links.error", "flows.error", "pipelines.pid", "pipelines.lag",
+    "pipelines.rows_per_second", "flows.rows_per_second", "flows.batch_id", "flows.batch_ms", "flows.lag",
+    "flows.watermark", "flows.state_rows", "flows.state_bytes", "share-groups.assignor", "share-groups.from",
 }  # fmt: skip
 """Fields that may have no value, which depends on the moment, by the field or command that contains them."""
 TYPES: Final = {
@@ -25,6 +28,10 @@ TYPES: Final = {
     "lag_change": "number",
     "base": "string",
     "differs_at": "integer",
+    "error": "string",
+    "from": "integer",
+    "pid": "integer",
+    "rows_per_second": "number",
     "catches_up_s": "number",
     "rate": "number",
 }
@@ -39,10 +46,31 @@ EMPTY: Final[dict[str, Any]] = {
     "interrupted": ["string"],
     "notes": ["string"],
     "runs": ["string"],
+    "cluster moves": [{"partition": "string", "replicas": ["integer"], "adding": ["integer"], "removing": ["integer"]}],
+    "cluster elect": [{"partition": "string", "result": "string", "why": "string"}],
+    "partitions": [{"topic": "string", "partition": "integer", "replicas": ["integer"]}],
+    "acls": ["string"],
+    "groups_exclude": ["string"],
+    "link.groups": ["string"],
+    "links.groups": [
+        {
+            "group_id": "string",
+            "partition": "string",
+            "on_source": "integer or null",
+            "here": "integer or null",
+            "behind": "integer",
+        }
+    ],
+    "renewers": ["string"],
+    "resets": ["string"],
+    "share-groups.members": [
+        {"member": "string", "client": "string", "host": "string", "epoch": "integer", "partitions": ["string"]}
+    ],
+    "topics_exclude": ["string"],
     "references": [{"name": "string", "subject": "string", "version": "integer"}],
 }
 """The shapes of lists that are empty in the samples."""
-MAPS: Final = {"configs", "settings", "quotas", "entity"}
+MAPS: Final = {"client", "configs", "settings", "quotas", "entity", "metrics"}
 """Fields whose value has any names."""
 
 
@@ -65,6 +93,10 @@ def _of_objects(samples: Sequence[dict[str, Any]], outer: str) -> dict[str, Any]
             found[name] = {"NAME": shape(inner, name) if inner else "string"}
             continue
         found[name] = TYPES.get(name) or shape(values, name)
+        if found[name] == [] and f"{outer}.{name}" in EMPTY:
+            found[name] = EMPTY[f"{outer}.{name}"]
+        if found[name] == "null" and name in ("start", "lag"):
+            found[name] = "integer"
         if f"{outer}.{name}" in NULLABLE and isinstance(found[name], str) and "null" not in found[name]:
             found[name] += " or null"
     return found
