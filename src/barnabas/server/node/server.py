@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.core.rng import Rng, secure_rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopWatch
@@ -83,8 +84,11 @@ class Node:
         cluster_id: str | None = None,
         listen: Callable[[ListenerEndpoint], socket.socket] = bound_socket,
         metrics_url: str | None = None,
+        objects: ObjectStore | None = None,
     ) -> None:
+        """`objects` replaces the object store of the configs."""
         self.config = config
+        self._objects = objects
         self.metrics = Metrics()
         self.endpoints: tuple[ListenerEndpoint, ...] = ()
         """The advertised listeners: for clients, or of the controller if the node is not a broker. Empty until
@@ -375,6 +379,7 @@ class Node:
             listen_at=self._listen_at,
             build_security=self._builder.of_listener,
             publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),
+            objects=self._objects,
             authorizer=self._authorizer,
             principals=self._principals,
             stopping=self._stopping,

@@ -162,11 +162,14 @@ class Log:
 
     @property
     def lacks_lineage(self) -> bool:
-        """Whether the log has records only in the object store, and does not know their leader epochs: a crash has
-        interrupted `continue_above_copies`."""
+        """Whether the log has records only in the object store, and does not know their leader epochs or, if it has no
+        local records, their producers: a crash has interrupted `continue_above_copies`."""
         state = self._state
-        entries = state.epochs.entries if state.is_continued_below else ()
-        return state.is_continued_below and not (entries and entries[0].start_offset <= state.log_start_offset)
+        if not state.is_continued_below:
+            return False
+        entries, base = state.epochs.entries, state.segments.first.base_offset
+        knows_producers = state.log_end_offset > base or base in state.snapshots.offsets
+        return not (entries and entries[0].start_offset <= state.log_start_offset and knows_producers)
 
     @property
     def highest_copied_offset(self) -> int:

@@ -242,7 +242,9 @@ class _LogLoader:
     def _rebuild_up_to(self, segment: Segment) -> None:
         """Rebuild the producer state as of the start of `segment`, which the recovery of its transaction index
         needs."""
-        start = max(self._request.log_start_offset, self._segments.first.base_offset)
+        start = self._request.log_start_offset
+        if not self._request.config.tiered:  # the snapshot at a tiered log's local start has the producers below
+            start = max(start, self._segments.first.base_offset)
         before = [s for s in self._segments if s.base_offset < segment.base_offset]
         replay_producers(self._producers, self._snapshots, before, start, segment.base_offset, self._request.now_ms)
         self._producers_valid = True

@@ -112,7 +112,7 @@ def _below_start(state: LogState) -> Condition:
 
 
 def _is_copied(state: LogState) -> Condition:
-    return lambda segment, end: end <= state.highest_copied_offset + 1
+    return lambda segment, end: end <= min(state.highest_copied_offset + 1, state.recovery_point)
 
 
 def _too_old(state: LogState, now_ms: int) -> Condition:
@@ -177,7 +177,11 @@ class Retention:
             return deleted
 
     def _delete_copied(self, condition: Condition, now_ms: int, high_watermark: int) -> int:
-        """Delete the oldest segments that satisfy `condition` and have been copied. Returns their number."""
+        """Delete the oldest segments that satisfy `condition` and have been copied. Returns their number.
+
+        The snapshot of the producers at the new local start must be on the disk: after a power failure it could not be
+        rebuilt from the records below, as in a log that has them.
+        """
         is_copied = _is_copied(self._state)
         return self._delete_while(
             lambda segment, end: is_copied(segment, end) and condition(segment, end), now_ms, high_watermark

@@ -101,6 +101,7 @@ class Truncator:
         with state.guarded():
             state.producers.reset(offset, producers)
             state.snapshots.take(state.producers)
+            self._flusher.lower_recovery_point(offset - 1)  # so that the next flush syncs the snapshot
             for epoch, start_offset in epochs:
                 state.epochs.assign(epoch, start_offset)
             state.epochs.truncate_from_start(log_start_offset)

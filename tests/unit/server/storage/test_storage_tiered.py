@@ -25,6 +25,7 @@ def bases(log: Log) -> list[int]:
 
 
 def retain(log: Log, now_ms: int = 10_000) -> int:
+    log.flush()
     return log.enforce_retention(now_ms, log.log_end_offset)
 
 

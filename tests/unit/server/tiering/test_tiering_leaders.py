@@ -55,6 +55,7 @@ class LeaderHouse(House):
             await asyncio.gather(running, return_exceptions=True)
 
     def retain(self) -> int:
+        self.log.flush()
         return self.log.enforce_retention(10_000_000, self.high_watermark)
 
 

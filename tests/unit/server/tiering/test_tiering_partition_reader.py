@@ -39,6 +39,7 @@ class LocalHouse(ReadingHouse):
         async def whole() -> None:
             async with self.reading():
                 self.log.highest_copied_offset = self.log.segments.bases[2] - 1
+                self.log.flush()
                 assert self.log.enforce_retention(10_000_000, self.log.log_end_offset) == 2
                 await main(self.partitions)
 

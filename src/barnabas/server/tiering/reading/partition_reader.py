@@ -7,8 +7,9 @@ still fetched, so that the client's next request finds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -24,6 +25,8 @@ from barnabas.server.tiering.ports import RemoteLogMetadata
 from barnabas.server.tiering.reading.reader import RemoteReader
 from barnabas.server.tiering.traffic import RemoteTraffic
 from barnabas.server.tiering.values import RemotePartition, RemoteSegment
+
+T = TypeVar("T")
 
 FindRecord = Callable[[CandidateBatch], Awaitable[tuple[int, int] | None]]
 """`CandidateBatch.find`, off the event loop if the batch is large."""
@@ -71,15 +74,18 @@ class RemotePartitionReader:
         counted = self.traffic.of(partition.topic)
         counted.remote_fetch_requests += 1
         try:
-            async with asyncio.timeout(self._max_wait_s):
-                data = await self._batches(partition, log, wanted)
-                aborted = await self._aborted(partition, log, wanted.offset, data) if wanted.with_aborted else None
+            records = await _within(self._max_wait_s, self._read(partition, log, wanted))
         except TimeoutError:
             return RemoteRecords(b"", [] if wanted.with_aborted else None)
         except RemoteStorageError:
             counted.remote_fetch_errors += 1
             raise
-        counted.remote_fetch_bytes += len(data)
+        counted.remote_fetch_bytes += len(records.data)
+        return records
+
+    async def _read(self, partition: RemotePartition, log: Log, wanted: RemoteRange) -> RemoteRecords:
+        data = await self._batches(partition, log, wanted)
+        aborted = await self._aborted(partition, log, wanted.offset, data) if wanted.with_aborted else None
         return RemoteRecords(data, aborted)
 
     async def _batches(self, partition: RemotePartition, log: Log, wanted: RemoteRange) -> Buffer:
@@ -140,17 +146,21 @@ class RemotePartitionReader:
         self, log: Log, segments: Sequence[RemoteSegment], timestamp: int, find: FindRecord
     ) -> TimestampOffset | None:
         try:
-            async with asyncio.timeout(self._list_timeout_s):
-                async for candidate in self._reader.candidates(segments, timestamp, log.log_start_offset):
-                    found = await find(candidate)
-                    if found is not None:
-                        return candidate.answer(found)
+            return await _within(self._list_timeout_s, self._find(log, segments, timestamp, find))
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"The object store has not answered for {self._list_timeout_s:.0f} s "
                 "(remote.list.offsets.request.timeout.ms).",
             ) from None
+
+    async def _find(
+        self, log: Log, segments: Sequence[RemoteSegment], timestamp: int, find: FindRecord
+    ) -> TimestampOffset | None:
+        async for candidate in self._reader.candidates(segments, timestamp, log.log_start_offset):
+            found = await find(candidate)
+            if found is not None:
+                return candidate.answer(found)
         return None
 
     def highest_copied(self, partition: RemotePartition, log: Log) -> TimestampOffset:
@@ -160,6 +170,17 @@ class RemotePartitionReader:
         highest = remote.highest_copied(log.epoch_entries, log.log_end_offset)
         epoch = None if highest < 0 else log.epoch_for_offset(highest)
         return TimestampOffset(-1, highest, -1 if epoch is None else epoch)
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, in a task of its own: a request handler begins outside of any task, and only a task can
+    have a timeout. Raises TimeoutError."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(seconds):
+            return await work
+
+    return await asyncio.ensure_future(bounded())
 
 
 def _absent(partition: RemotePartition, log: Log, offset: int) -> KafkaError:
