@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.core.objects.ports import ObjectStore
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
@@ -51,6 +52,8 @@ class SimNode:
         """The number of log segments that may have an open file; None means as many as on a usual host."""
         self.first_users: tuple[str, ...] = ()
         """The users that a new cluster has from its start, as `--add-scram` takes them."""
+        self.objects: ObjectStore | None = None
+        """The object store of the cluster, if topics may be in tiered storage."""
         self.serves_clients = True
         """Whether the node is a broker."""
         self.process: Process | None = None
@@ -159,6 +162,7 @@ class SimNode:
             clock=self.clock,
             rng=random.Random(self._rng.getrandbits(64)),
             listen=listen,  # type: ignore[arg-type]
+            objects=self.objects,
         )
         if self.open_segments_max is not None:
             node.open_segments.capacity = self.open_segments_max

@@ -201,6 +201,8 @@ class _Committed:
 
     rows: dict[int, Row] = field(default_factory=dict)
     end: int = 0
+    unseen_below: int = 0
+    """Below this offset a tiered log has deleted batches locally before they were seen here."""
 
 
 class ConsistentRead(Rule):
@@ -229,6 +231,8 @@ class ConsistentRead(Rule):
             known = self._committed.get(key)
             if known is None:
                 known = self._committed[key] = _Committed()
+            if log.config.tiered and log.local_log_start_offset > known.end:
+                known.end = known.unseen_below = log.local_log_start_offset
             if partition.leader is not None and mark > known.end:
                 for row in batches_of(log, known.end, mark):
                     known.rows[row.base_offset] = row
@@ -246,7 +250,7 @@ class ConsistentRead(Rule):
         start = max(checked, log.log_start_offset)
         for row in batches_of(log, start, end) if start < end else ():
             committed = known.rows.get(row.base_offset)
-            if committed != row:
+            if committed != row and (committed is not None or row.base_offset >= known.unseen_below):
                 self.broken(f"{node.name} has {row} in {partition.name}, committed is {committed}")
             start = row.next_offset
         self._checked[place] = max(start, checked)
@@ -323,7 +327,8 @@ class AcknowledgedIsEverywhere(Rule):
                 continue
             mine = list(batches_of(log, log.log_start_offset, log.log_end_offset))
             name, others = rows.setdefault(partition.name, (node.name, mine))
-            start = max(mine[0].base_offset if mine else 0, others[0].base_offset if others else 0)
+            empty = log.log_end_offset if log.config.tiered else 0
+            start = max(mine[0].base_offset if mine else empty, others[0].base_offset if others else empty)
             if [r for r in mine if r.base_offset >= start] != [r for r in others if r.base_offset >= start]:
                 self.broken(f"{partition.name} on {name} and on {node.name} have other batches")
 

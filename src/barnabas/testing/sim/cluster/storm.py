@@ -25,10 +25,12 @@ from barnabas.testing.sim.cluster.disk_faults import power_cut
 from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFaultMenu, FaultContext
 from barnabas.testing.sim.cluster.layout import RACKS, ClusterLayout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
+from barnabas.testing.sim.cluster.tiered_faults import TIERED_NODES, TIERED_TOPICS, change_faults
 from barnabas.testing.sim.cluster.view import services_of
 from barnabas.testing.sim.cluster.watch import ClusterWatch
 from barnabas.testing.sim.evidence import LAST_READER, FinalReader
 from barnabas.testing.sim.invariants import Evidence
+from barnabas.testing.sim.objects import SimObjectStore
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload, WorkloadFacts
 from barnabas.testing.sim.workload.sharing import prepare_sharers
@@ -66,16 +68,17 @@ def storm(
     world: World | None = None,
     sasl: bool | None = None,
     quotas: bool | None = None,
+    tiered: bool = False,
 ) -> ScenarioResult:
     """Runs the cluster scenario of `seed` and returns its parameters and counts. With `menu`, the faults are from that
     menu; otherwise the seed chooses a menu. `settings` are broker settings in addition to those of the scenario. With
     `sasl`, nodes and clients log in, and with `quotas`, clients are delayed by quotas; None leaves it to the seed, if
-    the seed also chooses the menu.
+    the seed also chooses the menu. With `tiered`, the topics are in tiered storage, in an object store with faults.
 
     Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
     """
     world = world or World(seed)
-    return play(world, Storm(world, seconds, menu, settings, sasl=sasl, quotas=quotas))
+    return play(world, Storm(world, seconds, menu, settings, sasl=sasl, quotas=quotas, tiered=tiered))
 
 
 class Storm:
@@ -90,6 +93,7 @@ class Storm:
         *,
         sasl: bool | None = None,
         quotas: bool | None = None,
+        tiered: bool = False,
     ) -> None:
         """`quotas` are drawn from the seed if they are None, and then only without a `menu`."""
         rng = world.random_stream("scenario")
@@ -108,13 +112,18 @@ class Storm:
         self.layout = replace(
             random_layout(rng),
             racks=world.random_stream("racks").random() < 0.3,
-            directories=world.random_stream("directories").random() < 0.3,
+            directories=world.random_stream("directories").random() < 0.3 and not tiered,
             sasl=(menu is None and world.random_stream("sasl").random() < SASL_SHARE) if sasl is None else sasl,
         )
         config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
         if self.menu is ClusterFaultMenu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"
+        self.objects = SimObjectStore(world.random_stream("objects")) if tiered else None
+        if tiered:
+            config |= TIERED_NODES
         self.cluster = SimCluster(world, self.layout, config | dict(settings))
+        for node in self.cluster.hosts.values():
+            node.objects = self.objects
         slow = (
             self.menu is not ClusterFaultMenu.KILL and rng.random() < 0.6
         )  # slow fsync, so that many writes are unsynced at any time
@@ -138,6 +147,7 @@ class Storm:
             "internal.segment.bytes": str(rng.choice([6_000, 20_000, 1 << 20])),
             "segment.ms": str(rng.choice([1_500, 604_800_000])),
             "index.interval.bytes": str(rng.choice([0, 100, 4096])),
+            **(TIERED_TOPICS if tiered else {}),
         }
 
     @property
@@ -172,7 +182,7 @@ class Storm:
                 await admin.alter_client_quotas({ALL_CLIENTS: self.quotas})
         workload.start()
         for _ in range(self.episodes):
-            await self.nemesis.strike(self.seconds / self.episodes)
+            await self._strike(self.seconds / self.episodes)
             await self.nemesis.rest(RECOVERY_S)
             world.check_crashes()
             if self.menu in LOSSY:  # only replication can restore the lost data
@@ -187,6 +197,13 @@ class Storm:
         world.check_crashes()
         for invariant in invariants.ALL:
             invariant.check(evidence)
+
+    async def _strike(self, seconds: float) -> None:
+        async with asyncio.TaskGroup() as group:
+            if self.objects is not None:
+                faults = self.world.random_stream("object faults")
+                group.create_task(change_faults(self.objects, faults, seconds))
+            await self.nemesis.strike(seconds)
 
     async def _end_quotas(self) -> None:
         """Count the delayed requests, and remove the quotas: the last readers read everything at once."""
