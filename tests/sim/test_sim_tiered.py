@@ -22,12 +22,10 @@ def _play(seed: int) -> None:
     assert storm(seed, tiered=True).acknowledged > 0, f"seed {seed}: no record was acknowledged"
 
 
-def test_a_tiered_cluster_is_clean() -> None:
-    _play(3)
-
-
 @pytest.mark.system
-@pytest.mark.parametrize("seed", [seed for seed in ONCE_FAILED if seed != 3])
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[] if seed == 3 else pytest.mark.slow) for seed in ONCE_FAILED]
+)
 def test_a_tiered_seed_that_once_failed_is_clean(seed: int) -> None:
     _play(seed)
 
@@ -93,7 +91,13 @@ def _producers_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("plant", [_deleted_without_a_copy, _sizes_not_asked, _producers_forgotten])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _deleted_without_a_copy,
+        *(pytest.param(bug, marks=pytest.mark.slow) for bug in (_sizes_not_asked, _producers_forgotten)),
+    ],
+)
 def test_a_planted_bug_of_tiered_storage_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

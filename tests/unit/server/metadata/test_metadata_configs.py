@@ -347,6 +347,23 @@ def test_tiered_topics() -> None:
             check_topic_configs({"remote.storage.enable": "true", **extra}, tiered)
 
 
+def test_tiered_storage_is_disabled_only_together_with_the_copies() -> None:
+    tiered = view(static={"remote.log.storage.system.enable": "true"})
+    before = {"remote.storage.enable": "true"}
+    with pytest.raises(ConfigError, match="without deleting remote data"):
+        check_topic_configs({"remote.storage.enable": "false"}, tiered, before)
+    check_topic_configs({"remote.log.delete.on.disable": "true"}, tiered, before)
+    check_topic_configs({"remote.storage.enable": "false"}, tiered, {})
+
+
+def test_without_further_copies_the_local_retention_is_the_total_one() -> None:
+    tiered = view(static={"remote.log.storage.system.enable": "true"})
+    read_only = {"remote.storage.enable": "true", "remote.log.copy.disable": "true"}
+    check_topic_configs(read_only, tiered)
+    with pytest.raises(ConfigError, match="identical value"):
+        check_topic_configs({**read_only, "local.retention.ms": "1000"}, tiered)
+
+
 @pytest.mark.parametrize(
     ("configs", "per_broker", "words"),
     [

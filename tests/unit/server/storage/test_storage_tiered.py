@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.server.storage.epochs import EpochEntry
 from barnabas.server.storage.log import Log
+from barnabas.server.storage.producers.state import ProducerEntry
 from barnabas.server.storage.retention import RetentionVerdict
 from tests.configs import log_config
 from tests.unit.server.storage.logs import LogHarness
@@ -107,3 +109,32 @@ def test_without_tiered_storage_the_limits_are_those_of_the_whole_log() -> None:
     assert config.limits == (7, 8)
     assert log_config(tiered=True, retention_ms=7, retention_bytes=8).limits == (7, 8)
     assert log_config(tiered=True, local_retention_ms=1, local_retention_bytes=2).limits == (1, 2)
+
+
+def rebuilt(harness: LogHarness) -> Log:
+    """A log that continues at offset 100 above copies from 40 on."""
+    epochs = [EpochEntry(1, 0), EpochEntry(3, 60)]
+    harness.log.continue_above_copies(100, 40, epochs, [ProducerEntry(7, 2)], now_ms=1)
+    return harness.log
+
+
+def test_a_log_continues_above_the_copies_and_survives_a_restart() -> None:
+    harness = tiered()
+    log = rebuilt(harness)
+    for _ in range(2):
+        assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (40, 100, 100)
+        assert log.epoch_entries == (EpochEntry(1, 40), EpochEntry(3, 60))
+        assert [entry.producer_id for entry in log.producers.entries] == [7]
+        assert not log.lacks_lineage
+        log = harness.kill(log_start_offset=40)
+
+
+def test_an_interrupted_continuation_is_recognised() -> None:
+    harness = tiered()
+    harness.log.truncate_fully_and_start_at(100, 40)
+    assert harness.log.lacks_lineage
+    assert harness.kill(log_start_offset=40).lacks_lineage
+
+
+def test_without_tiered_storage_a_log_is_never_incomplete() -> None:
+    assert not LogHarness(config=log_config()).log.lacks_lineage

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from barnabas.server.tiering.copying import ClosedSegment, CopyLag, copy_lag, segments_to_copy
 from barnabas.server.tiering.expiring import LocalLogView, expired_segments, remote_size_bytes
+from barnabas.server.tiering.lineage import copied_through
 from barnabas.server.tiering.remote_log import RemoteLog
 from tests.unit.server.tiering.segments import DELETING, finish, lineage, segment
 
@@ -130,3 +131,17 @@ def test_segments_of_another_lineage_stay_until_their_epochs_are_gone() -> None:
     log = replace(LOG, lineage=lineage((0, 0), (2, 5)), retention_ms=10)
     assert starts_of(remote, log, 9_999) == (0, [])
     assert starts_of(remote, replace(log, lineage=lineage((2, 5)), log_start_offset=5), 9_999) == (5, [0])
+
+
+def test_what_may_be_deleted_locally_has_a_copy_without_a_gap() -> None:
+    one, two, three = segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29)
+    assert copied_through([one, two, three], 0) == 29
+    assert copied_through([one, three], 0) == 9
+    assert copied_through([two, three], 0) == -1
+    assert copied_through([one, two], 15) == 19
+    assert copied_through([one], 15) == -1
+
+
+def test_a_log_that_has_lost_its_epochs_takes_no_segment_for_an_older_one() -> None:
+    remote = remote_with_three()
+    assert starts_of(remote, replace(LOG, lineage=lineage((5, 30)))) == (0, [])

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.log_files import LOG
@@ -251,3 +252,37 @@ def test_a_deleted_partition_loses_all_its_objects_whatever_fails_in_between() -
     run(main)
     assert house.objects.objects == {} and house.remote.segments() == []
     assert house.remote.delete_state is PartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+def test_with_copies_disabled_nothing_is_copied() -> None:
+    house = LeaderHouse(retention_ms=-1, remote_log_copy_disable=True)
+    house.fill(12)
+
+    async def main() -> None:
+        async with house.leading():
+            await asyncio.sleep(5)
+
+    run(main)
+    assert house.stored(LOG) == {}
+
+
+def test_copies_are_deleted_after_tiered_storage_was_disabled_and_made_again_after_it_was_enabled() -> None:
+    house = LeaderHouse(retention_ms=-1, local_retention_ms=-1)
+    house.fill(12)
+    tiered = house.log.config
+    closed = house.log.segments.active.base_offset
+
+    async def main() -> None:
+        async with house.leading():
+            await asyncio.sleep(5)
+            assert house.log.highest_copied_offset == closed - 1
+            house.log.update_config(replace(tiered, tiered=False, remote_log_delete_on_disable=True))
+            await asyncio.sleep(31)
+            assert house.objects.objects == {}
+            house.log.update_config(tiered)
+            house.log.highest_copied_offset = -1  # as `Partition.on_config` does
+            await asyncio.sleep(31)
+
+    run(main)
+    assert house.log.highest_copied_offset == closed - 1
+    assert sum(len(data) for data in house.stored(LOG).values()) == sum(s.size for s in list(house.log.segments)[:-1])
