@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.cli.kafka.cluster_mirrors import link_of
+from barnabas.cli.links_options import warn_of_plain_secrets
 from barnabas.cli.links_text import print_changes, print_described, print_drill
 from barnabas.client.admin.links import (
     Link,
@@ -69,3 +70,12 @@ def test_a_drill_says_what_would_be_lost_and_read_again(capsys: pytest.CaptureFi
     assert "1.5 s ago" in text
     assert ["billing", "orders", "0", "90", "80", "10"] in [line.split() for line in text.splitlines()]
     assert "PROBLEM: orders-0 is PAUSED" in text
+
+
+def test_a_password_that_is_stored_as_it_is_gets_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_of_plain_secrets({"ssl.key.password": "${env:KEY}", "client.id": "c"})
+    assert capsys.readouterr().err == ""
+    warn_of_plain_secrets({"ssl.key.password": "hush", "client.id": "c"})
+    printed = capsys.readouterr().err
+    assert printed.startswith("warning: ssl.key.password: stored as it is in __mirror_state.")
+    assert "hush" not in printed
