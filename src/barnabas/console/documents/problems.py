@@ -19,29 +19,27 @@ _DISK_FULL_BYTES = 1024 * 1024
 
 Problem = dict[str, str]
 
+_LOST_CONTROLLER: Problem = {
+    "level": "bad",
+    "text": "There is no active controller, or it does not answer: start controllers until a majority of them runs. The"
+    " page /readyz of a node says what each controller answered.",
+    "link": "/quorum",
+}
 
-def problems(sample: ClusterSample) -> list[Problem]:
+
+def problems(sample: ClusterSample, *, controller_answers: bool = True) -> list[Problem]:
     """What is wrong, worst first, each with the page that explains it."""
+    lost = [] if controller_answers or sample.cluster is None else [_LOST_CONTROLLER]
     if sample.problem:
         what = "could not be measured" if sample.cluster else "does not answer"
-        return [*_controller(sample), _problem("bad", f"The cluster {what}: {sample.problem}")]
+        return [*lost, _problem("bad", f"The cluster {what}: {sample.problem}")]
     partitions = [p for view in sample.topics.values() for p in view.partitions]
-    found = [*_controller(sample), *_offline(partitions), *_brokers(sample), *_disks(sample), *_links(sample)]
+    found = [*lost, *_offline(partitions), *_brokers(sample), *_disks(sample), *_links(sample)]
     for partition, (offset, since_ms) in sorted(sample.held_back.items())[:_NAMED_MAX]:
         text = f"read_committed readers of {partition} stop at offset {offset}, {_since(since_ms, sample)}."
         found.append(_problem("warn", text, f"/topics/{partition.topic}/why"))
     found += [*_groups(sample), *_under_replicated(partitions)]
     return sorted(found, key=lambda p: p["level"] != "bad")
-
-
-def _controller(sample: ClusterSample) -> Iterator[Problem]:
-    if sample.cluster is not None and sample.cluster.controller_id < 0:
-        yield _problem(
-            "bad",
-            "There is no active controller: start controllers until a majority of them runs. The page /readyz of a node"
-            " says what each controller answered.",
-            "/quorum",
-        )
 
 
 def _offline(partitions: Iterable[TopicPartitionInfo]) -> Iterator[Problem]:

@@ -118,7 +118,7 @@ class Sampler:
             self._wake.clear()
 
     async def _fail(self, problem: str) -> None:
-        """Keep the older numbers, with the reason why there are no newer ones, and who the controller is now."""
+        """Keep the older numbers, with the reason why there are no newer ones. The list of brokers is new."""
         cluster = self.sample.cluster
         with contextlib.suppress(BarnabasError, TimeoutError):
             cluster = await self._admin.describe_cluster(include_fenced_brokers=True, timeout_ms=_DESCRIBE_MS)
