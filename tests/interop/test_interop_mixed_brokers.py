@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.interop.mixed_cluster import MixedCluster, Program
@@ -127,8 +127,15 @@ def read(consumer: Consumer | ShareConsumer, count: int) -> list[str]:
     standstill = Standstill(f"{count} records are read", 60)
     while len(found) < count:
         standstill.check(len(found))
-        found += [text(message) for message in consumer.consume(count - len(found), timeout=0.1)]
+        messages = consumer.consume(count - len(found), timeout=0.1)
+        found += [text(message) for message in messages if not is_too_early(message)]
     return found
+
+
+def is_too_early(message: Message) -> bool:
+    """Whether the broker does not know the topic yet: it is new, and each broker learns of it in its own time."""
+    error = message.error()
+    return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def text(message: Message) -> str:
