@@ -25,10 +25,10 @@ Row = dict[str, Any]
 LARGE_BYTES = 8 << 20
 COPIES = {
     "kinds": {"version": "integer", "small": "integer", "note": "text"},
-    "marks": {"version": "integer", "kind": "integer", "word": "text"},
+    "marks": {"version": "integer", "kind": "integer", "mark": "text"},
 }
 """The tables that are copied from one database to the other, with the columns that both have."""
-MARKS = {"kind": TypedColumn("INTEGER", whole(0, 99)), "word": TypedColumn("varchar(100)", text)}
+MARKS = {"kind": TypedColumn("INTEGER", whole(0, 99)), "mark": TypedColumn("varchar(100)", text)}
 
 
 class Shop:
@@ -159,7 +159,7 @@ class PostgresShop(Shop):
     namespace = "SCHEMA copies"
     copy_types: ClassVar[dict[str, str]] = {"integer": "integer", "text": "text"}
     # A change of the key comes without a large value that it does not change, so that a copy cannot have it.
-    copied = ("version", "small", "kind", "word")
+    copied = ("version", "small", "kind", "mark")
     insert_ends = ("INSERT INTO", "ON CONFLICT (id) DO NOTHING")
 
     def connect(self) -> Any:
@@ -197,7 +197,7 @@ class MariaDbShop(Shop):
     columns = MARIADB
     namespace = "DATABASE copies DEFAULT CHARSET utf8mb4"
     copy_types: ClassVar[dict[str, str]] = {"integer": "INTEGER", "text": "LONGTEXT"}
-    copied = ("version", "small", "note", "kind", "word")
+    copied = ("version", "small", "note", "kind", "mark")
     insert_ends = ("INSERT IGNORE INTO", "")
     update = "UPDATE IGNORE"
     table_options = "DEFAULT CHARSET utf8mb4"
