@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,6 +19,9 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
+
+QUORUM_TIMEOUT_MS: Final = 10_000
+"""Brokers forward DescribeQuorum to the active controller, and wait for one."""
 
 app = noun("The cluster: its brokers, its controllers, and the APIs that they serve.")
 _COMMANDS = (
@@ -83,8 +86,16 @@ def quorum(
     Example: `barnabas cluster quorum`
     """
 
+    from barnabas.client.errors import RequestTimeoutError
+
     async def command(admin: AsyncAdmin) -> dict[str, Any]:
-        found = await admin.describe_quorum()
+        try:
+            found = await admin.describe_quorum(timeout_ms=QUORUM_TIMEOUT_MS)
+        except RequestTimeoutError as error:
+            raise RequestTimeoutError(
+                f"No active controller answered within {QUORUM_TIMEOUT_MS // 1_000} s, so that the quorum probably has"
+                " no majority. The page /readyz of a node and its log name the controllers that do not answer."
+            ) from error
         kinds = [("voter", r) for r in found.voters] + [("observer", r) for r in found.observers]
         return {
             "leader": found.leader_id,
@@ -107,8 +118,13 @@ def quorum(
         print_json(found)
         return
     note(f"leader {found['leader']} in epoch {found['epoch']}; high watermark {found['high_watermark']}")
-    rows = [(r["node"], r["role"], r["end"], r["lag"]) for r in found["replicas"]]
+    rows = [
+        (r["node"], r["role"], "unknown", "unknown") if r["end"] < 0 else (r["node"], r["role"], r["end"], r["lag"])
+        for r in found["replicas"]
+    ]
     print_table(["NODE>", "ROLE", "LOG END>", "LAG>"], rows)
+    if any(r["end"] < 0 for r in found["replicas"]):
+        note("unknown: the node has not fetched from this leader yet; it may be down")
 
 
 @app.command()
