@@ -85,7 +85,7 @@ class Writing:
         while not self._stop.is_set():
             for partition in range(PARTITIONS):
                 number = len(self.logs[partition])
-                value = f"{number} of round {self._round} {_FILLER[: number % 300]}"
+                value = f"{partition}-{number} of round {self._round} {_FILLER[: number % 300]}"
                 try:
                     self._producer.produce(TOPIC, value, partition=partition, on_delivery=self._on_delivery(value))
                 except BufferError:
