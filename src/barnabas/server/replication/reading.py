@@ -100,10 +100,13 @@ def read_batches(
         )
     if fetch_offset >= upper_offset or (max_bytes <= 0 and not min_one_batch):
         return PartitionRead(_NO_DATA, watermark, stable, start, [] if with_aborted else None)
-    if fetch_offset < log.local_log_start_offset:
+    try:
+        plan = log.plan_read(fetch_offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
+    except KafkaError as error:
+        if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            raise
         wanted = RemoteRange(fetch_offset, max_bytes, min_one_batch, with_aborted)
         return PartitionRead(_NO_DATA, watermark, stable, start, [] if with_aborted else None, remote=wanted)
-    plan = log.plan_read(fetch_offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
     try:
         result = plan.try_run()
         aborted = log.aborted_transactions(fetch_offset, upper_offset) if with_aborted else None

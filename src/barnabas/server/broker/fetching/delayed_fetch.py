@@ -174,11 +174,14 @@ class DelayedFetch:
             self._reserved += found.remote.max_bytes
         if found.diverging is not None or found.preferred_read_replica >= 0:
             self._must_complete = True
-        self._count(partition, found)
+        size = len(found.data)
+        if size:
+            self._sent.append((partition.traffic, size))
         if self._passes == 1:
             partition.traffic.reads += 1
+        self._size += size
         if throttled:
-            self._throttled_size += len(found.data)
+            self._throttled_size += size
         return _answer(key[1], found)
 
     async def _read_remote(self, partition: Partition, key: PartitionKey, read: PartitionRead) -> None:
@@ -187,14 +190,9 @@ class DelayedFetch:
         except KafkaError as error:
             self._fail(key, partition.name.topic, error.code)
             return
-        self._count(partition, found)
+        self._sent.append((partition.traffic, len(found.data)))
+        self._size += len(found.data)
         self.answers[key] = _answer(key[1], found)
-
-    def _count(self, partition: Partition, found: PartitionRead) -> None:
-        size = len(found.data)
-        if size:
-            self._sent.append((partition.traffic, size))
-        self._size += size
 
     def _count_failure(self, name: str | None, code: ErrorCode) -> None:
         self.errors = [*(self.errors or ()), code]
