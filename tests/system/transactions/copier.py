@@ -10,7 +10,11 @@ librdkafka 2.10 and later can hang in `send_offsets_to_transaction` for ever (it
 is fenced is missing from the next Metadata response, librdkafka then destroys its handle of that broker, but the cache
 of group coordinators keeps the handle; TxnOffsetCommit waits for a connection that is never opened, and the call's own
 time-out is not checked. Later Metadata and FindCoordinator responses do not help. So a watchdog ends the process when
-that call takes longer than the transaction can last. `COPIER_DEBUG` is librdkafka's `debug` setting.
+that call takes longer than the transaction can last, and when no transaction has ended for `PATIENCE_S`.
+
+A coordinator that is killed between the JoinGroup response and the SyncGroup request has not stored the member id of
+that response. Its successor answers FENCED_INSTANCE_ID to that static member, and librdkafka's consumer never returns a
+record again. So a fatal error of the consumer ends the program, too. `COPIER_DEBUG` is librdkafka's `debug` setting.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ CALL_S = 20.0
 TRANSACTION_S = 10.0
 """transaction.timeout.ms: after this time the coordinator aborts the transaction, and offsets cannot be added."""
 WATCHDOG_S = TRANSACTION_S + 5.0
+PATIENCE_S = 45.0
+"""Longer than the test's cluster is ever without a leader or a coordinator."""
 SETTINGS = {
     # When its only broker is away, librdkafka 2.11 and later bootstrap anew, and may then wait for ever for a
     # coordinator that they looked up before.
@@ -61,10 +67,16 @@ def main(bootstrap: str, source: str, target: str, group: str, per_transaction: 
     producer.init_transactions(CALL_S)
     consumer.subscribe([source])
     while True:
+        faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
         batch: list[Message] = []
         while len(batch) < per_transaction:
             polled = consumer.consume(per_transaction - len(batch), timeout=0.2)
-            batch.extend(message for message in polled if message.error() is None)
+            for message in polled:
+                error = message.error()
+                if error is None:
+                    batch.append(message)
+                elif error.fatal():
+                    raise KafkaException(error)
             if batch and not polled:
                 break
         copy(producer, consumer, batch, target)
@@ -98,7 +110,7 @@ def _send_offsets(producer: Producer, consumer: Consumer, offsets: list[TopicPar
         try:
             producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TRANSACTION_S)
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
 
     _persist(send)
 
