@@ -37,14 +37,14 @@ THEIR_COLUMNS = {
             "version", "small", "medium", "great", "ratio", "precise", "amount", "flag", "day", "clock",
             "moment", "stamp", "fixed", "word", "few", "mood", "unique_id", "address", "note",
         ),
-        "marks": ("version", "kind", "word"),
+        "marks": ("version", "kind", "mark"),
     },
     "my": {
         "kinds": (
             "version", "tiny", "small", "medium", "great", "precise", "amount", "year", "day", "moment",
             "fixed", "word", "latin", "six", "few", "choice", "note", "file",
         ),
-        "marks": ("version", "kind", "word"),
+        "marks": ("version", "kind", "mark"),
     },
 }  # fmt: skip
 """By the names of the databases: the tables and columns that are compared in Debezium's copies. Its sink stores numbers
