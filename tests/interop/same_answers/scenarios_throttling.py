@@ -91,7 +91,8 @@ def throttle_times(talk: Talk) -> None:
     _produce(talk, topic, "both", "two quotas: the longer delay", exact=True)
     for number in range(4):
         talk.connect("consumer")
-        response = talk.quietly(fetch(topic, 0), 11)
+        # One batch per response: with more, the delay of some milliseconds decides how many whole seconds there are.
+        response = talk.quietly(fetch(topic, 0, max_bytes=20_000, total=20_000), 11)
         read = sum(len(p.records or b"") for t in response.responses for p in t.partitions)
         talk.note(f"fetch {number}: bytes, seconds", (read, math.ceil(response.throttle_time_ms / 1000)))
     talk.connect("requests")
