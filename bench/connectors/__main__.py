@@ -121,6 +121,7 @@ def measure(plan: Plan, console: Console, finish: Callable[[Sheet], None]) -> No
 def rounds(plan: Plan, bench: Bench, sides: list[Side], console: Console) -> dict[str, list[Measured]]:
     """The figures of each side and round, without the first round, which warms up."""
     found: dict[str, list[Measured]] = {side.name: [] for side in sides}
+    server = bench.database.name.lower()  # the sink's table is also the name of its consumer group
     for round_ in range(plan.rounds + 1):
         load = plan.load if round_ else Load(plan.load.rows // WARM_UP, plan.load.sink_rows // WARM_UP, 4)
         for side in sides:
@@ -129,7 +130,7 @@ def rounds(plan: Plan, bench: Bench, sides: list[Side], console: Console) -> dic
                 if "capture" in plan.parts:
                     figures |= bench.capture(side, f"items_{side.prefix}_{round_}", load)
                 if "sink" in plan.parts:
-                    figures |= bench.sink(side, TOPIC, f"sunk_{side.prefix}_{round_}", load.sink_rows)
+                    figures |= bench.sink(side, TOPIC, f"sunk_{server}_{side.prefix}_{round_}", load.sink_rows)
             console.print(round_, side.name, {figure.name: round(value) for figure, value in figures.items()})
             if round_:
                 found[side.name].append(figures)

@@ -105,12 +105,12 @@ class Bench:
     """The measurements on one database and one broker."""
 
     def __init__(self, database: Database, servers: str) -> None:
-        self._database = database
+        self.database = database
         self._servers = servers
 
     def capture(self, side: Side, table: str, load: Load) -> Measured:
         """Snapshot, changes and latency, of a new table."""
-        database, rows = self._database, load.rows
+        database, rows = self.database, load.rows
         self._run(database.create(table), database.fill(table, rows))
         topic = database.topic(side.prefix, table)
         asyncio.run(_create(self._servers, topic))
@@ -136,7 +136,7 @@ class Bench:
 
     def sink(self, side: Side, topic: str, table: str, rows: int) -> Measured:
         """The sink, from a topic with so many records into a new table."""
-        self._run(self._database.create(table))
+        self._run(self.database.create(table))
         began = time.monotonic()
         side.start_sink(topic, table)
         self._wait(side, lambda: self._count(table), rows)
@@ -148,7 +148,7 @@ class Bench:
     def _latencies(self, side: Side, table: str, follower: Follower, seconds: int) -> list[float]:
         """Seconds from each commit to its event."""
         sent: dict[str, float] = {}
-        with closing(self._database.connect()) as connection, closing(connection.cursor()) as cursor:
+        with closing(self.database.connect()) as connection, closing(connection.cursor()) as cursor:
             began = time.monotonic()
             for index in range(RATE * seconds):
                 time.sleep(max(0.0, began + index / RATE - time.monotonic()))
@@ -160,12 +160,12 @@ class Bench:
         return found[RATE * WARM_UP_S :]
 
     def _run(self, *statements: list[str]) -> None:
-        with closing(self._database.connect()) as connection, closing(connection.cursor()) as cursor:
+        with closing(self.database.connect()) as connection, closing(connection.cursor()) as cursor:
             for statement in (one for some in statements for one in some):
                 cursor.execute(statement)
 
     def _count(self, table: str) -> int:
-        with closing(self._database.connect()) as connection, closing(connection.cursor()) as cursor:
+        with closing(self.database.connect()) as connection, closing(connection.cursor()) as cursor:
             cursor.execute(f"SELECT count(*) FROM {table}")
             return int(cursor.fetchone()[0])
 
