@@ -3,12 +3,15 @@
     python -m bench.tiered [--mib 256] [--local-mib 32]
 
 Prints the throughput of a consumer that reads each topic from its start. The store is a directory beside the data, so
-that the cost of the broker's path is measured, not that of a network.
+that the cost of the broker's path is measured, not that of a network. Every record that is read is compared with the
+one that was written.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import random
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +24,8 @@ from confluent_kafka.cimpl import NewTopic
 from barnabas.testing.process import BrokerProcess
 
 MIB: Final = 1 << 20
-VALUE: Final = bytes(range(256)) * 4
+VALUE_BYTES: Final = 1024
+_RANDOM: Final = random.Random(0).randbytes(MIB)
 SEGMENT_MIB: Final = 16
 
 
@@ -30,7 +34,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--local-mib", type=int, default=32)
     options = parser.parse_args()
-    count = options.mib * MIB // len(VALUE)
+    count = options.mib * MIB // VALUE_BYTES
     with tempfile.TemporaryDirectory() as folder:
         settings = [
             "remote.log.storage.system.enable=true",
@@ -62,7 +66,17 @@ def _report(what: str, mib: int, seconds: float) -> None:
 
 
 def _local_bytes(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.glob("*.log"))
+    total = 0
+    for path in directory.glob("*.log"):
+        with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
+            total += path.stat().st_size
+    return total
+
+
+def _value(number: int) -> bytes:
+    """The value of a record: its number, and random bytes from a place that the number decides."""
+    begin = number * 1031 % (MIB - VALUE_BYTES)
+    return number.to_bytes(8) + _RANDOM[begin : begin + VALUE_BYTES - 8]
 
 
 def _write(address: str, topic: str, count: int) -> float:
@@ -71,7 +85,7 @@ def _write(address: str, topic: str, count: int) -> float:
     for number in range(count):
         while True:
             try:
-                producer.produce(topic, VALUE)
+                producer.produce(topic, _value(number))
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -88,7 +102,10 @@ def _read(address: str, topic: str, count: int) -> float:
     while following < count:
         for message in consumer.consume(5_000, 1.0):
             if message.error() is None:
-                assert message.offset() == following, (message.offset(), following)
+                if message.offset() != following or message.value() != _value(following):
+                    raise SystemExit(
+                        f"{topic}: offset {message.offset()} is not the record {following} that was written"
+                    )
                 following += 1
     seconds = time.perf_counter() - began
     consumer.close()
