@@ -67,7 +67,9 @@ class ClusterMonitor:
         if elected and self._is_active():
             log.info("leaders were elected", partitions=elected, offline=self.offline)
         if unclean and self._is_active():
-            log.warning("unclean elections: records that were not replicated are lost", partitions=unclean)
+            log.warning(
+                "leaders were elected that were not in sync: records that they lack are lost", partitions=unclean
+            )
 
     def _add(self, partition: PartitionImage, sign: int) -> None:
         self.partitions += sign
