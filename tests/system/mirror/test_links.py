@@ -102,6 +102,9 @@ def test_a_link_mirrors_fails_over_and_back() -> None:
             await check_failback(theirs, ours)
             assert (await ours.delete_link("paris")).name == "paris"
             assert not await ours.describe_links()
+            orders = ConfigResource.topic("orders")
+            configs = (await ours.describe_configs([orders]))[orders]
+            assert "mirror.name" not in configs and "mirror.state" not in configs, "an ordinary topic again"
 
     asyncio.run(scenario())
 

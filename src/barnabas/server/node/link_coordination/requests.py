@@ -173,6 +173,7 @@ class LinkRequests:
                 f"barnabas links failover {name}.",
             )
         if not validate_only:
+            await self._workers.release_topics(name)
             await self._coordinator.delete(name, self._workers.has_topic)
         return AlterLinkResponse(link=data_of(before, hide_secrets=True))
 

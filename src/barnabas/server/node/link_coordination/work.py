@@ -33,7 +33,7 @@ from barnabas.server.coordination.links.service import LinkCoordinator
 from barnabas.server.coordination.links.values import StoredLink
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.image.small import ResourceType
-from barnabas.server.node.link_coordination.changes import LocalMirrors
+from barnabas.server.node.link_coordination.changes import NAME, STATE, LocalMirrors
 from barnabas.server.node.link_coordination.forms import definition_of
 from barnabas.server.node.link_coordination.group_offsets import PeerRequests
 from barnabas.server.node.link_coordination.references import Resolve
@@ -187,6 +187,13 @@ class LinkWorkers:
         return self._mirrors.has_topic(topic_id)
 
     # -- requests ------------------------------------------------------------------------------------------------
+
+    async def release_topics(self, link: str) -> None:
+        """Make the stopped mirrors of a link that is being deleted ordinary topics: another link of the same name must
+        not find topics that it never had. An interrupted deletion is repeated. Raises KafkaError."""
+        for topic in self._mirrors.linked_topics():
+            if topic.link == link:
+                await self._mirrors.configure(topic.name, {NAME: None, STATE: None})
 
     async def identified(self, link: StoredLink) -> StoredLink:
         """The link with the id of its source cluster. Raises KafkaError if the source does not answer, or if it is this
