@@ -20,12 +20,15 @@ from barnabas.backup.values import Run
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.admin.links import FAILED, STOPPED, Link, LinkDescription, MirrorAction
 from barnabas.client.links.cutover import failover
+from barnabas.client.values import ConfigResource
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 
 _CHECK_S: Final = 0.2
 _STALL_S: Final = 120.0
 """After this time without a byte, or of failure, the restore gives up. It can be continued."""
+_MIRROR_NAME: Final = "mirror.name"
+"""The topic config with the name of the link, as long as the link exists."""
 _SETTINGS: Final = {
     "mirror.metadata.refresh.interval.ms": "2000",
     "mirror.fetch.max.bytes": str(8 * 1024 * 1024),
@@ -55,6 +58,28 @@ async def find_link(admin: AsyncAdmin, run: Run) -> LinkDescription | None:
     """The link of an earlier attempt to restore this run."""
     name = link_name(run.id)
     return (await admin.describe_links([name])).get(name)
+
+
+async def begun_topics(admin: AsyncAdmin, run: Run) -> frozenset[str] | None:
+    """The topics that an earlier attempt to restore this run has created; None if there was none.
+
+    The link's coordinator learns of a mirror when its leader begins; the topic's config names the link from the first
+    moment on, also if the attempt was killed in between.
+    """
+    found = await find_link(admin, run)
+    if found is None:
+        return None
+    names = {listing.name for listing in await admin.list_topics()}
+    resources = [ConfigResource.topic(topic.name) for topic in run.topics if topic.name in names]
+    described = await admin.describe_configs(resources, names=[_MIRROR_NAME]) if resources else {}
+    configured = {
+        resource.name
+        for resource, configs in described.items()
+        if not isinstance(configs, KafkaError)
+        and _MIRROR_NAME in configs
+        and configs[_MIRROR_NAME].value == link_name(run.id)
+    }
+    return frozenset(configured.union(mirror.topic for mirror in found.mirrors if mirror.topic is not None))
 
 
 async def start_mirrors(admin: AsyncAdmin, run: Run) -> None:

@@ -28,7 +28,7 @@ from barnabas.client.admin.share_groups import alter_share_group_offsets, list_s
 from barnabas.client.errors import UnsupportedApiError
 from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, NewTopic, OffsetAndMetadata
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition, uuid_to_text
 from barnabas.core.objects.errors import ObjectMissingError
 
 _CHECKS_AT_ONCE: Final = 16
@@ -107,6 +107,11 @@ class Restore:
                 if self._whole
                 else "Delete what is in the way, or leave it out with --topics and --exclude."
             )
+            if await self._has_topics_of_run():
+                advice = (
+                    "Its topics have the ids of the run: the run was restored here before, or comes from here. "
+                    "`barnabas verify --cluster` compares them."
+                )
             raise TargetNotEmptyError(
                 f"Run {run.id} cannot be restored into this cluster: {'; '.join(found)}. Nothing was changed. {advice}"
             )
@@ -159,11 +164,17 @@ class Restore:
     async def _begun(self, method: Method) -> frozenset[str] | None:
         """The topics that an earlier attempt of this restore has created; None if there was none."""
         if method is Method.LINK:
-            found = await by_link.find_link(self._admin, self._run)
-            return None if found is None else frozenset(m.topic for m in found.mirrors if m.topic is not None)
+            return await by_link.begun_topics(self._admin, self._run)
         names = {listing.name for listing in await self._admin.list_topics()}
         marker = plan.link_name(self._run.id)
         return frozenset({*(topic.name for topic in self._run.topics), marker}) if marker in names else None
+
+    async def _has_topics_of_run(self) -> bool:
+        """Whether all topics are there already, with their ids: an attempt that was killed at its very end has left no
+        link."""
+        ids = {topic.name: topic.topic_id for topic in self._run.topics}
+        listed = {topic.name: uuid_to_text(topic.topic_id) for topic in await self._admin.list_topics()}
+        return uuid_to_text(NO_TOPIC_ID) not in ids.values() and ids.items() <= listed.items()
 
     async def _facts(self, begun: frozenset[str] | None) -> TargetFacts:
         admin = self._admin
