@@ -35,6 +35,7 @@ from barnabas.server.replication.maintenance.scheduled import MaintenanceConfig
 from barnabas.server.storage.cleaner.task import CleanerConfig
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.tiering.leaders import TieringConfig
+from barnabas.server.tiering.reading.config import RemoteReadConfig
 from barnabas.server.tiering.reading.index_cache import IndexCacheConfig
 
 BROKER: Final = ConfigBuilder(BrokerConfig, BROKER_CONFIGS)
@@ -46,6 +47,7 @@ LOG: Final = ConfigBuilder(LogConfig, TOPIC_CONFIGS)
 MAINTENANCE: Final = ConfigBuilder(MaintenanceConfig, BROKER_CONFIGS)
 INDEX_CACHE: Final = ConfigBuilder(IndexCacheConfig, BROKER_CONFIGS)
 RAFT: Final = ConfigBuilder(RaftConfig, BROKER_CONFIGS)
+REMOTE_READS: Final = ConfigBuilder(RemoteReadConfig, BROKER_CONFIGS)
 REPLICATION: Final = ConfigBuilder(ReplicationConfig, BROKER_CONFIGS)
 SHARE_COORDINATOR: Final = ConfigBuilder(ShareCoordinatorConfig, BROKER_CONFIGS)
 TIERING: Final = ConfigBuilder(TieringConfig, BROKER_CONFIGS)
@@ -92,6 +94,12 @@ def build_connection_limits(view: ConfigView, listeners: Iterable[str]) -> Conne
     overrides = parse_connection_overrides(value_of("max.connections.per.ip.overrides") or "")
     own = {name: LISTENER_LIMITS.build(partial(view.listener_value, name)) for name in listeners}
     return CONNECTIONS.build(value_of, max_connections_per_ip_overrides=overrides, listeners=own)
+
+
+def build_tiering_configs(view: ConfigView) -> tuple[TieringConfig, RemoteReadConfig, IndexCacheConfig]:
+    """The configs of tiered storage: of copies and deletions, of reads, and of index files."""
+    value_of = _broker_value(view)
+    return TIERING.build(value_of), REMOTE_READS.build(value_of), INDEX_CACHE.build(value_of)
 
 
 def build_log_config(view: ConfigView, topic: str) -> LogConfig:

@@ -359,6 +359,11 @@ class Partition(LocalReplica, LogListener):
         """Run a pending read in an executor. Raises KafkaError on a disk error."""
         return await reading.read_from_disk(self.log, read, executor)
 
+    @property
+    def is_remote_throttled(self) -> bool:
+        """Whether the object store must not be read now, because of remote.log.manager.fetch.max.bytes.per.second."""
+        return reading.is_remote_throttled(self)
+
     async def read_remote(self, read: PartitionRead) -> PartitionRead:
         """Run a read of the object store. Raises KafkaError."""
         return await reading.read_remote(self, self.open_log, read)

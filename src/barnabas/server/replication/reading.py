@@ -138,6 +138,12 @@ async def read_remote(replica: LocalReplica, log: Log, read: PartitionRead) -> P
     return replace(read, data=found.data, aborted=found.aborted, remote=None)
 
 
+def is_remote_throttled(replica: LocalReplica) -> bool:
+    """Whether the object store must not be read now, because of remote.log.manager.fetch.max.bytes.per.second."""
+    tiered = replica.context.tiered
+    return tiered is not None and tiered.reader.is_throttled()
+
+
 def _tiered(replica: LocalReplica) -> TieredReplicas:
     tiered = replica.context.tiered
     if tiered is None:

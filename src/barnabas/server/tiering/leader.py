@@ -6,7 +6,9 @@ this leader or of another one, goes on from what the events say.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from barnabas.core.clock import Clock
 from barnabas.core.telemetry import get_logger
@@ -16,18 +18,28 @@ from barnabas.server.tiering.copying import CopyLag, copy_lag, segments_to_copy
 from barnabas.server.tiering.expiring import LocalLogView, expired_segments, remote_size_bytes
 from barnabas.server.tiering.lineage import copied_through, segments_of
 from barnabas.server.tiering.ports import LedLog, RemoteLogMetadata
+from barnabas.server.tiering.quotas import RemoteQuota
 from barnabas.server.tiering.remote_log import RemoteLog
 from barnabas.server.tiering.sources import closed_segments, source_of
 from barnabas.server.tiering.values import RemotePartition, RemoteSegment
 
 log = get_logger("barnabas.server.tiering")
 
+THROTTLE_MS_MAX: Final = 1_000
+"""How long the copier waits before it looks at the limit again, which may have been raised."""
+
 
 class TieredLeader:
     """The leader of one partition."""
 
     def __init__(
-        self, partition: RemotePartition, led: LedLog, copier: SegmentCopier, metadata: RemoteLogMetadata, clock: Clock
+        self,
+        partition: RemotePartition,
+        led: LedLog,
+        copier: SegmentCopier,
+        metadata: RemoteLogMetadata,
+        clock: Clock,
+        quota: RemoteQuota,
     ) -> None:
         self.partition = partition
         self.lag = CopyLag(0, 0)
@@ -42,6 +54,7 @@ class TieredLeader:
         self._copier = copier
         self._metadata = metadata
         self._clock = clock
+        self._quota = quota
 
     async def copy(self) -> int:
         """Copy the closed segments that may be copied now, and return their number. Raises RemoteStorageError and
@@ -59,8 +72,21 @@ class TieredLeader:
             source = source_of(local, due[0]) if due else None
             if source is None:
                 return copied
+            if await self._is_throttled():
+                continue  # what is copied next may have changed meanwhile
+            self._quota.record(source.size_bytes, self._monotonic_ms())
             await self._copier.copy(self.partition, source)
             copied += 1
+
+    async def _is_throttled(self) -> bool:
+        """Whether the copies exceed remote.log.manager.copy.max.bytes.per.second. If so, some time has passed."""
+        throttle_ms = self._quota.throttle_ms(self._monotonic_ms())
+        if throttle_ms:
+            await asyncio.sleep(min(throttle_ms, THROTTLE_MS_MAX) / 1000)
+        return throttle_ms > 0
+
+    def _monotonic_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     def _note_copied(self, local: Log) -> int:
         """Let the local log delete what has a copy. Returns the last such offset."""

@@ -16,20 +16,27 @@ from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.tiering.copier import SegmentCopier
 from barnabas.server.tiering.errors import RemoteStorageError
 from barnabas.server.tiering.leader import TieredLeader
 from barnabas.server.tiering.ports import LedLog, RemoteLogMetadata
+from barnabas.server.tiering.quotas import RemoteQuota
+from barnabas.server.tiering.slots import Slots
 from barnabas.server.tiering.values import PartitionDeleteState, RemotePartition, RemotePartitionDelete
 
 log = get_logger("barnabas.server.tiering")
 
 
 class TieringConfig(Struct, frozen=True):
-    """The configs of the tasks, by the names of their broker configs."""
+    """The configs of the tasks, by the names of their broker configs. Those with an update mode in the config table may
+    change meanwhile."""
 
     remote_log_manager_copier_thread_pool_size: int
+    remote_log_manager_copy_max_bytes_per_second: int
+    remote_log_manager_copy_quota_window_num: int
+    remote_log_manager_copy_quota_window_size_seconds: int
     remote_log_manager_expiration_thread_pool_size: int
     remote_log_manager_task_interval_ms: int
     remote_log_manager_task_retry_backoff_max_ms: int
@@ -61,11 +68,24 @@ class TieredLeaders:
             config.remote_log_manager_task_retry_backoff_max_ms,
             jitter=config.remote_log_manager_task_retry_jitter,
         )
-        self._copying = asyncio.Semaphore(config.remote_log_manager_copier_thread_pool_size)
-        self._expiring = asyncio.Semaphore(config.remote_log_manager_expiration_thread_pool_size)
+        self._copying = Slots(config.remote_log_manager_copier_thread_pool_size)
+        self._expiring = Slots(config.remote_log_manager_expiration_thread_pool_size)
+        self.copy_quota = RemoteQuota(
+            config.remote_log_manager_copy_max_bytes_per_second,
+            QuotaWindows(
+                config.remote_log_manager_copy_quota_window_num,
+                config.remote_log_manager_copy_quota_window_size_seconds,
+            ),
+        )
         self._leaders: dict[RemotePartition, TieredLeader] = {}
         self._running: dict[RemotePartition, list[asyncio.Task[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
+
+    def reconfigure(self, config: TieringConfig) -> None:
+        """The dynamic configs have changed: the limit of copies, and the sizes of the pools."""
+        self.copy_quota.bytes_per_second = config.remote_log_manager_copy_max_bytes_per_second
+        self._copying.resize(config.remote_log_manager_copier_thread_pool_size)
+        self._expiring.resize(config.remote_log_manager_expiration_thread_pool_size)
 
     async def run(self) -> None:
         """Run the tasks until cancelled."""
@@ -85,7 +105,9 @@ class TieredLeaders:
     def lead(self, partition: RemotePartition, led: LedLog) -> None:
         """This broker leads the partition from now on. Has no effect if it did before."""
         if partition not in self._leaders:
-            self._leaders[partition] = TieredLeader(partition, led, self._copier, self._metadata, self._clock)
+            self._leaders[partition] = TieredLeader(
+                partition, led, self._copier, self._metadata, self._clock, self.copy_quota
+            )
             if self._group is not None:
                 self._start(partition)
 
@@ -106,7 +128,7 @@ class TieredLeaders:
         ]
 
     async def _repeat(
-        self, partition: RemotePartition, what: str, slots: asyncio.Semaphore, step: Callable[[], Awaitable[int]]
+        self, partition: RemotePartition, what: str, slots: Slots, step: Callable[[], Awaitable[int]]
     ) -> None:
         failures = 0
         while True:

@@ -6,14 +6,13 @@ two small objects for this: the leader epochs and the producers as of that end.
 
 from __future__ import annotations
 
-import asyncio
-
 from barnabas.server.storage.log import Log
 from barnabas.server.tiering.errors import RemoteStorageError
 from barnabas.server.tiering.leader import note_copied
 from barnabas.server.tiering.ports import RemoteLogMetadata
 from barnabas.server.tiering.reading.partition_reader import RemotePartitionReader
 from barnabas.server.tiering.reading.reader import RemoteReader
+from barnabas.server.tiering.slots import Slots
 from barnabas.server.tiering.values import CopiedState, RemotePartition, RemoteSegment
 
 
@@ -31,7 +30,11 @@ class RemoteReplicas:
         self.reader = reader
         self._metadata = metadata
         self._segments = segments
-        self._slots = asyncio.Semaphore(remote_log_manager_follower_thread_pool_size)
+        self._slots = Slots(remote_log_manager_follower_thread_pool_size)
+
+    def resize(self, remote_log_manager_follower_thread_pool_size: int) -> None:
+        """Let another number of followers read their state at the same time."""
+        self._slots.resize(remote_log_manager_follower_thread_pool_size)
 
     def note_copied(self, partition: RemotePartition, log: Log) -> None:
         """Let the log delete local segments that have a copy. Has no effect until the partition's events are read."""

@@ -6,7 +6,10 @@ from barnabas.server.metadata.configs.not_applied import NOT_APPLIED, STORES
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.node import typed_configs
 
-REBUILT = (typed_configs.BROKER, typed_configs.CLEANER, typed_configs.REPLICATION, typed_configs.CONNECTIONS)
+REBUILT = (
+    *(typed_configs.BROKER, typed_configs.CLEANER, typed_configs.REPLICATION, typed_configs.CONNECTIONS),
+    *(typed_configs.TIERING, typed_configs.REMOTE_READS, typed_configs.INDEX_CACHE),
+)
 """The config classes that are built again from the newest image."""
 OF_LISTENERS = {"listeners", "listener.security.protocol.map"}
 """Applied by `node/listening`, as `STORES`."""

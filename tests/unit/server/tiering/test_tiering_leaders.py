@@ -15,12 +15,16 @@ from barnabas.protocol.records.log_files import LOG
 from barnabas.server.storage.log import Log
 from barnabas.server.tiering.copying import CopyLag
 from barnabas.server.tiering.leaders import TieredLeaders, TieringConfig
+from barnabas.server.tiering.quotas import UNLIMITED
 from barnabas.server.tiering.values import PartitionDeleteState
 from tests.unit.server.tiering.house import House, LoopClock, run
 from tests.unit.server.tiering.segments import FINISHED, PARTITION, segment
 
 CONFIG = TieringConfig(
     remote_log_manager_copier_thread_pool_size=2,
+    remote_log_manager_copy_max_bytes_per_second=UNLIMITED,
+    remote_log_manager_copy_quota_window_num=11,
+    remote_log_manager_copy_quota_window_size_seconds=1,
     remote_log_manager_expiration_thread_pool_size=2,
     remote_log_manager_task_interval_ms=30_000,
     remote_log_manager_task_retry_backoff_max_ms=30_000,

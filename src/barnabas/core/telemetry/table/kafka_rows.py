@@ -113,6 +113,13 @@ REMOTE_ROWS: Final[tuple[MetricRow, ...]] = (
             ("RemoteLogMetadataCount", "Remote segments in any state."),
         )
     ),
+    *(
+        attribute(_G, "RemoteLogManager", f"remote-{what}-throttle-time-{short}",
+                  f"The {long} of the times by which {subject} were delayed by remote.log.manager.{what}.max.bytes.per"
+                  ".second in the last minute, in ms; 0 without a delay.", _REMOTE)
+        for what, subject in (("copy", "copies to the object store"), ("fetch", "reads of the object store"))
+        for short, long in (("avg", "average"), ("max", "maximum"))
+    ),
 )  # fmt: skip
 
 _PHASES: Final = (

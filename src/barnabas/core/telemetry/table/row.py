@@ -74,13 +74,14 @@ def attribute(kind: MetricKind, mbean_type: str, name: str, help_text: str, sour
     """A row of an MBean whose attributes have names with hyphens, for example `raft-metrics`, `current-epoch`."""
     ending = name.replace("-", "_")
     return MetricRow(
-        f"kafka_server_{mbean_type.replace('-', '_').replace('raft_metrics', 'raftmetrics')}_{ending}",
+        f"kafka_server_{mbean_type.lower().replace('-', '_').replace('raft_metrics', 'raftmetrics')}_{ending}",
         kind,
         help_text,
         labels,
         f"kafka.server:type={mbean_type} ({name})",
         source,
-        f"kafka_server_{mbean_type.replace('socket-server-metrics', 'socketservermetrics').replace('-', '_')}_{ending}",
+        f"kafka_server_{mbean_type.lower().replace('socket-server-metrics', 'socketservermetrics').replace('-', '_')}"
+        f"_{ending}",
     )
 
 

@@ -100,6 +100,17 @@ class SampledRate:
         return self._samples
 
 
+class SimpleRate(SampledRate):
+    """A rate whose first windows do not count before they have passed (Kafka's `SimpleRate`): a use shows at once."""
+
+    __slots__ = ()
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        samples = self._kept(now_ms)
+        elapsed = now_ms - min((sample.start_ms for sample in samples), default=now_ms)
+        return max(elapsed, self._windows.size_ms)
+
+
 class TokenBucket:
     """A bucket that is refilled at the rate of the limit, and holds what the limit allows in all windows together.
 

@@ -169,7 +169,7 @@ class DelayedFetch:
         if found.pending is not None:  # not in the page cache: an executor reads, so that the event loop does not wait
             self._replication.traffic.disk_reads += 1
             found = await partition.read_from_disk(found, self._services.disk)
-        elif found.remote is not None:
+        elif found.remote is not None and not partition.is_remote_throttled:
             self._remote.append((partition, key, found))
             self._reserved += found.remote.max_bytes
         if found.diverging is not None or found.preferred_read_replica >= 0:

@@ -31,15 +31,6 @@ NOT_APPLIED: Final = frozenset(
         "principal.builder.class",
         # tiered storage
         "follower.fetch.last.tiered.offset.enable",
-        "remote.fetch.max.wait.ms",
-        "remote.list.offsets.request.timeout.ms",
-        "remote.log.index.file.cache.total.size.bytes",
-        "remote.log.manager.copier.thread.pool.size",
-        "remote.log.manager.copy.max.bytes.per.second",
-        "remote.log.manager.expiration.thread.pool.size",
-        "remote.log.manager.fetch.max.bytes.per.second",
-        "remote.log.manager.follower.thread.pool.size",
-        "remote.log.reader.threads",
         # SASL
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",

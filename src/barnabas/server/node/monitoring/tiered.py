@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from barnabas.core.clock import Clock
 from barnabas.core.telemetry.exposition import Exposition, escape_label
 from barnabas.server.node.monitoring.limits import PARTITIONS_AT_ONCE, TOPICS_MAX
 from barnabas.server.tiering.leaders import TieredLeaders
+from barnabas.server.tiering.quotas import RemoteQuota
 from barnabas.server.tiering.reading.chunks import ChunkReader
 from barnabas.server.tiering.traffic import RemoteTopicTraffic, RemoteTraffic
 
@@ -35,15 +37,29 @@ _GAUGES: Final = (
 class TieredMonitor:
     """Reads tiered storage of one broker."""
 
-    def __init__(self, traffic: RemoteTraffic, leaders: TieredLeaders, chunks: ChunkReader) -> None:
+    def __init__(
+        self,
+        traffic: RemoteTraffic,
+        leaders: TieredLeaders,
+        chunks: ChunkReader,
+        fetch_quota: RemoteQuota,
+        clock: Clock,
+    ) -> None:
         self._traffic = traffic
         self._leaders = leaders
         self._chunks = chunks
+        self._quotas = (("copy", leaders.copy_quota), ("fetch", fetch_quota))
+        self._clock = clock
 
     def collect(self, page: Exposition) -> Iterator[None]:
         """Add the samples of all tiered topics, and the sums without a topic."""
         _add_counters(page, self._traffic.all_topics(), "")
         page.family("barnabas_remote_reads_waiting").add(self._chunks.waiting)
+        now_ms = int(self._clock.monotonic() * 1000)
+        for what, quota in self._quotas:
+            name = f"kafka_server_remotelogmanager_remote_{what}_throttle_time"
+            page.family(f"{name}_avg").add(quota.times.average_ms(now_ms))
+            page.family(f"{name}_max").add(quota.times.max_ms(now_ms))
         yield
         for topic, numbers in list(self._traffic.topics.items())[:TOPICS_MAX]:
             _add_counters(page, numbers, _label(topic))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +12,8 @@ from barnabas.core.backoff import Backoff
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.quotas.rates import QuotaWindows
+from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.node.channels.peer_router import PeerRouter
@@ -19,14 +22,15 @@ from barnabas.server.node.parts import Parts
 from barnabas.server.node.tiered.event_topic import PeerEventTopic
 from barnabas.server.node.tiered.hosted import HostedPartitions
 from barnabas.server.node.tiered.settings import read_settings
-from barnabas.server.node.typed_configs import INDEX_CACHE, TIERING
+from barnabas.server.node.typed_configs import build_tiering_configs
 from barnabas.server.replication.partitions import Partitions
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.tiering.copier import SegmentCopier
 from barnabas.server.tiering.events import RemoteEvents
 from barnabas.server.tiering.leaders import TieredLeaders
+from barnabas.server.tiering.quotas import RemoteQuota
 from barnabas.server.tiering.reading.chunks import ChunkLimits, ChunkReader
-from barnabas.server.tiering.reading.index_cache import DIRECTORY, IndexCache
+from barnabas.server.tiering.reading.index_cache import DIRECTORY, IndexCache, IndexCacheConfig
 from barnabas.server.tiering.reading.partition_reader import RemotePartitionReader
 from barnabas.server.tiering.reading.reader import RemoteReader
 from barnabas.server.tiering.replicas import RemoteReplicas
@@ -50,7 +54,12 @@ class TieredStorage(Struct):
     traffic: RemoteTraffic
     events: RemoteEvents
     chunks: ChunkReader
+    indexes: IndexCache
     hosted: HostedPartitions
+    config_view: Callable[[ClusterImage], ConfigView]
+    changed: asyncio.Event
+    """Set when the size of the index cache may have changed."""
+    cache_config: IndexCacheConfig
 
     async def run(self) -> None:
         """Run the tasks until cancelled."""
@@ -59,7 +68,15 @@ class TieredStorage(Struct):
             tasks.create_task(self.chunks.run(), name="reads of remote segments")
             tasks.create_task(self.leaders.run(), name="tiered leaders")
             tasks.create_task(self.hosted.run(), name="tiered partitions")
+            tasks.create_task(self._resize_cache(), name="the cache of remote indexes")
             await asyncio.sleep(0)
+
+    async def _resize_cache(self) -> None:
+        """Other than the rest of `_reconfigure`, this deletes files."""
+        while True:
+            await self.changed.wait()
+            self.changed.clear()
+            await self.indexes.reconfigure(self.cache_config)
 
     # -- LeadershipListener and ImageSubscriber --------------------------------------------------------------------
 
@@ -70,7 +87,19 @@ class TieredStorage(Struct):
         self.hosted.on_resigned(partition, leader_epoch)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        if delta.configs:
+            self._reconfigure(image)
         self.hosted.on_image(delta, image)
+
+    def _reconfigure(self, image: ClusterImage) -> None:
+        tasks, reads, cache = build_tiering_configs(self.config_view(image))
+        self.leaders.reconfigure(tasks)
+        self.replicas.reader.reconfigure(reads)
+        self.replicas.resize(reads.remote_log_manager_follower_thread_pool_size)
+        self.chunks.resize(reads.remote_log_reader_threads)
+        if cache != self.cache_config:
+            self.cache_config = cache
+            self.changed.set()
 
 
 def build_tiered_storage(parts: Parts, partitions: Partitions, router: PeerRouter) -> TieredStorage | None:
@@ -90,13 +119,11 @@ def build_tiered_storage(parts: Parts, partitions: Partitions, router: PeerRoute
         store, events, parts.disk, parts.clock, parts.rng,
         broker_id=parts.node_id, prefix=opened.prefix, traffic=traffic,
     )  # fmt: skip
-    tasks = TIERING.build(config.__getitem__)
+    tasks, reads, cache = build_tiering_configs(parts.config_view(parts.image))
     leaders = TieredLeaders(copier, events, parts.clock, parts.rng, tasks, broker_id=parts.node_id)
     chunks = ChunkReader(
         store,
-        ChunkLimits(
-            config["remote.log.reader.threads"], config["remote.log.reader.max.pending.tasks"], CHUNK_CACHE_BYTES
-        ),
+        ChunkLimits(reads.remote_log_reader_threads, reads.remote_log_reader_max_pending_tasks, CHUNK_CACHE_BYTES),
     )
     indexes = IndexCache(
         store,
@@ -104,7 +131,7 @@ def build_tiered_storage(parts: Parts, partitions: Partitions, router: PeerRoute
         f"{parts.dirs[0].path}/{DIRECTORY}",
         parts.disk,
         parts.clock,
-        INDEX_CACHE.build(config.__getitem__),
+        cache,
         prefix=opened.prefix,
     )
     try:
@@ -116,20 +143,29 @@ def build_tiered_storage(parts: Parts, partitions: Partitions, router: PeerRoute
         events,
         segments,
         parts.disk,
-        remote_fetch_max_wait_ms=config["remote.fetch.max.wait.ms"],
-        remote_list_offsets_request_timeout_ms=config["remote.list.offsets.request.timeout.ms"],
+        remote_fetch_max_wait_ms=reads.remote_fetch_max_wait_ms,
+        remote_list_offsets_request_timeout_ms=reads.remote_list_offsets_request_timeout_ms,
         traffic=traffic,
+        quota=RemoteQuota(
+            reads.remote_log_manager_fetch_max_bytes_per_second,
+            QuotaWindows(
+                reads.remote_log_manager_fetch_quota_window_num,
+                reads.remote_log_manager_fetch_quota_window_size_seconds,
+            ),
+        ),
     )
     replicas = RemoteReplicas(
         events,
         segments,
         reader,
-        remote_log_manager_follower_thread_pool_size=config["remote.log.manager.follower.thread.pool.size"],
+        remote_log_manager_follower_thread_pool_size=reads.remote_log_manager_follower_thread_pool_size,
     )
     hosted = HostedPartitions(
         partitions, events, leaders, traffic, parts.clock, lambda: parts.image,
         remote_log_manager_task_interval_ms=tasks.remote_log_manager_task_interval_ms,
     )  # fmt: skip
     partitions.context.tiered = replicas
-    parts.metrics.collectors.append(TieredMonitor(traffic, leaders, chunks).collect)
-    return TieredStorage(replicas, leaders, traffic, events, chunks, hosted)
+    parts.metrics.collectors.append(TieredMonitor(traffic, leaders, chunks, reader.quota, parts.clock).collect)
+    return TieredStorage(
+        replicas, leaders, traffic, events, chunks, indexes, hosted, parts.config_view, asyncio.Event(), cache
+    )

@@ -165,6 +165,8 @@ class SharePartition:
                 read = await self.partition.read_from_disk(read, disk)
                 self._require_state()
             elif read.remote is not None:
+                if self.partition.is_remote_throttled:
+                    return NOTHING
                 read = await self.partition.read_remote(read)
                 self._require_state()
             found = self._acquire(state, request, config, offset, read)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from barnabas.core.objects.ports import ObjectStore
 from barnabas.core.telemetry import get_logger
 from barnabas.server.tiering.errors import DamagedObjectError, RemoteStorageError, StoreUnavailableError
+from barnabas.server.tiering.slots import Slots
 
 log = get_logger("barnabas.server.tiering")
 
@@ -26,7 +27,7 @@ class ChunkLimits(Struct, frozen=True):
     """The limits of one broker."""
 
     remote_log_reader_threads: int
-    """The number of chunks that are fetched at the same time."""
+    """The number of chunks that are fetched at the same time, at first."""
     remote_log_reader_max_pending_tasks: int
     """The number of chunks that wait to be fetched. Further reads are refused."""
     cache_bytes_max: int
@@ -52,7 +53,7 @@ class ChunkReader:
         self._kept: OrderedDict[_Chunk, bytes] = OrderedDict()
         self._kept_bytes = 0
         self._pending: dict[_Chunk, asyncio.Future[bytes]] = {}
-        self._slots = asyncio.Semaphore(limits.remote_log_reader_threads)
+        self._slots = Slots(limits.remote_log_reader_threads)
         self._tasks: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
 
@@ -64,7 +65,11 @@ class ChunkReader:
     @property
     def waiting(self) -> int:
         """The chunks that wait to be fetched."""
-        return max(len(self._pending) - self._limits.remote_log_reader_threads, 0)
+        return max(len(self._pending) - self._slots.count, 0)
+
+    def resize(self, remote_log_reader_threads: int) -> None:
+        """Fetch another number of chunks at the same time."""
+        self._slots.resize(remote_log_reader_threads)
 
     async def run(self) -> None:
         """Fetch chunks until cancelled."""
@@ -92,8 +97,7 @@ class ChunkReader:
 
     @property
     def _is_full(self) -> bool:
-        limits = self._limits
-        return len(self._pending) >= limits.remote_log_reader_threads + limits.remote_log_reader_max_pending_tasks
+        return len(self._pending) >= self._slots.count + self._limits.remote_log_reader_max_pending_tasks
 
     async def _get(self, chunk: _Chunk, length: int) -> bytes:
         """The data of a chunk. A chunk that was kept may have been dropped since it was requested."""

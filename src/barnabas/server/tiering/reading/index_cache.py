@@ -68,6 +68,11 @@ class IndexCache:
         self.size_bytes = 0
         """The size of all files."""
 
+    async def reconfigure(self, config: IndexCacheConfig) -> None:
+        """The dynamic configs have changed. Files beyond a lower limit are deleted at once."""
+        self._config = config
+        await self._shrink()
+
     def prepare(self) -> None:
         """Delete what an earlier process has left, and create the directory. Raises StorageError."""
         self._fs.rmtree(self._directory)

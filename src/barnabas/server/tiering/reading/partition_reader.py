@@ -22,6 +22,8 @@ from barnabas.server.storage.values import AbortedTxn, TimestampOffset
 from barnabas.server.tiering.errors import RemoteStorageError
 from barnabas.server.tiering.lineage import find_segment, segments_of
 from barnabas.server.tiering.ports import RemoteLogMetadata
+from barnabas.server.tiering.quotas import RemoteQuota
+from barnabas.server.tiering.reading.config import RemoteReadConfig
 from barnabas.server.tiering.reading.reader import RemoteReader
 from barnabas.server.tiering.traffic import RemoteTraffic
 from barnabas.server.tiering.values import RemotePartition, RemoteSegment
@@ -60,13 +62,25 @@ class RemotePartitionReader:
         remote_fetch_max_wait_ms: int,
         remote_list_offsets_request_timeout_ms: int = 30_000,
         traffic: RemoteTraffic | None = None,
+        quota: RemoteQuota | None = None,
     ) -> None:
         self.traffic = RemoteTraffic() if traffic is None else traffic
+        self.quota = RemoteQuota() if quota is None else quota
         self._metadata = metadata
         self._reader = reader
         self._disk = disk
         self._max_wait_s = remote_fetch_max_wait_ms / 1000
         self._list_timeout_s = remote_list_offsets_request_timeout_ms / 1000
+
+    def reconfigure(self, config: RemoteReadConfig) -> None:
+        """The dynamic configs have changed."""
+        self.quota.bytes_per_second = config.remote_log_manager_fetch_max_bytes_per_second
+        self._max_wait_s = config.remote_fetch_max_wait_ms / 1000
+        self._list_timeout_s = config.remote_list_offsets_request_timeout_ms / 1000
+
+    def is_throttled(self) -> bool:
+        """Whether the reads exceed remote.log.manager.fetch.max.bytes.per.second, so that none may begin now."""
+        return self.quota.throttle_ms(_now_ms()) > 0
 
     async def read(self, partition: RemotePartition, log: Log, wanted: RemoteRange) -> RemoteRecords:
         """Batches from the one with the offset on. Raises RemoteStorageError, and KafkaError(OFFSET_OUT_OF_RANGE) if
@@ -81,6 +95,7 @@ class RemotePartitionReader:
             counted.remote_fetch_errors += 1
             raise
         counted.remote_fetch_bytes += len(records.data)
+        self.quota.record(len(records.data), _now_ms())
         return records
 
     async def _read(self, partition: RemotePartition, log: Log, wanted: RemoteRange) -> RemoteRecords:
@@ -170,6 +185,10 @@ class RemotePartitionReader:
         highest = remote.highest_copied(log.epoch_entries, log.log_end_offset)
         epoch = None if highest < 0 else log.epoch_for_offset(highest)
         return TimestampOffset(-1, highest, -1 if epoch is None else epoch)
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
