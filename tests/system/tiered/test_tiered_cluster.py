@@ -16,7 +16,7 @@ from barnabas.testing.ports import free_ports, is_free
 from barnabas.testing.process_cluster import ClusterProcess
 from barnabas.testing.proxy import Proxy
 from tests.progress import wait_until
-from tests.system.tiered.archive import SETTINGS, TOPIC, Archive, object_files
+from tests.system.tiered.archive import SEGMENT_BYTES, SETTINGS, TOPIC, Archive, object_files
 
 pytestmark = pytest.mark.system
 RECORDS = 2_000
@@ -83,6 +83,39 @@ def test_a_store_that_is_slow_or_cut_off_costs_no_record(tmp_path: Path) -> None
             proxy.heal()
             archive.wait_short(*cluster.nodes.values())
             archive.read_all()
+
+
+@pytest.mark.slow
+def test_an_empty_replica_begins_above_the_copies(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    settings = (
+        *SETTINGS,
+        f"rsm.config.storage.root={store}",
+        "follower.fetch.last.tiered.offset.enable=true",
+    )
+    with ClusterProcess(tmp_path / "nodes", settings=settings) as cluster:
+        archive = Archive(cluster)
+        archive.create(local_retention_bytes=str(4 * SEGMENT_BYTES))
+        archive.write(RECORDS)
+        leader = cluster.node(3)
+        wait_until(lambda: archive.local_start(leader) > 0, "the leader's local log begins above the log start")
+        active = archive.local_bases(leader)[-1]
+        wait_until(
+            lambda: (
+                set(archive.local_bases(leader)[:-1]) <= {int(path.name[:20]) for path in object_files(store, ".log")}
+            ),
+            "all closed segments are copied",
+            progress=lambda: len(object_files(store)),
+        )
+        cluster.node(1).kill()
+        shutil.rmtree(cluster.node(1).data_dir / f"{TOPIC}-0")
+        cluster.node(1).restart()
+        wait_until(lambda: archive.local_start(cluster.node(1)) > 0, "the empty replica continues")
+        assert archive.local_start(leader) < archive.local_start(cluster.node(1)) == active
+        cluster.node(2).kill()  # the new replica is in sync, or nothing can be written
+        archive.write(100)
+        archive.read_all()
 
 
 @contextmanager

@@ -21,6 +21,8 @@ class ReplicationConfig(Struct, frozen=True):
     replica_fetch_backoff_ms: int
     replica_socket_timeout_ms: int
     replica_lag_time_max_ms: int
+    follower_fetch_last_tiered_offset_enable: bool
+    """Whether a replica without records begins above the copies in the object store (KIP-1023)."""
     leader_replication_throttled_rate: int
     follower_replication_throttled_rate: int
     num_replica_alter_log_dirs_threads: int | None

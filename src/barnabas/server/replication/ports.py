@@ -118,6 +118,13 @@ class PeerChannel(Protocol):
         """ListOffsets, sent as a replica: the leader's log start, and the start of its local log (KIP-405)."""
         ...
 
+    async def list_pending_upload(
+        self, leader_id: int, wanted: tuple[TopicPartition, int], config: ReplicationConfig
+    ) -> int:
+        """ListOffsets, sent as a replica: the first offset that the leader has not copied to the object store; -1 if
+        the leader does not know it, or is of a version without this request (KIP-1023)."""
+        ...
+
     async def epoch_end(
         self, leader_id: int, wanted: tuple[TopicPartition, int], leader_epoch: int, config: ReplicationConfig
     ) -> EpochEndOffset:

@@ -29,8 +29,6 @@ NOT_APPLIED: Final = frozenset(
         "config.providers",
         "metric.reporters",
         "principal.builder.class",
-        # tiered storage
-        "follower.fetch.last.tiered.offset.enable",
         # SASL
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",

@@ -103,6 +103,18 @@ class ReplicationChannel:
         (error, start), (local_error, local_start) = earliest[wanted[0]], local[wanted[0]]
         return LocalStart(error or local_error, start, local_start)
 
+    async def list_pending_upload(
+        self, leader_id: int, wanted: tuple[TopicPartition, int], config: ReplicationConfig
+    ) -> int:
+        try:
+            listed = await self._list(leader_id, [wanted], SpecialTimestamp.EARLIEST_PENDING_UPLOAD, config)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                return -1
+            raise
+        code, offset = listed[wanted[0]]
+        return offset if code is ErrorCode.NONE else -1
+
     async def epoch_end(
         self, leader_id: int, wanted: tuple[TopicPartition, int], leader_epoch: int, config: ReplicationConfig
     ) -> EpochEndOffset:
