@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.assign.balance.actions import actions_between, pairs
 from barnabas.protocol.assign.balance.planner import plan_balance
 from barnabas.protocol.assign.balance.state import State
 from barnabas.protocol.assign.balance.values import (
@@ -137,3 +139,22 @@ def test_a_plan_does_not_depend_on_the_order_of_its_input(
     random.shuffle(partitions)  # type: ignore[attr-defined]
     shuffled = ClusterLoad(dict(brokers), dict(partitions))
     assert plan_balance(shuffled, options) == plan_balance(cluster, options)
+
+
+@given(clusters(), choices())
+@settings(max_examples=100)
+def test_the_quick_look_at_two_brokers_rules_no_improvement_out(cluster: ClusterLoad, options: BalanceOptions) -> None:
+    quick, thorough = State(cluster, options), _Thorough(cluster, options)
+    for goal in (*HARD_GOALS[2:], *options.goals):
+        for heavy, light in pairs(quick, goal):
+            found = list(actions_between(quick, goal, heavy, light))
+            for action in actions_between(thorough, goal, heavy, light):
+                if quick.is_allowed(action) and quick.improves(action):
+                    assert action in found
+
+
+class _Thorough(State):
+    """Rules no action out before it is made."""
+
+    def improvement_between(self, heavy: int, light: int) -> Callable[[Sequence[int]], bool]:
+        return lambda load: True

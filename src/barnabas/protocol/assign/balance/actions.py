@@ -6,13 +6,15 @@ only, and the order of their results is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import nsmallest
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.balance.state import LEADERS, LOAD_OF, RATE_OUT, REPLICAS, SIZE, Action, State
 from barnabas.protocol.assign.balance.values import BrokerRole, Goal, Replicas
+
+MayImprove = Callable[[Sequence[int]], bool]
+"""Gets the load that would go from one broker to another, in the order of `Loads`."""
 
 _BROKERS: Final = 8
 """The number of brokers with the most load, and with the least, between which replicas may move."""
@@ -47,10 +49,11 @@ def pairs(state: State, goal: Goal) -> Iterator[tuple[int, int]]:
 
 
 def actions_between(state: State, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
-    """Actions that bring some of the load of one broker to the other, and touch no third broker."""
-    yield from _moves(state, goal, heavy, light)
+    """Actions that bring some of the load of one broker to the other, touch no third broker, and may improve a goal."""
+    may_improve = state.improvement_between(heavy, light)
+    yield from _moves(state, goal, heavy, light, may_improve)
     if goal not in (Goal.REPLICA_CAPACITY, Goal.REPLICAS):  # a swap does not change the number of replicas
-        yield from _swaps(state, goal, heavy, light)
+        yield from _swaps(state, goal, heavy, light, may_improve)
 
 
 def _relocations(state: State, leaving: list[int]) -> Iterator[Action]:
@@ -87,46 +90,54 @@ def _fullness(state: State, broker: int) -> tuple[int, int, int]:
     return state.loads[broker][REPLICAS], state.loads[broker][SIZE], broker
 
 
-def _moves(state: State, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
+def _moves(state: State, goal: Goal, heavy: int, light: int, may_improve: MayImprove) -> Iterator[Action]:
     """The preferred leadership, which costs nothing, or a replica goes from one broker to the other."""
-    which = LOAD_OF[goal]
+    which, shares, replicas = LOAD_OF[goal], state.shares, state.replicas
     if which in (LEADERS, RATE_OUT):
-        shared = [tp for tp in state.on[heavy] & state.on[light] if state.replicas[tp][0] == heavy]
+        # Only what a leader has more than a follower goes; which partitions suit is judged by all that the leader has.
+        shared = [(shares[tp][True][which], tp) for tp in state.on[heavy] & state.on[light] if replicas[tp][0] == heavy]
         for tp in _most_suitable(state, goal, heavy, light, shared):
-            yield {tp: _led_by(state.replicas[tp], light)}
-    movable = [tp for tp in state.on[heavy] - state.on[light] if not state.cluster.partitions[tp].is_fixed]
-    for tp in _most_suitable(state, goal, heavy, light, movable):
-        yield {tp: _replaced(state.replicas[tp], heavy, light)}
+            follower, leader = shares[tp]
+            if may_improve([more - less for more, less in zip(leader, follower, strict=True)]):
+                yield {tp: _led_by(replicas[tp], light)}
+    for tp in _most_suitable(state, goal, heavy, light, _movable(state, which, heavy, light)):
+        if may_improve(shares[tp][replicas[tp][0] == heavy]):
+            yield {tp: _replaced(replicas[tp], heavy, light)}
 
 
-def _swaps(state: State, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
+def _swaps(state: State, goal: Goal, heavy: int, light: int, may_improve: MayImprove) -> Iterator[Action]:
     """A replica of one broker and a smaller one of the other change places."""
-    which = LOAD_OF[goal]
-    given = [(-state.share(tp, state.replicas[tp], heavy)[which], tp) for tp in _not_fixed(state, heavy, light)]
-    got = [(state.share(tp, state.replicas[tp], light)[which], tp) for tp in _not_fixed(state, light, heavy)]
-    smallest = nsmallest(_SWAPPED, got)
-    for negative, tp in nsmallest(_SWAPPED, given):
-        for load, other in smallest:
-            if -negative > load:
+    which, shares, replicas = LOAD_OF[goal], state.shares, state.replicas
+    given = sorted((-load, tp) for load, tp in _movable(state, which, heavy, light))[:_SWAPPED]
+    got = sorted(_movable(state, which, light, heavy))[:_SWAPPED]
+    for negative, tp in given:
+        ours = shares[tp][replicas[tp][0] == heavy]
+        for load, other in got:
+            if -negative <= load:
+                break
+            theirs = shares[other][replicas[other][0] == light]
+            if may_improve([more - less for more, less in zip(ours, theirs, strict=True)]):
                 yield {
-                    tp: _replaced(state.replicas[tp], heavy, light),
-                    other: _replaced(state.replicas[other], light, heavy),
+                    tp: _replaced(replicas[tp], heavy, light),
+                    other: _replaced(replicas[other], light, heavy),
                 }
 
 
-def _not_fixed(state: State, broker: int, without: int) -> list[TopicPartition]:
-    return [tp for tp in state.on[broker] - state.on[without] if not state.cluster.partitions[tp].is_fixed]
+def _movable(state: State, which: int, broker: int, without: int) -> list[tuple[int, TopicPartition]]:
+    """The partitions that may go from one broker to another one that does not have them, with their load."""
+    shares, replicas = state.shares, state.replicas
+    found = (state.on[broker] - state.on[without]) - state.fixed
+    return [(shares[tp][replicas[tp][0] == broker][which], tp) for tp in found]
 
 
 def _most_suitable(
-    state: State, goal: Goal, heavy: int, light: int, partitions: list[TopicPartition]
+    state: State, goal: Goal, heavy: int, light: int, loads: list[tuple[int, TopicPartition]]
 ) -> list[TopicPartition]:
     """The partitions whose load is nearest to half of the difference of the two brokers; of those, the smallest."""
-    which = LOAD_OF[goal]
+    which, shares = LOAD_OF[goal], state.shares
     half = (state.loads[heavy][which] - state.loads[light][which]) / 2
-    loads = {tp: state.share(tp, state.replicas[tp], heavy)[which] for tp in partitions}
-    useful = [tp for tp in partitions if loads[tp]]
-    return nsmallest(_CANDIDATES, useful, key=lambda tp: (abs(loads[tp] - half), state.cluster.partitions[tp].size, tp))
+    ranked = sorted((abs(load - half), shares[tp][False][SIZE], tp) for load, tp in loads if load)
+    return [tp for _, _, tp in ranked[:_CANDIDATES]]
 
 
 def _replaced(replicas: Replicas, old: int, new: int) -> Replicas:

@@ -6,7 +6,7 @@ An *action* is a set of new replicas for one or two partitions. `State.gain` com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor
 from typing import Final
 
@@ -54,7 +54,9 @@ class State:
         self.rack = {b: cluster.brokers[b].rack if b in cluster.brokers else None for b in self.brokers}
         self.loads: dict[int, Loads] = {b: [0] * 5 for b in self.brokers}
         self.on: dict[int, set[TopicPartition]] = {b: set() for b in self.brokers}
-        self._shares = {tp: _shares(partition) for tp, partition in cluster.partitions.items()}
+        self.shares = {tp: _shares(partition) for tp, partition in cluster.partitions.items()}
+        """For each partition what a follower adds to the load of its broker, and what the leader adds."""
+        self.fixed = {tp for tp, partition in cluster.partitions.items() if partition.is_fixed}
         for tp, replicas in self.replicas.items():
             self._add(tp, replicas, 1)
         self._is_any_leaving = BrokerRole.LEAVES in self.role.values()
@@ -115,6 +117,41 @@ class State:
                 return gain < 0
         return False
 
+    def improvement_between(self, heavy: int, light: int) -> Callable[[Sequence[int]], bool]:
+        """A function that says of some load whether an action which brings it from one broker to the other, and touches
+        no third one, may improve the first imbalance that it changes.
+
+        It is called for every action that is thought of, so it compares numbers of two brokers only. Whether the action
+        is allowed, and what it does to the racks, is left to `is_allowed` and `improves`.
+        """
+        if self.imbalance(Goal.RACKS):
+            return lambda load: True
+        measured = [
+            (LOAD_OF[goal], self.loads[heavy][LOAD_OF[goal]], *self.bands[goal][heavy],
+             self.loads[light][LOAD_OF[goal]], *self.bands[goal][light])
+            for goal in self.goals if goal in LOAD_OF
+        ]  # fmt: skip
+        before = [
+            max(given - high, low - given, 0) + max(got - high_of_light, low_of_light - got, 0)
+            for _, given, low, high, got, low_of_light, high_of_light in measured
+        ]
+        rows = list(zip(measured, before, strict=True))
+
+        def may_improve(load: Sequence[int]) -> bool:
+            for (which, given, low, high, got, low_of_light, high_of_light), now in rows:
+                if amount := load[which]:
+                    less, more = given - amount, got + amount
+                    then = less - high if less > high else low - less if less < low else 0
+                    if more > high_of_light:
+                        then += more - high_of_light
+                    elif more < low_of_light:
+                        then += low_of_light - more
+                    if then != now:
+                        return then < now
+            return False
+
+        return may_improve
+
     def _gain_of(self, goal: Goal, action: Action, changes: Mapping[int, Loads]) -> int:
         if goal is Goal.PLACEMENT:
             return sum(self._misplaced(new) - self._misplaced(self.replicas[tp]) for tp, new in action.items())
@@ -168,7 +205,7 @@ class State:
 
         Every replica receives what producers write; the leader also sends it to the followers and to the consumers.
         """
-        return self._shares[tp][replicas[0] == broker]
+        return self.shares[tp][replicas[0] == broker]
 
     def _add(self, tp: TopicPartition, replicas: Replicas, sign: int) -> None:
         for b in replicas:
