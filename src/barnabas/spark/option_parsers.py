@@ -176,6 +176,18 @@ def segments_root(name: str, text: str) -> str:
     return given
 
 
+def segments_store(name: str, text: str) -> str:
+    """The directory or the bucket with the objects of tiered storage."""
+    given = text.strip()
+    bucket = given.removeprefix("s3://").partition("/")[0]
+    if not given.startswith("/") and (not given.startswith("s3://") or not bucket):
+        raise OptionError(
+            f"{name} must be an absolute path, such as the brokers' rsm.config.storage.root, or s3://BUCKET/ and then"
+            f" their rsm.config.key.prefix; got {text!r}"
+        )
+    return given
+
+
 def name(option: str, text: str) -> str:
     """A name that may not be empty."""
     if not text.strip():

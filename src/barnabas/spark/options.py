@@ -128,6 +128,15 @@ OPTIONS: tuple[OptionRow, ...] = (
         ours=True,
     ),
     OptionRow(
+        "segments.store",
+        "read",
+        "Where executors see the object store of tiered storage: a directory, or s3://BUCKET/KEY-PREFIX.",
+        parse_as.segments_store,
+        ours=True,
+    ),
+    OptionRow("segments.store.endpoint", "read", "The URL of an S3 server that is not AWS.", parse_as.name, ours=True),
+    OptionRow("segments.store.region", "read", "The region of the bucket.", parse_as.name, ours=True),
+    OptionRow(
         "startingOffsets", "read", "earliest, latest or JSON per partition; streams begin at latest.", parse_as.offsets
     ),
     OptionRow(

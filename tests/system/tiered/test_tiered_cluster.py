@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from barnabas.testing.ports import free_ports, is_free
 from barnabas.testing.process_cluster import ClusterProcess
 from barnabas.testing.proxy import Proxy
 from tests.progress import wait_until
 from tests.system.tiered.archive import SEGMENT_BYTES, SETTINGS, TOPIC, Archive, object_files
+from tests.system.tiered.s3_server import s3_server
 
 pytestmark = pytest.mark.system
 RECORDS = 2_000
@@ -53,7 +49,7 @@ def test_a_killed_leader_and_a_lost_replica_cost_no_record(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_store_that_is_slow_or_cut_off_costs_no_record(tmp_path: Path) -> None:
-    with _s3_server(tmp_path) as address, Proxy(address) as proxy:
+    with s3_server(tmp_path) as address, Proxy(address) as proxy:
         settings = (
             *SETTINGS,
             "rsm.config.storage.s3.bucket.name=segments",
@@ -116,28 +112,3 @@ def test_an_empty_replica_begins_above_the_copies(tmp_path: Path) -> None:
         cluster.node(2).kill()  # the new replica is in sync, or nothing can be written
         archive.write(100)
         archive.read_all()
-
-
-@contextmanager
-def _s3_server(folder: Path) -> Iterator[str]:
-    """An S3 server with the bucket `segments`."""
-    import boto3
-
-    (port,) = free_ports(1)
-    with (folder / "s3.log").open("wb") as output:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-    try:
-        wait_until(lambda: not is_free(port), "the S3 server listens")
-        client = boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            region_name="us-east-1",
-            aws_access_key_id="id",
-            aws_secret_access_key="secret",
-        )
-        client.create_bucket(Bucket="segments")
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.kill()
-        server.wait()

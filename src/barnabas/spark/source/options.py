@@ -57,6 +57,18 @@ class Splitting:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentStore:
+    """Where executors find remote segments (KIP-405)."""
+
+    prefix: str
+    """What the names of objects, or of files, begin with."""
+    bucket: str | None = None
+    """None for a directory."""
+    endpoint: str | None = None
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The parsed options of a reader."""
 
@@ -73,6 +85,7 @@ class SourceOptions:
     read_as: ReadAs = ReadAs.LOG
     read_from: ReadFrom = ReadFrom.BROKER
     segments_root: str | None = None
+    segments_store: SegmentStore | None = None
     formats: RecordFormats = field(default_factory=RecordFormats)
 
     __repr__ = repr_without("client")
@@ -104,8 +117,19 @@ def parse_source_options(options: Mapping[str, str], mode: QueryMode) -> SourceO
         read_as=given.get("readAs"),
         read_from=given.get("readFrom"),
         segments_root=given.get("segments.root"),
+        segments_store=_segments_store(given),
         formats=parse_formats(given),
     )
+
+
+def _segments_store(given: GivenOptions) -> SegmentStore | None:
+    place: str | None = given.get("segments.store")
+    if place is None:
+        return None
+    if not place.startswith("s3://"):
+        return SegmentStore(place.rstrip("/") + "/")
+    bucket, _, prefix = place.removeprefix("s3://").partition("/")
+    return SegmentStore(prefix, bucket, given.get("segments.store.endpoint"), given.get("segments.store.region"))
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:

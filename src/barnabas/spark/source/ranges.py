@@ -17,7 +17,8 @@ from barnabas.spark.options import OnDataLoss
 from barnabas.spark.source.fetched import FetchedRange
 from barnabas.spark.source.options import SourceOptions
 from barnabas.spark.source.planner import Loss, LossKind, PartitionRange, check_losses
-from barnabas.spark.source.segment_plan import SegmentDirectory
+from barnabas.spark.source.remote_segments import read_remote
+from barnabas.spark.source.segment_plan import NO_SEGMENTS, SegmentSources
 from barnabas.spark.source.segments import read_segments
 
 if TYPE_CHECKING:
@@ -33,28 +34,34 @@ which would dominate with smaller batches; larger batches do not fit into the pr
 
 
 def read_range(
-    options: SourceOptions, columns: tuple[str, ...], wanted: PartitionRange, directory: SegmentDirectory | None = None
+    options: SourceOptions, columns: tuple[str, ...], wanted: PartitionRange, sources: SegmentSources = NO_SEGMENTS
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range. Raises DataLossError if the range is not in the log any more and `failOnDataLoss` is
     true.
     """
-    for fetched in fetch_range(options, wanted, directory):
+    for fetched in fetch_range(options, wanted, sources):
         bounds = OffsetRange(wanted.tp, fetched.bounds.start, fetched.bounds.end)
         yield from decode(fetched.batches, bounds, columns, check_crcs=fetched.check_crcs)
 
 
 def fetch_range(
-    options: SourceOptions, wanted: PartitionRange, directory: SegmentDirectory | None = None
+    options: SourceOptions, wanted: PartitionRange, sources: SegmentSources = NO_SEGMENTS
 ) -> Iterator[FetchedRange]:
-    """The record batches of a range: from the closed segments in `directory`, if there is one, and from the partition's
-    leader. Raises DataLossError as `read_range` does.
+    """The record batches of a range: from the object store and from closed segments in a directory, if `sources` names
+    them, and from the partition's leader. Raises DataLossError as `read_range` does.
     """
     client = connect(options.client)
     check_crcs = bool(client.settings["check.crcs"])
     position = wanted.start
-    if directory is not None:
-        committed = client.isolation is IsolationLevel.READ_COMMITTED
-        position = yield from read_segments(directory, wanted, committed=committed, check_crcs=check_crcs)
+    committed = client.isolation is IsolationLevel.READ_COMMITTED
+    directory, remote = sources.directory, sources.remote
+    if remote is not None and options.segments_store is not None:
+        position = yield from read_remote(
+            client, options.segments_store, remote, wanted, committed=committed, check_crcs=check_crcs
+        )
+    if directory is not None and position < wanted.end and (remote is None or position >= remote.local_start):
+        left = PartitionRange(wanted.tp, position, wanted.end)
+        position = yield from read_segments(directory, left, committed=committed, check_crcs=check_crcs)
     while position < wanted.end:
         left = PartitionRange(wanted.tp, position, wanted.end)
         bounds = OffsetRange(wanted.tp, position, wanted.end)

@@ -40,7 +40,8 @@ from barnabas.spark.source.planner import (
     plan_ranges,
 )
 from barnabas.spark.source.positions import EARLIEST, AtEdge, AtOffsets, Position
-from barnabas.spark.source.segment_plan import SegmentDirectory
+from barnabas.spark.source.remote_plan import RemoteCopies
+from barnabas.spark.source.segment_plan import SegmentDirectory, SegmentSources
 from barnabas.spark.source.splits import split_ranges
 
 if TYPE_CHECKING:
@@ -106,12 +107,18 @@ def _parse(
 
 
 class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """The range that one Spark task reads, and the directory of its partition with readFrom=segments. The driver sends
-    the task, pickled, to a worker.
+    """The range that one Spark task reads, and with readFrom=segments the directory of its partition and its remote
+    segments. The driver sends the task, pickled, to a worker.
     """
 
-    def __init__(self, wanted: PartitionRange, directory: SegmentDirectory | None = None) -> None:
+    def __init__(
+        self,
+        wanted: PartitionRange,
+        directory: SegmentDirectory | None = None,
+        remote: RemoteCopies | None = None,
+    ) -> None:
         super().__init__(None)
+        self.remote = remote
         self.range = wanted
         self.directory = directory
 
@@ -306,25 +313,33 @@ def _read_raw(
         from barnabas.spark.source.table import TableRead, read_table
 
         wanted = TableRead(columns, tombstones=mode is QueryMode.STREAM)
-        return read_table(options, wanted, task.range, task.directory)
+        return read_table(options, wanted, task.range, SegmentSources(task.directory, task.remote))
     from barnabas.spark.source.ranges import read_range
 
-    return read_range(options, columns, task.range, task.directory)
+    return read_range(options, columns, task.range, SegmentSources(task.directory, task.remote))
 
 
 def _tasks(client: LogClient, options: SourceOptions, ranges: list[PartitionRange]) -> list[Task]:
     found: dict[TopicPartition, SegmentDirectory] = {}
+    remote: dict[TopicPartition, RemoteCopies] = {}
     if options.read_from is ReadFrom.SEGMENTS and ranges:
         from barnabas.spark.source.segment_locations import locate_segments
 
         found = locate_segments(client, ranges, options.segments_root)
+        if options.segments_store is not None:
+            from barnabas.spark.source.remote_locations import locate_remote
+
+            remote = locate_remote(client, ranges, options.stall_timeout_ms)
     if options.read_as is ReadAs.TABLE:
         pieces = ranges  # only a task with all records of a key finds the newest
     else:
         long = [r.tp for r in ranges if r.size >= SPLIT_WORTH_OFFSETS]
         density = client.bytes_per_offset(client.log_view(long)) if long else {}
         pieces = split_ranges(ranges, options.splitting, density)
-    return [Task(piece, found.get(piece.tp)) for piece in pieces]
+    return [
+        Task(piece, found.get(piece.tp), remote[piece.tp].part(piece.start, piece.end) if piece.tp in remote else None)
+        for piece in pieces
+    ]
 
 
 def _report(losses: Sequence[Loss]) -> None:

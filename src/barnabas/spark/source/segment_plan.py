@@ -20,6 +20,7 @@ from uuid import UUID
 
 from barnabas.protocol.records.log_files import LOG, SNAPSHOT, SWAP, SnapshotProducer, parse_offset_file
 from barnabas.spark.errors import SparkSourceError
+from barnabas.spark.source.remote_plan import RemoteCopies
 
 
 class SegmentsUnavailableError(SparkSourceError):
@@ -48,6 +49,17 @@ class SegmentDirectory:
     cluster_id: str
     node_id: int
     topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSources:
+    """Where a task reads segments: in a directory of the leader, and in the object store. None: not there."""
+
+    directory: SegmentDirectory | None = None
+    remote: RemoteCopies | None = None
+
+
+NO_SEGMENTS = SegmentSources()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from barnabas.client.values import FetchedBatches
@@ -67,10 +68,11 @@ _warned: set[tuple[str, str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A closed segment with an open file."""
+    """A closed segment."""
 
     base: int
-    fd: int
+    read: Callable[[int, int], bytes]
+    """Read at most this many bytes, at this position, of the log file."""
     size: int
     index: bytes
 
@@ -97,7 +99,7 @@ def read_segments(
             left = PartitionRange(wanted.tp, position, wanted.end)
             with open_segments(directory, left, committed=committed) as found:
                 readable = PartitionRange(wanted.tp, position, found.end)
-                for batches in _batches(found, readable):
+                for batches in batches_of(found, readable):
                     yield FetchedRange(readable, batches, check_crcs)
                     position = min(batches.end, found.end)
             if found.end <= left.start:
@@ -189,7 +191,7 @@ def _open_listed(path: str, wanted: PartitionRange, committed: bool, files: cont
         files.callback(os.close, fd)
         status = os.fstat(fd)
         opened[name] = status.st_ino
-        segments.append(OpenSegment(base, fd, status.st_size, load(base, OFFSET_INDEX)))
+        segments.append(OpenSegment(base, partial(os.pread, fd), status.st_size, load(base, OFFSET_INDEX)))
         if committed:
             aborted += decode_aborted(load(base, TXN_INDEX), base)
     producers: list[SnapshotProducer] = []
@@ -217,7 +219,8 @@ def _check_unchanged(
         raise SegmentsReplacedError("segments were replaced or deleted while they were opened")
 
 
-def _batches(found: OpenSegments, wanted: PartitionRange) -> Iterator[FetchedBatches]:
+def batches_of(found: OpenSegments, wanted: PartitionRange) -> Iterator[FetchedBatches]:
+    """The batches of a range of the segments."""
     position = wanted.start
     for segment in found.segments:
         if position >= wanted.end:
@@ -248,13 +251,13 @@ def _batches(found: OpenSegments, wanted: PartitionRange) -> Iterator[FetchedBat
 
 def _read_whole(segment: OpenSegment, at: int) -> bytes:
     """Read about READ_BYTES, and at least one whole batch."""
-    data = os.pread(segment.fd, READ_BYTES, at)
+    data = segment.read(READ_BYTES, at)
     try:
         size = read_header(data).size
     except CorruptBatchError as error:
         raise SegmentsUnavailableError(f"the segment {segment.base} has no batch at byte {at}: {error}") from None
     if size > len(data):
-        data = os.pread(segment.fd, size, at)
+        data = segment.read(size, at)
     if size > len(data) or size < HEADER_SIZE:
         raise SegmentsUnavailableError(f"the segment {segment.base} ends inside the batch at byte {at}")
     return data

@@ -24,7 +24,7 @@ from barnabas.spark.source.fetched import FetchedRange
 from barnabas.spark.source.options import SourceOptions
 from barnabas.spark.source.planner import PartitionRange
 from barnabas.spark.source.ranges import BYTES_PER_BATCH, ROWS_PER_BATCH, fetch_range
-from barnabas.spark.source.segment_plan import SegmentDirectory
+from barnabas.spark.source.segment_plan import NO_SEGMENTS, SegmentSources
 
 log = logging.getLogger("barnabas.spark")
 
@@ -38,14 +38,14 @@ class TableRead:
 
 
 def read_table(
-    options: SourceOptions, wanted: TableRead, bounds: PartitionRange, directory: SegmentDirectory | None = None
+    options: SourceOptions, wanted: TableRead, bounds: PartitionRange, sources: SegmentSources = NO_SEGMENTS
 ) -> Iterator[pa.RecordBatch]:
     """The newest record of each key in a range, in the order of their offsets. Raises DataLossError if the range is
     not in the log any more and `failOnDataLoss` is true.
     """
     secret = int.from_bytes(os.urandom(8), "big"), int.from_bytes(os.urandom(8), "big")
     newest = NewestByKey(secret, tombstones=wanted.tombstones)
-    for fetched in fetch_range(options, bounds, directory):
+    for fetched in fetch_range(options, bounds, sources):
         for table in record_tables(fetched):
             newest.add(table)
     if newest.keyless:
