@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.client.values import NewTopic
+from barnabas.core.child_processes import start_child
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.process_cluster import ClusterProcess
 from tests.progress import STANDSTILL_S, wait_until
@@ -60,6 +61,27 @@ def writing(address: str) -> Iterator[list[int]]:
     finally:
         ended.set()
         thread.join(STANDSTILL_S)
+
+
+@contextmanager
+def watching(address: str, path: Path) -> Iterator[Callable[[], str]]:
+    """`heal --watch --execute` as a service. Yields a function that returns what it has said. SIGTERM ends it."""
+    words = ["cluster", "heal", "--watch", "--execute", "--after", "PT1S", "--disk-percent", "100"]
+    with path.open("w") as said:
+        process = start_child(
+            [sys.executable, "-m", "barnabas", *words, "--bootstrap-server", address],
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+    try:
+        yield path.read_text
+        assert process.poll() is None, f"a watch does not end: {path.read_text()}"
+        process.terminate()
+        process.wait(STANDSTILL_S)
+        assert "Traceback" not in path.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def read_all(address: str, count: int) -> list[int]:
@@ -115,9 +137,11 @@ def test_an_unbalanced_cluster_becomes_balanced_and_heals_under_load(tmp_path: P
                 )
                 shown = command(address, "heal", "--after", "PT0S", "--disk-percent", "100")
                 assert (shown["dead"], shown["executed"]) == ([4], False)
-                healed = command(address, "heal", "--after", "PT1S", "--execute", "--disk-percent", "100")
-                assert (healed["executed"], healed["unplaced"]) == (True, [])
-                assert [set(replicas) for replicas in placement(admin)] == [{1, 2, 3}] * PARTITIONS
+                with watching(address, tmp_path / "watch.txt") as said:
+                    wait_until(lambda: "healed: " in said(), "the watch has healed the cluster", progress=said)
+                    assert [set(replicas) for replicas in placement(admin)] == [{1, 2, 3}] * PARTITIONS
+                healed = command(address, "heal", "--after", "PT0S", "--execute", "--disk-percent", "100")
+                assert (healed["executed"], healed["moves"], healed["unplaced"]) == (False, [], [])
                 count = len(acknowledged)
                 wait_until(lambda: len(acknowledged) > count, "records are still acknowledged")
             assert set(acknowledged) <= set(read_all(address, len(acknowledged)))

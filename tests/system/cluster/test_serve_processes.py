@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin, Consumer, Producer
-from barnabas.client.values import NewTopic
+from barnabas.client.values import ConfigResource, NewTopic
 from barnabas.core.child_processes import start_child
 from tests.progress import STANDSTILL_S, wait_until
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.system
 class Host:
     """The running command. The constructor returns when all processes are ready."""
 
-    def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.log_path = folder / "log.txt"
         with self.log_path.open("w") as log:
             self.process = start_child(
@@ -38,7 +38,7 @@ class Host:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "BARNABAS_DATA_DIR": str(folder / "elsewhere")},
+                env={**os.environ, "BARNABAS_DATA_DIR": str(folder / "elsewhere"), **environment},
             )
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline()
@@ -68,8 +68,8 @@ def is_alive(pid: int) -> bool:
 
 
 @contextmanager
-def host(folder: Path, *arguments: str) -> Iterator[Host]:
-    running = Host(folder, arguments)
+def host(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Host]:
+    running = Host(folder, arguments, environment or {})
     pids = running.children()
     try:
         yield running
@@ -118,6 +118,25 @@ def test_killed_process_starts_again_and_its_data_are_there(tmp_path: Path) -> N
     )
     assert refused.returncode == 2
     assert "node-3: this data belongs to processes that would not be started" in refused.stderr
+
+
+def test_settings_of_the_environment_reach_every_process(tmp_path: Path) -> None:
+    environment = {
+        "KAFKA_NUM_PARTITIONS": "5",
+        "KAFKA_LOG_RETENTION_HOURS": "7",
+        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    }
+    with host(tmp_path, "--processes", "2", "--env", environment=environment) as running:
+        assert "nodes=1,2" in running.ready
+        brokers = [ConfigResource.broker(1), ConfigResource.broker(2)]
+        with Admin(bootstrap_servers=running.address) as admin:
+            assert admin.describe_cluster().cluster_id == environment["CLUSTER_ID"]
+            found = admin.describe_configs(brokers, names=["num.partitions", "log.retention.hours"])
+            values = [{name: entry.value for name, entry in found[one].items()} for one in brokers]  # type: ignore[union-attr]
+            assert values == [{"num.partitions": "5", "log.retention.hours": "7"}] * 2
+            admin.create_topics([NewTopic("t")])
+            assert len(admin.describe_topics(["t"])["t"].partitions) == 5  # type: ignore[union-attr]
+        write_and_read(running.address, "t", 20)
 
 
 def test_processes_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
