@@ -130,6 +130,8 @@ class BrokerLifecycle:
         self._ready = False
         self._wake = asyncio.Event()
         self._unfenced = asyncio.Event()
+        self._listed = asyncio.Event()
+        """Set when this node's own image has this broker, with its current epoch, as unfenced."""
         self._may_stop = asyncio.Event()
 
     # ---- registration
@@ -228,6 +230,9 @@ class BrokerLifecycle:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Subscribe this object last: the heartbeat reports the offset of an image that all subscribers must have."""
+        listed = image.brokers.get(self._identity.node_id)
+        if listed is not None and listed.epoch == self.broker_epoch and not listed.fenced:
+            self._listed.set()
         me = delta.brokers.changed.get(self._identity.node_id)
         if (
             self.fenced
@@ -250,20 +255,26 @@ class BrokerLifecycle:
         self._wake.set()
 
     async def wait_unfenced(self) -> None:
-        """Request unfencing in the next heartbeats, and wait until the controller has unfenced this broker."""
+        """Request unfencing in the next heartbeats. Wait until the controller has unfenced this broker, and until this
+        node has read the record that says so.
+
+        Before that, this broker's Metadata responses would not contain this broker. A client that has learned of it
+        from another broker would forget it again; librdkafka then fails the requests that wait for its answer.
+        """
         self._ready = True
         self._wake.set()
+        await self._wait_for(self._unfenced, "waiting for the controller to unfence this broker")
+        await self._wait_for(self._listed, "waiting until this node has read that its broker is unfenced")
+
+    async def _wait_for(self, event: asyncio.Event, waiting: str) -> None:
+        """Wait for the event, and log `waiting` every few seconds."""
         loop = asyncio.get_running_loop()
-        while not self._unfenced.is_set():
+        while not event.is_set():
             try:
                 async with asyncio.timeout_at(loop.time() + _WAITING_LOG_S):
-                    await self._unfenced.wait()
+                    await event.wait()
             except TimeoutError:
-                log.info(
-                    "waiting for the controller to unfence this broker",
-                    epoch=self.broker_epoch,
-                    offset=self._metadata_offset(),
-                )
+                log.info(waiting, epoch=self.broker_epoch, offset=self._metadata_offset())
 
     async def shut_down(self, timeout_ms: int | None = None) -> bool:
         """Controlled shutdown: wait until the controller has moved this broker's leaderships to other brokers.
@@ -353,6 +364,7 @@ class BrokerLifecycle:
             return True
         log.warning("this broker is not registered any more: registering again", epoch=self.broker_epoch)
         self._unfenced.clear()
+        self._listed.clear()
         self.fenced = True
         try:
             problem = await self._try_register()

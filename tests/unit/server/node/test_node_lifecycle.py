@@ -17,6 +17,9 @@ from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequ
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.ports import ImageSubscriber
 from barnabas.server.metadata.records.nodes import BrokerRegistrationChangeRecord
 from barnabas.server.node.lifecycle import BrokerLifecycle, BrokerState, RegistrationError
 from barnabas.server.node.setup.identity import Identity
@@ -49,6 +52,26 @@ class Channel:
         return [(when, request) for when, request in self.seen if isinstance(request, BrokerHeartbeatRequest)]
 
 
+class LateImages:
+    """Passes images on to a subscriber; while `held` is true, they wait until `release`."""
+
+    def __init__(self, subscriber: ImageSubscriber) -> None:
+        self.subscriber = subscriber
+        self.held = False
+        self.waiting: list[tuple[ClusterDelta, ClusterImage]] = []
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        if self.held:
+            self.waiting.append((delta, image))
+        else:
+            self.subscriber.on_image(delta, image)
+
+    def release(self) -> None:
+        self.held = False
+        for delta, image in self.waiting:
+            self.subscriber.on_image(delta, image)
+
+
 class Broker:
     def __init__(self, house: House, broker_id: int = 5, cluster_id: str = "c") -> None:
         self.channel = Channel(house)
@@ -66,7 +89,8 @@ class Broker:
             lifecycle_config(initial_broker_registration_timeout_ms=20_000),
             on_epoch=self.epochs.append,
         )
-        house.publisher.subscribe(self.life)
+        self.images = LateImages(self.life)
+        house.publisher.subscribe(self.images)
         house.publisher.subscribe_leader(self.life.on_leader)
 
     @asynccontextmanager
@@ -118,6 +142,21 @@ def test_broker_behind_its_own_registration_stays_fenced() -> None:
             broker.lag = 0
             await ready
             assert house.fenced() == []
+
+    scenario(run)
+
+
+def test_broker_is_ready_when_its_own_image_has_it_as_unfenced() -> None:
+    async def run(house: House) -> None:
+        broker = Broker(house)
+        await broker.life.register()
+        broker.images.held = True
+        async with broker.running():
+            ready = asyncio.ensure_future(broker.life.wait_unfenced())
+            await asyncio.sleep(3)
+            assert (broker.life.state, house.fenced(), ready.done()) == (BrokerState.RUNNING, [], False)
+            broker.images.release()
+            await ready
 
     scenario(run)
 
