@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final
 
 from barnabas.core.properties import parse_properties
+from barnabas.testing.known_brokers import known_brokers
 from barnabas.testing.ports import free_ports, free_range
 from barnabas.testing.process import START_SECONDS, BrokerProcess
 from barnabas.testing.proxy import Proxy, listeners_behind
@@ -30,6 +31,8 @@ QUORUM_MAX: Final = 3
 """The number of brokers that are also controllers, if there are no separate controllers. More voters make every
 metadata change slower. With two brokers only the first is a controller, since a quorum of two survives no failure
 either."""
+
+_POLL_S: Final = 0.02
 
 
 class ClusterProcess:
@@ -68,6 +71,7 @@ class ClusterProcess:
             raise ValueError("proxied=True needs free ports of 127.0.0.1: leave out port, hosts and processes.")
         self.folder = folder
         self.processes = processes
+        self._in_other_networks = bool(prefixes)
         self.proxies: dict[int, Proxy] = {}
         self.broker_ids = list(range(1, brokers * processes + 1, processes))
         own = list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers))
@@ -105,14 +109,34 @@ class ClusterProcess:
         return self.nodes[node_id]
 
     def start(self) -> None:
-        """Returns when every node is ready. Raises RuntimeError with the log of a node that does not become ready."""
+        """Returns when every node is ready, and every broker knows every other. Raises RuntimeError with the log of a
+        node that does not become ready."""
         for node in self.nodes.values():
             node.launch()
         self.wait_ready()
 
     def wait_ready(self) -> None:
+        """Returns and raises as `start` does. All nodes must have been launched."""
         for node in self.nodes.values():
             node.wait_ready(START_SECONDS)
+        if self._in_other_networks:
+            return
+        deadline = time.monotonic() + START_SECONDS
+        for node_id in self.broker_ids:
+            self._wait_until_all_are_known(self.nodes[node_id].bootstrap_servers, deadline)
+
+    def _wait_until_all_are_known(self, address: str, deadline: float) -> None:
+        """Returns when the broker at this address knows every broker, at once if it requires TLS or SASL.
+
+        A broker that was ready before the others reads in the metadata log that they are ready, too, a moment later.
+        """
+        every = {first + place for first in self.broker_ids for place in range(self.processes)}
+        while (known := known_brokers(address)) is not None and not every <= known:
+            if time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"the broker at {address} knows only the brokers {sorted(known)}, not {sorted(every)}"
+                )
+            time.sleep(_POLL_S)  # a broker cannot notify this process
 
     def kill_all(self) -> None:
         """Kills every running node with SIGKILL."""
@@ -183,6 +207,7 @@ class ConfiguredCluster(ClusterProcess):
 
     def __init__(self, folder: Path, *, settings: Sequence[str] = (), death_signal: int = signal.SIGKILL) -> None:
         self.folder, self.processes, self.proxies = folder, 1, {}
+        self._in_other_networks = False
         found = {path: parse_properties(path.read_text(encoding="utf-8")) for path in node_files(folder)}
         files = {int(texts["node.id"]): (path, texts) for path, texts in sorted(found.items())}
         roles = {node_id: texts["process.roles"].split(",") for node_id, (_, texts) in files.items()}
