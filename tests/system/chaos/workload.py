@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from tests.librdkafka import answered, create_topics
 from tests.progress import STANDSTILL_S, flush
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -183,9 +183,7 @@ def create_logs(address: str, replicas: int = 1, segment_bytes: str = _SEGMENT_B
     admin = AdminClient({"bootstrap.servers": address})
     config = {segment_bytes: "200000", "index.interval.bytes": "1024"}
     config["min.insync.replicas"] = str(max(replicas - 1, 1))
-    topics = [NewTopic(f"log-{codec}", PARTITIONS, replicas, config=config) for codec in CODECS]
-    for future in admin.create_topics(topics).values():
-        future.result()
+    create_topics(admin, [NewTopic(f"log-{codec}", PARTITIONS, replicas, config=config) for codec in CODECS])
 
 
 def read_partition(address: str, topic: str, partition: int) -> list[tuple[int, int]]:
@@ -212,16 +210,9 @@ def read_partition(address: str, topic: str, partition: int) -> list[tuple[int, 
 
 
 def _watermarks(reader: Consumer, where: TopicPartition) -> tuple[int, int]:
-    """The low and high watermark. The request is retried after a change of leaders, when the client fails or the new
-    leader does not yet know its high watermark (KIP-207)."""
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            return reader.get_watermark_offsets(where, timeout=20)
-        except KafkaException as error:
-            passing = error.args[0].code() in (KafkaError._DESTROY_BROKER, KafkaError.OFFSET_NOT_AVAILABLE)
-            assert passing and time.monotonic() < deadline, f"the watermarks of {where} are unknown: {error}"
-        time.sleep(0.1)  # between two requests to a broker, which cannot notify its clients
+    """The low and high watermark. A new leader that does not know its high watermark yet answers OFFSET_NOT_AVAILABLE
+    (KIP-207)."""
+    return answered(lambda: reader.get_watermark_offsets(where, timeout=20), passing=(KafkaError.OFFSET_NOT_AVAILABLE,))
 
 
 def _first_gap(topic: str, partition: int, numbers: list[int]) -> str:

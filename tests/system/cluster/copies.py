@@ -10,6 +10,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.librdkafka import create_topics
 from tests.progress import flush
 from tests.system.transactions.exactly_once import (
     PARTITIONS,
@@ -41,10 +42,7 @@ class Copies:
             {"bootstrap.servers": address, "enable.idempotence": True, "message.timeout.ms": 300_000, "log_level": 0}
         )
         admin = AdminClient({"bootstrap.servers": address})
-        for future in admin.create_topics(
-            [NewTopic(name, PARTITIONS, 3) for name in (self._input, self._output)]
-        ).values():
-            future.result(20)
+        create_topics(admin, [NewTopic(name, PARTITIONS, 3) for name in (self._input, self._output)])
         self._app = Application(
             command(address, self._input, self._output, self._group), folder / f"copier-{name}.log.txt"
         )

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.process import BrokerProcess
 from barnabas.testing.process_cluster import ClusterProcess
+from tests.librdkafka import answered, create_topics
 from tests.progress import Standstill, flush, wait_until
 
 TOPIC: Final = "archive"
@@ -52,7 +53,7 @@ class Archive:
             **{name.replace("_", "."): text for name, text in configs.items()},
         }
         topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[[3, 1, 2]], config=wanted)
-        self.admin.create_topics([topic])[TOPIC].result(60)
+        create_topics(self.admin, [topic])
 
     def write(self, count: int) -> None:
         """Write the next records, and wait until all are acknowledged."""
@@ -110,15 +111,13 @@ class Archive:
         """Make broker 3 the leader, as soon as it is in sync."""
 
         def leads() -> bool:
-            from confluent_kafka import ElectionType
-
-            self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)]).result(60)
+            answered(lambda: self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)]).result(60))
             return self.leader() == 3
 
         wait_until(leads, "broker 3 leads")
 
     def leader(self) -> int:
-        metadata = self.admin.list_topics(TOPIC, timeout=30)
+        metadata = answered(lambda: self.admin.list_topics(TOPIC, timeout=30))
         return int(metadata.topics[TOPIC].partitions[0].leader)
 
 

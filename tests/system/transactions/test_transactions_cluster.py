@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.process_cluster import ClusterProcess
-from tests.progress import wait_until
+from tests.librdkafka import create_topics
 from tests.system.transactions.exactly_once import (
     PARTITIONS,
     Application,
@@ -59,27 +59,12 @@ def _strike(cluster: ClusterProcess, node_id: int, how: str) -> None:
         node.start(60)
 
 
-def _wait_acquainted(bootstrap: str, count: int) -> None:
-    """Returns when the Metadata response of every broker lists `count` brokers.
-
-    librdkafka abandons requests to a broker that the next Metadata response does not list.
-    """
-    admins = [AdminClient({"bootstrap.servers": server}) for server in bootstrap.split(",")]
-
-    def counts() -> list[int]:
-        return [len(admin.list_topics(timeout=10).brokers) for admin in admins]
-
-    wait_until(lambda: min(counts()) >= count, f"every broker lists {count} brokers", progress=counts)
-
-
 def _prove(folder: Path, *, records: int, seed: int, strikes: list[str]) -> None:
     rng = random.Random(seed)
     with ClusterProcess(folder / "cluster", settings=SETTINGS) as cluster:
         bootstrap = cluster.bootstrap_servers
-        _wait_acquainted(bootstrap, len(cluster.broker_ids))
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        for created in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in ("input", "output")]).values():
-            created.result(30)
+        create_topics(admin, [NewTopic(name, PARTITIONS, 3) for name in ("input", "output")])
         command = [
             sys.executable,
             "-m",
