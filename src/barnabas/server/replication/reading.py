@@ -105,7 +105,7 @@ def read_batches(
     except KafkaError as error:
         if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             raise
-        wanted = RemoteRange(fetch_offset, max_bytes, min_one_batch, with_aborted)
+        wanted = RemoteRange(fetch_offset, upper_offset, max_bytes, min_one_batch, with_aborted)
         return PartitionRead(_NO_DATA, watermark, stable, start, [] if with_aborted else None, remote=wanted)
     try:
         result = plan.try_run()

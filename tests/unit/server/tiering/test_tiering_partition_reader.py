@@ -46,8 +46,10 @@ class LocalHouse(ReadingHouse):
         run(whole)
 
 
-def wanted(offset: int, max_bytes: int = 200, *, with_aborted: bool = False) -> RemoteRange:
-    return RemoteRange(offset, max_bytes, min_one_batch=True, with_aborted=with_aborted)
+def wanted(
+    offset: int, max_bytes: int = 200, *, upper_offset: int = 1 << 62, with_aborted: bool = False
+) -> RemoteRange:
+    return RemoteRange(offset, upper_offset, max_bytes, min_one_batch=True, with_aborted=with_aborted)
 
 
 async def find(candidate: CandidateBatch) -> tuple[int, int] | None:
@@ -66,6 +68,24 @@ def test_all_records_are_read_across_the_local_start() -> None:
                 offset = header.next_offset
         assert offset == house.log.local_log_start_offset
         assert offsets == list(range(0, offset, 3))
+
+    house.go(main)
+
+
+def test_a_read_that_ends_in_the_local_log_stops_at_the_high_watermark() -> None:
+    """Compaction had removed the last batches of a remote segment, so the records after it are local."""
+
+    def fill(house: LocalHouse) -> None:
+        house.fill(16)
+        segments = house.log.segments
+        segments.floor(segments.bases[1]).truncate_to(segments.bases[2] - 1)
+
+    house = LocalHouse(fill)
+
+    async def main(reader: RemotePartitionReader) -> None:
+        start = house.log.local_log_start_offset
+        records = await reader.read(PARTITION, house.log, wanted(start - 1, 10_000, upper_offset=start + 3))
+        assert [header.base_offset for _, header in iter_batches(records.data)] == [start]
 
     house.go(main)
 

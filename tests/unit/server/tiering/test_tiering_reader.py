@@ -14,7 +14,12 @@ from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.log_files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from barnabas.server.storage.epochs import EpochEntry
 from barnabas.server.storage.values import EMPTY_READ
-from barnabas.server.tiering.errors import DamagedObjectError, ObjectMissingError, RemoteStorageError
+from barnabas.server.tiering.errors import (
+    DamagedObjectError,
+    ObjectMissingError,
+    RemoteStorageError,
+    StoreUnavailableError,
+)
 from barnabas.server.tiering.reading.chunks import ChunkLimits, ChunkReader
 from barnabas.server.tiering.reading.index_cache import IndexCache, IndexCacheConfig
 from barnabas.server.tiering.reading.reader import RemoteReader
@@ -188,6 +193,44 @@ def test_kept_indexes_stay_below_their_limit_and_expire() -> None:
             await reader.read(segment, segment.start_offset, 1)
             assert house.indexes.size_bytes <= 20
         assert sum(map(len, house.cache_disk.files("/cache").values())) == house.indexes.size_bytes
+
+    house.run(main)
+
+
+def test_the_size_of_the_kept_indexes_is_right_after_a_store_that_failed() -> None:
+    """Readers that wait for an index that could not be read fetch it again, perhaps at the same time."""
+    house = full_house()
+
+    async def main(reader: RemoteReader) -> None:
+        segment = house.remote.readable_segments()[0]
+        house.objects.faults.cut_off = True
+        house.objects.faults.delay_ms = 10
+        first = [asyncio.ensure_future(house.indexes.get(segment)) for _ in range(2)]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        house.objects.faults.cut_off = False
+        second = [asyncio.ensure_future(house.indexes.get(segment)) for _ in range(2)]
+        await asyncio.gather(*first, *second, return_exceptions=True)
+        assert house.indexes.size_bytes == sum(map(len, house.cache_disk.files("/cache").values()))
+
+    house.run(main)
+
+
+def test_readers_get_an_error_when_the_broker_stops() -> None:
+    house = full_house()
+
+    async def main(reader: RemoteReader) -> None:
+        segment = house.remote.readable_segments()[0]
+        house.objects.faults.hangs = 1.0
+        chunks = ChunkReader(house.store, LIMITS)
+        running = asyncio.ensure_future(chunks.run())
+        await asyncio.sleep(0)
+        reading = asyncio.ensure_future(chunks.read(object_name(segment, LOG), segment.size_bytes, 0, 1))
+        while not house.calls(LOG):
+            await asyncio.sleep(0.001)
+        running.cancel()
+        with pytest.raises(StoreUnavailableError, match="The broker is stopping"):
+            async with asyncio.timeout(60):
+                await reading
 
     house.run(main)
 

@@ -78,8 +78,8 @@ class ChunkReader:
                 await self._stopped.wait()
         finally:
             self._tasks = None
-            for future in self._pending.values():
-                future.cancel()
+            for future in self._pending.values():  # of tasks that were cancelled before their first step
+                _fail(future, _stopping())
 
     async def read(self, name: str, size: int, start: int, end: int) -> bytes:
         """The bytes [start, end) of an object of `size` bytes. Raises RemoteStorageError."""
@@ -118,7 +118,7 @@ class ChunkReader:
         if future is not None:
             return future
         if self._tasks is None:
-            raise StoreUnavailableError("The broker is stopping and does not read the object store any more.")
+            raise _stopping()
         if self._is_full:
             raise StoreUnavailableError(
                 "Too many reads wait for the object store; the client may repeat its request. "
@@ -140,9 +140,10 @@ class ChunkReader:
             if not future.done():
                 future.set_result(data)
         except RemoteStorageError as error:
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # a chunk that was fetched ahead may have no reader
+            _fail(future, error)
+        except asyncio.CancelledError:
+            _fail(future, _stopping())
+            raise
         finally:
             del self._pending[chunk]
 
@@ -152,3 +153,13 @@ class ChunkReader:
         while self._kept_bytes > self._limits.cache_bytes_max and self._kept:
             _, dropped = self._kept.popitem(last=False)
             self._kept_bytes -= len(dropped)
+
+
+def _fail(future: asyncio.Future[bytes], error: RemoteStorageError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # marks it as retrieved: a chunk that was fetched ahead may have no reader
+
+
+def _stopping() -> StoreUnavailableError:
+    return StoreUnavailableError("The broker is stopping and does not read the object store any more.")

@@ -124,6 +124,7 @@ class IndexCache:
         except StorageError as error:
             log.warning("an index of a remote segment cannot be kept", file=name, reason=str(error))
             return
+        self._forget(name)  # another reader may have written the file meanwhile
         self._entries[name] = _Entry(len(data), self._clock.now_ms())
         self.size_bytes += len(data)
         await self._shrink()

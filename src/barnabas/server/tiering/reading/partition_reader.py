@@ -38,6 +38,8 @@ class RemoteRange(Struct, frozen=True):
     """A read below the local start of a log."""
 
     offset: int
+    upper_offset: int
+    """The high watermark or the last stable offset: no record from this offset on may be read."""
     max_bytes: int
     min_one_batch: bool
     with_aborted: bool
@@ -115,7 +117,9 @@ class RemotePartitionReader:
             if found.size or not wanted.min_one_batch:
                 return found.data
             offset = segment.end_offset + 1  # the end of the segment had been compacted before it was tiered
-        plan = log.plan_read(offset, wanted.max_bytes, min_one_batch=wanted.min_one_batch)
+        plan = log.plan_read(
+            offset, wanted.max_bytes, upper_offset=wanted.upper_offset, min_one_batch=wanted.min_one_batch
+        )
         return (await asyncio.get_running_loop().run_in_executor(self._disk, plan.run)).data
 
     async def _aborted(self, partition: RemotePartition, log: Log, start_offset: int, data: Buffer) -> list[AbortedTxn]:
