@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from barnabas.core import work
 from barnabas.core.errors import KafkaError
+from barnabas.protocol.wire.regex import Re2Pattern
 from barnabas.server.coordination.ports import TopicCatalog
-from barnabas.server.coordination.regex import Re2Pattern
 
 SLICE_COST: Final = 250_000
 """The cost of one slice, about 10 ms: instructions of the program, multiplied by the bytes of the names."""

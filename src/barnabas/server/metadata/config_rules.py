@@ -12,6 +12,7 @@ from typing import Final
 
 from barnabas.core.config import ConfigDef, ConfigError, ConfigValue, UpdateMode
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.regex import Re2Pattern
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.configs.not_applied import NOT_APPLIED, OF_OPEN_LISTENERS
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
@@ -34,6 +35,9 @@ _MATCH_SELECTORS: Final = frozenset(
     }
 )
 """The keys of `match` in a client-metrics subscription (`ClientMetricsConfigs.ClientMatchingParams`)."""
+CLIENT_MATCH_PROGRAM_MAX: Final = 500
+"""The longest program of an expression in `match`, in instructions. Brokers match it against client ids, which may have
+32 KB, on the event loop."""
 _MECHANISM_CONFIGS: Final = frozenset(
     {
         "sasl.login.class",
@@ -212,9 +216,15 @@ def _check_match(pattern: str) -> None:
     if not equals or selector not in _MATCH_SELECTORS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     try:
-        re.compile(expression)
-    except re.error as error:
+        size = Re2Pattern(expression).program_size
+    except KafkaError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}") from error
+    if size > CLIENT_MATCH_PROGRAM_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Illegal client matching pattern: {pattern}: its program has {size} instructions, at most"
+            f" {CLIENT_MATCH_PROGRAM_MAX} are accepted. Use smaller repetition counts.",
+        )
 
 
 def _check_names(configs: Mapping[str, str], table: ConfigDef, what: str) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from barnabas.core import work
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.coordination import regex, topic_regexes
-from barnabas.server.coordination.regex import Re2Pattern
+from barnabas.protocol.wire import regex
+from barnabas.protocol.wire.regex import Re2Pattern
+from barnabas.server.coordination import topic_regexes
 from barnabas.server.coordination.topic_regexes import SLICE_COST, TopicRegexes, matching_topics
 from tests.unit.server.coordination.kit import Catalog
 

@@ -439,3 +439,12 @@ def test_groups_and_metrics_have_bounds() -> None:
     check_client_metrics_configs({"interval.ms": "100"})
     with pytest.raises(KafkaError, match="between 100"):
         check_client_metrics_configs({"interval.ms": "99"})
+
+
+@pytest.mark.parametrize(
+    "pattern", ["client_id=(a)\\1", "client_id=(?=a)", "client_id=(a{0,100}){0,10}", "client_id=["]
+)
+def test_an_expression_that_could_hold_the_loop_is_refused_in_client_metrics(pattern: str) -> None:
+    with pytest.raises(KafkaError, match="Illegal client matching pattern") as error:
+        check_client_metrics_configs({"match": pattern})
+    assert error.value.code is ErrorCode.INVALID_CONFIG

@@ -15,7 +15,7 @@ from msgspec import Struct
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
-from barnabas.core.telemetry import Metrics
+from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.exposition import Exposition, label_text
 from barnabas.server.broker.client_metrics.instances import ClientInstance, ClientInstances
 from barnabas.server.broker.client_metrics.otlp import MetricPoint
@@ -23,6 +23,8 @@ from barnabas.server.broker.client_metrics.subscriptions import read_subscriptio
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+
+log = get_logger("barnabas.server.broker")
 
 SERIES_MAX: Final = 5_000
 SERIES_OF_CLIENT_MAX: Final = 500
@@ -59,7 +61,10 @@ class ClientMetrics:
         """Read the subscriptions again if configs have changed."""
         if delta.configs:
             view = ConfigView(image.configs, node_id=-1, static={})
-            self.instances.on_subscriptions(read_subscriptions(view, image.configs))
+            subscriptions, unreadable = read_subscriptions(view, image.configs)
+            self.instances.on_subscriptions(subscriptions)
+            for name, error in unreadable.items():
+                log.warning("a client-metrics subscription is ignored", name=name, reason=str(error))
 
     def count(self, error: KafkaError | None) -> None:
         """Count a push by its outcome."""

@@ -7,14 +7,15 @@ pushes nothing and asks again after five minutes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
 
+from barnabas.core.errors import KafkaError
 from barnabas.protocol.records.crc import crc32c
+from barnabas.protocol.wire.regex import Re2Pattern
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ConfigsImage, ResourceType
 
@@ -39,11 +40,11 @@ class Subscription(Struct, frozen=True):
     name: str
     metrics: tuple[str, ...]
     interval_ms: int
-    patterns: tuple[tuple[str, re.Pattern[str]], ...]
+    patterns: tuple[tuple[str, Re2Pattern], ...]
 
     def matches(self, client: ClientAttributes) -> bool:
         """Whether the client is to push the metrics of this subscription."""
-        return all(pattern.fullmatch(getattr(client, attribute)) for attribute, pattern in self.patterns)
+        return all(pattern.matches(getattr(client, attribute)) for attribute, pattern in self.patterns)
 
 
 class Wanted(Struct, frozen=True):
@@ -67,11 +68,21 @@ def hash_of(instance: UUID) -> int:
     return (mixed >> 32 ^ mixed) & 0xFFFF_FFFF
 
 
-def read_subscriptions(view: ConfigView, configs: ConfigsImage) -> tuple[Subscription, ...]:
-    """All subscriptions, by name."""
-    return tuple(
-        _subscription(name, view.client_metrics(name)) for name in sorted(configs.names(ResourceType.CLIENT_METRICS))
-    )
+def read_subscriptions(
+    view: ConfigView, configs: ConfigsImage
+) -> tuple[tuple[Subscription, ...], dict[str, KafkaError]]:
+    """All subscriptions, by name; and the errors of those whose `match` cannot be compiled.
+
+    A controller of Apache Kafka accepts Java's expressions; RE2 has neither look-around nor back references.
+    """
+    found: list[Subscription] = []
+    unreadable: dict[str, KafkaError] = {}
+    for name in sorted(configs.names(ResourceType.CLIENT_METRICS)):
+        try:
+            found.append(_subscription(name, view.client_metrics(name)))
+        except KafkaError as error:
+            unreadable[name] = error
+    return tuple(found), unreadable
 
 
 def wanted_of(subscriptions: tuple[Subscription, ...], client: ClientAttributes) -> Wanted:
@@ -94,5 +105,5 @@ def _subscription(name: str, values: Mapping[str, object]) -> Subscription:
         name,
         tuple(metrics),
         interval,
-        tuple((attribute.strip(), re.compile(expression.strip())) for attribute, _, expression in patterns),
+        tuple((attribute.strip(), Re2Pattern(expression.strip())) for attribute, _, expression in patterns),
     )

@@ -11,8 +11,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 from barnabas.protocol.security.acls import AclBinding, AclPermissionType, AclResourceType
 from barnabas.protocol.security.operations import AclOperation
+from barnabas.protocol.wire.regex import Re2Pattern
 from barnabas.server.coordination.links.values import StoredLink
-from barnabas.server.coordination.regex import Re2Pattern
 
 CONFIGS_EXCLUDED: Final = frozenset(
     {

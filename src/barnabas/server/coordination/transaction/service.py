@@ -28,10 +28,10 @@ from barnabas.protocol.wire.messages.describe_transactions import (
 from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.protocol.wire.regex import Re2Pattern
 from barnabas.server.coordination.errors import error_for_client
 from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import PartitionWriter, ProducerIdAndEpoch
-from barnabas.server.coordination.regex import Re2Pattern
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.transaction import describe
 from barnabas.server.coordination.transaction.config import TransactionConfig

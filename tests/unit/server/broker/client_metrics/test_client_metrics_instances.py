@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 from uuid import UUID
 
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.wire.regex import Re2Pattern
 from barnabas.server.broker.client_metrics import instances
 from barnabas.server.broker.client_metrics.instances import ZERO, ClientInstance, ClientInstances, Push
 from barnabas.server.broker.client_metrics.subscriptions import (
@@ -17,14 +17,19 @@ from barnabas.server.broker.client_metrics.subscriptions import (
     Subscription,
     Wanted,
     hash_of,
+    read_subscriptions,
     wanted_of,
 )
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.image.cluster import ClusterImage, Provenance, ResourceType
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.records.other import ConfigRecord
 
 JAVA = ClientAttributes(client_id="c1", client_software_name="apache-kafka-java", client_software_version="4.0.0")
 PRODUCERS = Subscription(
-    "p", ("org.apache.kafka.producer.",), 60_000, (("client_software_name", re.compile("apache.*")),)
+    "p", ("org.apache.kafka.producer.",), 60_000, (("client_software_name", Re2Pattern("apache.*")),)
 )
-EVERYTHING = Subscription("e", ("*",), 100, (("client_id", re.compile("c1")),))
+EVERYTHING = Subscription("e", ("*",), 100, (("client_id", Re2Pattern("c1")),))
 BYTES_MAX = 1_000
 
 
@@ -110,3 +115,22 @@ def test_the_client_that_was_silent_for_the_longest_time_is_forgotten(monkeypatc
     assert len(known) == 2
     assert known.push(push_of(first), JAVA, 200, BYTES_MAX) is first
     assert known.push(push_of(second), JAVA, 200, BYTES_MAX) is not second
+
+
+def test_an_expression_that_backtracks_exponentially_is_matched_in_linear_time() -> None:
+    nested = Subscription("n", ("*",), 100, (("client_id", Re2Pattern("(a+)+b")),))
+    assert wanted_of((nested,), ClientAttributes(client_id="a" * 32_000)) == Wanted((), 300_000)
+    assert wanted_of((nested,), ClientAttributes(client_id="a" * 32_000 + "b")) == Wanted(("*",), 100)
+
+
+def test_a_subscription_that_cannot_be_compiled_is_left_out_and_reported() -> None:
+    delta = ClusterDelta(ClusterImage())
+    for name, match in (("java", "client_id=(?=a)"), ("re2", "client_id=a.*")):
+        delta.apply(
+            ConfigRecord(resource_type=ResourceType.CLIENT_METRICS, resource_name=name, name="match", value=match)
+        )
+    configs = delta.finish(Provenance()).configs
+    subscriptions, unreadable = read_subscriptions(ConfigView(configs, node_id=-1, static={}), configs)
+    assert [subscription.name for subscription in subscriptions] == ["re2"]
+    assert list(unreadable) == ["java"]
+    assert unreadable["java"].code is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -30,6 +30,7 @@ from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from barnabas.protocol.wire.regex import Re2Pattern
 from barnabas.server.coordination.group.classic.group import ClassicGroup
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.server.coordination.group.consumer.expressions import (
@@ -60,7 +61,6 @@ from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.share.group import ShareGroup
 from barnabas.server.coordination.operation import CoordinatorRecord, WriteOperation
 from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
-from barnabas.server.coordination.regex import Re2Pattern
 
 LEFT: Final = "left the group"
 FENCE_REASONS: Final = {

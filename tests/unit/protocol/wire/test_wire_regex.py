@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.coordination.regex import PATTERN_LENGTH_MAX, Re2Pattern
+from barnabas.protocol.wire.regex import PATTERN_LENGTH_MAX, Re2Pattern
 
 NAMES = ["", "a", "ab", "abc", "aab", "b", "B", "orders.v1", "orders-v2", "x1", "x12", "_", "a\nb", "aaaa"]
 

@@ -1,6 +1,9 @@
-"""Codec: regular expressions of clients (KIP-848 SubscribedTopicRegex, ListTransactions), compiled by RE2.
+"""Codec: regular expressions of clients, compiled by RE2.
 
-A client sends its pattern to the broker, so no pattern may hold the event loop: Python's `re` backtracks, and `(a+)+b`
+Clients send them in ConsumerGroupHeartbeat (KIP-848 SubscribedTopicRegex), in ListTransactions, in the configs of
+client metrics (KIP-714 `match`), and in JSON Schemas for a schema registry (`patternProperties`).
+
+A client sends its pattern to a server, so no pattern may hold the event loop: Python's `re` backtracks, and `(a+)+b`
 against a long name takes exponential time. Kafka uses RE2/J; `google-re2` is the library that RE2/J was translated
 from, so syntax and semantics are the same: matching takes time linear in the length of the name, and back references
 and look-around are invalid. As in Kafka (`TopicRegexResolver`), a pattern must match the whole name.
@@ -54,6 +57,10 @@ class Re2Pattern:
     def matches(self, name: str) -> bool:
         """Whether the pattern matches all of `name`."""
         return self._compiled.fullmatch(name.encode()) is not None
+
+    def is_in(self, text: str) -> bool:
+        """Whether the pattern matches any part of `text`."""
+        return self._compiled.search(text.encode()) is not None
 
     def select(self, names: Iterable[str]) -> tuple[str, ...]:
         """The names that the pattern matches, in the order of `names`."""
