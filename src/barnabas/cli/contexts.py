@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.core.properties import parse_properties, render_properties
+from barnabas.core.secret_names import is_secret_name
 
 VARIABLE: Final = "BARNABAS_CONTEXT"
 REGISTRY_PREFIXES: Final = ("schema.registry.", "basic.auth.")
 """Settings of the schema registry, which the clients of Kafka do not get."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-_SECRET: Final = re.compile(r"password|secret|sasl\.jaas\.config|user\.info|\.key$|token")
 _PATHS: Final = ("location", "file")
 MASK: Final = "********"
 
@@ -123,9 +123,7 @@ def context_settings() -> dict[str, str]:
 
 def masked(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings without secrets, for people."""
-    return {
-        name: MASK if _SECRET.search(name) and not name.endswith(_PATHS) else value for name, value in settings.items()
-    }
+    return {name: MASK if is_secret_name(name) else value for name, value in settings.items()}
 
 
 def with_absolute_paths(settings: Mapping[str, str], folder: Path) -> dict[str, str]:

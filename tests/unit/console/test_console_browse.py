@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
 
 from barnabas.client.values import ConsumerRecord
 from barnabas.console.access.masking import MaskRule
-from barnabas.console.browse.decoding import Decoded, Decoder, decode_bytes
+from barnabas.console.browse.decoding import Decoded, Decoder, as_json, decode_bytes
 from barnabas.console.browse.filters import parse_filter, parse_path
 from barnabas.console.browse.query import BrowseQuery, parse_query, positions_text
 from barnabas.console.browse.records import RecordView, Viewer, newest_of
@@ -214,3 +215,11 @@ def test_the_newest_records_keep_the_order_of_offsets_within_a_partition() -> No
     newest, dropped = newest_of(found, 3)
     assert [(v.partition, v.offset) for v in newest] == [(1, 8), (1, 7), (0, 2)]
     assert dropped == {0: 1}
+
+
+def test_a_time_after_all_times_of_records_is_the_latest_time() -> None:
+    assert parse_query({"start": "time", "at": "9" * 30}, limit_max=10, now_ms=0).time_ms == 2**63 - 1
+
+
+def test_numbers_of_avro_that_json_does_not_have_are_texts() -> None:
+    assert as_json("avro", {"a": math.nan, "b": -math.inf}) == {"a": "NaN", "b": "-Infinity"}

@@ -24,7 +24,12 @@ ANSWERS = {
         "connector": {"state": "RUNNING", "worker_id": "w:1"},
         "tasks": [TASK],
     },
-    "/connectors/lake/config": {"connector.class": "Lake", "lake.password": "hush"},
+    "/connectors/lake/config": {
+        "connector.class": "Lake",
+        "lake.password": "hush",
+        "producer.override.ssl.keystore.key": "hush",
+        "value.converter.basic.auth.user.info": "user:hush",
+    },
     "/connectors/lake/offsets": {"offsets": [{"partition": ORDERS, "offset": {"kafka_offset": 4}}]},
     "/connectors/shop/status": {"type": "source", "connector": {"state": "PAUSED", "worker_id": "w:1"}, "tasks": []},
     "/connectors/shop/config": {},
@@ -75,7 +80,12 @@ def test_a_sink_shows_its_lag_and_hides_passwords(connected: Browser) -> None:
     document = connected.document("/connectors/lake")
     assert document["positions"] == [{"topic": "sunk", "partition": "sunk-0", "position": "4", "end": 9, "lag": 5}]
     assert document["lag"] == 5
-    assert document["config"] == {"connector.class": "Lake", "lake.password": "[hidden]"}
+    assert document["config"] == {
+        "connector.class": "Lake",
+        "lake.password": "[hidden]",
+        "producer.override.ssl.keystore.key": "[hidden]",
+        "value.converter.basic.auth.user.info": "[hidden]",
+    }
     text = connected.page("/connectors/lake")
     assert "5 records behind its topics." in text
     assert "no such table" in text

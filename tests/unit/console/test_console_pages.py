@@ -118,6 +118,20 @@ def numbers(document: dict[str, list[dict[str, dict[str, int]]]]) -> list[int]:
     return [record["value"]["n"] for record in document["records"]]
 
 
+@pytest.mark.parametrize("value", [b"1e999", b'{"a": "\\ud800"}', b'"\xed\xa0\x80"'])
+def test_json_that_no_document_can_have_is_shown_as_it_is(
+    browser: Browser, broker: EmbeddedBroker, value: bytes
+) -> None:
+    topic = make_topic(browser, f"odd-{value.hex()}", 1)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(topic, value).result()
+    (record,) = browser.document(f"/topics/{topic}/messages")["records"]
+    text = value.decode() if value.isascii() else value.hex(" ")
+    assert record["value"] == text
+    assert text in browser.page(f"/topics/{topic}/messages")
+    assert browser.client.get(f"/topics/{topic}/download").status_code == 200
+
+
 def test_newest_records_are_paged_backwards_without_gaps(browser: Browser, broker: EmbeddedBroker) -> None:
     fill(broker, make_topic(browser, "paged"), 50)
     seen, before = [], ""

@@ -82,6 +82,26 @@ def test_bodies_have_a_limit_and_a_type(browser: Browser) -> None:
     assert browser.client.get("/api/topics/create").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "field"),
+    [
+        ("/topics/create", {"topic": "many", "partitions": 1 << 31}, "partitions"),
+        ("/topics/create", {"topic": "many", "partitions": 1, "replicas": 1 << 15}, "replicas"),
+        ("/topics/many/delete-records", {"confirm": "many", "partition": 0, "before": 1 << 63}, "before"),
+    ],
+)
+def test_a_number_that_no_request_can_have_is_refused(
+    browser: Browser, path: str, fields: dict[str, object], field: str
+) -> None:
+    assert browser.change(path, 400, **fields)["error"].startswith(f"{field} must be a whole number from")
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused(browser: Browser) -> None:
+    headers = {"x-csrf-token": browser.client.get("/api/session").json()["csrf"], "content-type": "application/json"}
+    response = browser.client.post("/api/topics/create", content=b"[" * 100_000, headers=headers)
+    assert response.status_code == 400
+
+
 def test_strangers_see_nothing(users: Browser) -> None:
     response = users.client.get("/topics", follow_redirects=False)
     assert (response.status_code, response.headers["location"]) == (303, "/login")
@@ -148,6 +168,28 @@ def test_every_change_is_in_the_audit_log_without_secrets(users: Browser, tmp_pa
         ("ada", "delete user", "done", {"user": "dora"}),
     ]
     assert "a secret password" not in text
+
+
+def test_the_value_of_a_secret_config_is_neither_shown_nor_logged(users: Browser, tmp_path: Path) -> None:
+    log_in(users, "ada")
+    change = {"config": "listener.name.absent.ssl.keystore.password", "value": "a secret password"}
+    token = users.document("/session")["csrf"]
+    response = users.client.post("/api/brokers/1/config", json=change, headers={"x-csrf-token": token})
+    assert "a secret password" not in response.text
+    text = (tmp_path / "audit.jsonl").read_text()
+    assert json.loads(text)["fields"] == {"broker": "1", "config": change["config"], "value": "[hidden]"}
+
+
+def test_a_form_of_another_site_is_refused_although_the_browser_adds_a_password(users: Browser) -> None:
+    response = users.client.post(
+        "/topics/create",
+        data={"topic": "forged", "partitions": 1},
+        headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
+        auth=("emil", "emilemilemil"),
+        follow_redirects=False,
+    )
+    assert response.status_code == 403
+    assert users.client.get("/api/topics/forged", auth=("emil", "emilemilemil")).status_code == 404
 
 
 def test_scripts_log_in_with_http_basic(users: Browser) -> None:

@@ -52,11 +52,12 @@ class Gate:
                 f"This console has no login, so it answers to localhost and 127.0.0.1 only, not to {host[:100]!r}."
             )
 
-    def check_site(self, site: str, mode: str) -> None:
+    def check_site(self, site: str, mode: str, *, is_change: bool = False) -> None:
         """Raises NotAllowedError if another web site has sent the request from its own page. `site` and `mode` are the
-        headers Sec-Fetch-Site and Sec-Fetch-Mode, which browsers send; a link that a person follows is allowed.
+        headers Sec-Fetch-Site and Sec-Fetch-Mode, which browsers send. A link that a person follows is allowed, a form
+        of another site is not: the browser may add a password (HTTP Basic) that it remembers.
         """
-        if site in ("cross-site", "same-site") and mode != "navigate":
+        if site in ("cross-site", "same-site") and (is_change or mode != "navigate"):
             raise NotAllowedError("This console answers to its own pages only.")
 
     def visit(self, cookie: str | None, now_ms: int, new_id: str) -> Visit:

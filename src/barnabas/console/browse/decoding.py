@@ -11,6 +11,7 @@ import base64
 import json
 import struct
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final, Protocol
 
 from barnabas.core.errors import BarnabasError
@@ -96,7 +97,7 @@ def decode_bytes(data: bytes, wanted: str) -> Decoded:
         return Decoded("number", struct.unpack(_NUMBERS[size], data)[0], size)
     if wanted in ("auto", "json") and data[:1] and data.lstrip()[:1] and data.lstrip()[0] in _JSON_STARTS:
         try:
-            return Decoded("json", json.loads(data, parse_constant=_no_constant), size)
+            return Decoded("json", _parsed(data), size)
         except (ValueError, RecursionError):
             pass
     if wanted == "json":
@@ -112,6 +113,23 @@ def decode_bytes(data: bytes, wanted: str) -> Decoded:
 
 def _hex(data: bytes, problem: str = "") -> Decoded:
     return Decoded("hex", data.hex(" "), len(data), problem=problem)
+
+
+def _parsed(data: bytes) -> Any:
+    """The JSON in the bytes. Raises ValueError also for JSON that pages and documents cannot have: numbers beyond a
+    double (`1e999`), and halves of surrogate pairs (`"\\ud800"`), which UTF-8 cannot encode.
+    """
+    value = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
+    if not data.isascii() or b"\\ud" in data or b"\\uD" in data:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text} is beyond a double")
+    return value
 
 
 def _no_constant(text: str) -> Any:
@@ -144,7 +162,7 @@ class RegistryDecoder:
         except NotReadyError as missing:
             await missing.learn()
             value = reader.deserialize_now(topic, (), data)
-        return kind, _as_json(kind, value)
+        return kind, as_json(kind, value)
 
     async def _kind(self, schema_id: int, subject: str) -> str:
         """The type of a schema. An id that failed is requested again after RETRY_S, not for each record of a page."""
@@ -193,13 +211,16 @@ def _reader_class(kind: str) -> Any:
     return JsonDeserializer
 
 
-def _as_json(kind: str, value: Any) -> Any:
-    """Values of Avro's logical types become text, bytes become base64."""
+def as_json(kind: str, value: Any) -> Any:
+    """Values of Avro's logical types, NaN and the infinities become text; bytes become base64. Raises ValueError for a
+    text that UTF-8 cannot encode.
+    """
     if kind == "protobuf":
         from google.protobuf.json_format import MessageToDict
 
         return MessageToDict(value, preserving_proto_field_name=True)
-    return json.loads(json.dumps(value, default=_scalar))
+    text = json.dumps(value, default=_scalar, ensure_ascii=False)
+    return json.loads(text.encode(), parse_constant=str)
 
 
 def _scalar(value: Any) -> str:

@@ -191,7 +191,7 @@ def parse_path(text: str) -> tuple[str | int, ...]:
 def _literal(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -11,6 +11,7 @@ from barnabas.console.browse.decoding import FORMATS
 from barnabas.console.browse.filters import Filter, parse_filter
 from barnabas.console.errors import BadInputError
 
+_TIME_MS_MAX = (1 << 63) - 1
 STARTS = ("newest", "oldest", "offset", "time", "positions", "live")
 
 
@@ -85,9 +86,7 @@ def _time(text: str, now_ms: int) -> int:
     try:
         if text.startswith("P"):
             return max(now_ms - parse_duration_ms(text), 0)
-        if text.isdecimal():
-            return int(text)
-        return max(parse_time_ms(text), 0)
+        return min(int(text) if text.isdecimal() else max(parse_time_ms(text), 0), _TIME_MS_MAX)
     except (ValueError, OverflowError):
         raise BadInputError(
             f"{text!r} is not a time: write 2026-11-20T10:00, in UTC, or a duration before now such as PT15M."

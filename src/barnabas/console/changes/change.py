@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from barnabas.console.access.users import Role
 from barnabas.console.errors import BadInputError
 from barnabas.console.sources import Call
 from barnabas.core.errors import KafkaError
+from barnabas.core.secret_names import HIDDEN, is_secret_name
+
+OFFSET_MAX: Final = (1 << 63) - 1
+_INT32_MAX: Final = (1 << 31) - 1
+_LOGGED_CHARACTERS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,13 @@ class Change:
     fields: tuple[str, ...] = ()
     is_check: bool = False
 
+    def logged(self, fields: Mapping[str, str]) -> dict[str, str]:
+        """What the audit log has of the fields of a form. The value of a secret config is hidden."""
+        named = {name: fields[name][:_LOGGED_CHARACTERS_MAX] for name in self.fields if name in fields}
+        if "value" in named and is_secret_name(named.get("config", "")):
+            named["value"] = HIDDEN
+        return named
+
 
 def required(call: Call, name: str) -> str:
     """A field that must not be empty. Raises BadInputError."""
@@ -44,13 +56,13 @@ def required(call: Call, name: str) -> str:
     return text
 
 
-def number(call: Call, name: str, *, otherwise: int | None = None, least: int = 0) -> int:
-    """A field with a whole number. Raises BadInputError."""
+def number(call: Call, name: str, *, otherwise: int | None = None, least: int = 0, most: int = _INT32_MAX) -> int:
+    """A field with a whole number from `least` to `most`. Raises BadInputError."""
     text = call.query.get(name, "").strip()
     if not text and otherwise is not None:
         return otherwise
-    if not text.removeprefix("-").isdecimal() or len(text) > 19 or int(text) < least:
-        raise BadInputError(f"{name} must be a whole number of at least {least}, not {text!r}.")
+    if not text.removeprefix("-").isdecimal() or len(text) > 19 or not least <= int(text) <= most:
+        raise BadInputError(f"{name} must be a whole number from {least} to {most}, not {text[:50]!r}.")
     return int(text)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from barnabas.client.admin.share_groups import alter_share_group_offsets, list_share_group_offsets
 from barnabas.client.values import EARLIEST, LATEST
 from barnabas.console.access.users import Role
-from barnabas.console.changes.change import Change, Outcome, confirmed, number, raise_first, required
+from barnabas.console.changes.change import OFFSET_MAX, Change, Outcome, confirmed, number, raise_first, required
 from barnabas.console.documents.groups import plan_of
 from barnabas.console.errors import BadInputError, NotFoundError
 from barnabas.console.sources import Call
@@ -63,7 +63,7 @@ async def fence_producer(call: Call) -> Outcome:
 async def abort_hanging(call: Call) -> Outcome:
     """Abort a hanging transaction in one partition."""
     partition = TopicPartition(required(call, "topic"), number(call, "partition"))
-    since = number(call, "open_since")
+    since = number(call, "open_since", most=OFFSET_MAX)
     producers = (await call.admin.describe_producers([partition]))[partition]
     if isinstance(producers, KafkaError):
         raise producers

@@ -9,12 +9,24 @@ from urllib.parse import quote
 
 from barnabas.client.values import AlterOp, ConfigChange, ConfigResource
 from barnabas.console.access.users import Role
-from barnabas.console.changes.change import Change, Outcome, assignments, confirmed, number, raise_first, required
+from barnabas.console.changes.change import (
+    OFFSET_MAX,
+    Change,
+    Outcome,
+    assignments,
+    confirmed,
+    number,
+    raise_first,
+    required,
+)
 from barnabas.console.errors import BadInputError
 from barnabas.console.sources import Call
 from barnabas.core.ids import TopicPartition
+from barnabas.core.secret_names import HIDDEN, is_secret_name
 
 VALUE_BYTES_MAX: Final = 1024 * 1024
+_REPLICAS_MAX: Final = 32_767
+"""The largest replication factor that a CreateTopics request can have."""
 
 
 def topic_link(name: str, tab: str = "") -> str:
@@ -26,7 +38,7 @@ async def create_topic(call: Call) -> Outcome:
     created = await call.admin.create_topic(
         name,
         number(call, "partitions", otherwise=-1, least=-1),
-        number(call, "replicas", otherwise=-1, least=-1),
+        number(call, "replicas", otherwise=-1, least=-1, most=_REPLICAS_MAX),
         assignments(call.query.get("configs", "")),
     )
     return Outcome(f"The topic {name} was created.", topic_link(name), {"topic_id": str(created.topic_id)})
@@ -53,12 +65,14 @@ async def set_config(call: Call) -> Outcome:
 
 
 async def alter_config(call: Call, resource: ConfigResource, link: str) -> Outcome:
+    """Set the config of a topic or broker that the form names, or delete it. A secret value is not in the outcome."""
     config = required(call, "config")
     if call.query.get("operation") == "delete":
         change, text = ConfigChange(config, None, AlterOp.DELETE), f"{config} has its default again."
     else:
         value = call.query.get("value", "")
-        change, text = ConfigChange(config, value), f"{config} is {value} now."
+        shown = HIDDEN if is_secret_name(config) else value
+        change, text = ConfigChange(config, value), f"{config} is {shown} now."
     raise_first(await call.admin.incremental_alter_configs({resource: [change]}))
     return Outcome(text, link)
 
@@ -66,7 +80,7 @@ async def alter_config(call: Call, resource: ConfigResource, link: str) -> Outco
 async def delete_records(call: Call) -> Outcome:
     name = call.path["topic"]
     confirmed(call, name)
-    partition, before = number(call, "partition"), number(call, "before", least=-1)
+    partition, before = number(call, "partition"), number(call, "before", least=-1, most=OFFSET_MAX)
     found = await call.admin.delete_records({TopicPartition(name, partition): before})
     raise_first(found)
     return Outcome(f"{name}-{partition} begins at offset {next(iter(found.values()))} now.", topic_link(name))

@@ -10,11 +10,11 @@ from urllib.parse import quote
 from barnabas.console.errors import NotFoundError
 from barnabas.console.sources import Call
 from barnabas.core.ids import TopicPartition
+from barnabas.core.secret_names import HIDDEN, is_secret_name
 from barnabas.registry.errors import RegistryError
 
 _POSITIONS_MAX: Final = 1_000
 """The positions that a page shows."""
-_SECRET_WORDS = ("password", "secret", "token", "credential", "jaas", "private", "key.pem")
 
 
 async def connector_list(call: Call) -> dict[str, Any]:
@@ -42,7 +42,7 @@ async def connector(call: Call) -> dict[str, Any]:
         "lag": sum(lags) if lags else None,
         "tasks": status.get("tasks", []),
         "trace": status.get("connector", {}).get("trace", ""),
-        "config": {key: "[hidden]" if _is_secret(key) else value for key, value in sorted(config.items())},
+        "config": {key: HIDDEN if is_secret_name(key) else value for key, value in sorted(config.items())},
     }
 
 
@@ -79,7 +79,3 @@ def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
         "worker": status.get("connector", {}).get("worker_id", ""),
         "task_states": states,
     }
-
-
-def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRET_WORDS)

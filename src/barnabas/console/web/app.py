@@ -110,7 +110,9 @@ class ConsoleApp:
             try:
                 self._gate.check_host(request.headers.get("host", ""))
                 self._gate.check_site(
-                    request.headers.get("sec-fetch-site", ""), request.headers.get("sec-fetch-mode", "")
+                    request.headers.get("sec-fetch-site", ""),
+                    request.headers.get("sec-fetch-mode", ""),
+                    is_change=request.method == "POST",
                 )
                 visit = await self._visit(request)
                 response = await handle(request, visit)
@@ -297,13 +299,12 @@ class ConsoleApp:
         return make
 
     def _log(self, request: Request, visit: Visit, change: Change, fields: dict[str, str], error: str) -> None:
-        named = {name: fields[name][:1_000] for name in change.fields if name in fields}
         self._audit.write(
             time=datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds"),
             user="" if visit.user is None else visit.user.name,
             address=request.client.host if request.client else "",
             change=change.name,
-            fields={**{name: str(value) for name, value in request.path_params.items()}, **named},
+            fields={**{name: str(value) for name, value in request.path_params.items()}, **change.logged(fields)},
             error=error[:1_000],
         )
 

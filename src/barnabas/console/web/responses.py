@@ -87,7 +87,7 @@ async def read_fields(request: Request) -> dict[str, str]:
     if kind == "application/json":
         try:
             document = json.loads(body or b"{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInputError(f"The body is not JSON: {error}") from None
         if not isinstance(document, dict):
             raise BadInputError("The body must be a JSON object.")
