@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from barnabas.backup.cluster_state import Selection
 from barnabas.backup.errors import BackupError
-from barnabas.backup.restoring.plan import TargetFacts, binding_of, configs_to_set, conflicts, select
+from barnabas.backup.restoring.plan import TargetFacts, binding_of, configs_to_set, conflicts, select, translated
 from barnabas.backup.restoring.rewriting import kept_records, produced_batch
 from barnabas.backup.restoring.translating import OffsetTranslation, Transactions
 from barnabas.backup.values import AclBackup, CommittedOffset, GroupBackup, QuotaBackup
@@ -144,3 +144,9 @@ def test_committed_offsets_go_to_the_next_record_that_was_restored() -> None:
     translation.on_records(range(10, 13), 0)
     translation.on_records([15, 20], 3)
     assert translation.finish(5) == {0: 0, 12: 2, 13: 3, 15: 3, 40: 5, 99: 5}
+
+
+def test_offsets_of_a_partition_that_the_run_does_not_have_are_left_out() -> None:
+    kept, orphan = CommittedOffset("orders", 0, 7), CommittedOffset("orders", 5, 9)
+    group = GroupBackup("billing", "classic", (kept, orphan))
+    assert translated(group, {TopicPartition("orders", 0): {7: 3}}) == [(kept, 3)]

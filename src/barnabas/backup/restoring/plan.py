@@ -131,6 +131,20 @@ def within(offset: CommittedOffset, start: int, end: int) -> int:
     return max(start, min(offset.offset, end))
 
 
+def translated(
+    group: GroupBackup, offsets: Mapping[TopicPartition, Mapping[int, int]]
+) -> list[tuple[CommittedOffset, int]]:
+    """The committed offsets of a group with what they became in the target. An offset of a partition that the run does
+    not have is left out: a group can keep offsets of a topic that was created again with fewer partitions.
+    """
+    found = []
+    for offset in group.offsets:
+        of_partition = offsets.get(TopicPartition(offset.topic, offset.partition))
+        if of_partition is not None:
+            found.append((offset, of_partition[offset.offset]))
+    return found
+
+
 def is_share(group: GroupBackup) -> bool:
     return group.type == SHARE
 

@@ -292,13 +292,7 @@ class Restore:
         translated = await ProduceRestore(admin, self._store, self._on_records).run(run, committed)
         for topic in run.topics:
             await self._set_configs(topic, list(_WHILE_PRODUCING))
-        offsets = {
-            group.group_id: [
-                (offset, translated[TopicPartition(offset.topic, offset.partition)][offset.offset])
-                for offset in group.offsets
-            ]
-            for group in run.groups
-        }
+        offsets = {group.group_id: plan.translated(group, translated) for group in run.groups}
         await self._commit(offsets)
         _raise_first(await admin.delete_topics([marker]))
         self._notes += plan.lost_by_produce(run)
