@@ -54,6 +54,30 @@ def test_a_page_of_metrics_is_valid_and_scraped(tmp_path: Path) -> None:
             assert found.value("barnabas_ready") == 1
 
 
+def test_followers_serve_their_lag_and_leaders_the_offsets_of_consumers(tmp_path: Path) -> None:
+    cluster = ClusterProcess(tmp_path, settings=SETTINGS)
+    ports = free_ports(3)
+    for node_id, port in zip(cluster.broker_ids, ports, strict=True):
+        cluster.node(node_id).arguments = ["--metrics", f"http://127.0.0.1:{port}/metrics"]
+    with cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t", replica_assignment={0: [1, 2, 3]})])
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+            producer.send("t", b"x").result()
+        of_leader = 'kafka_topic_partition_current_offset{topic="t",partition="0"} 1\n'
+        of_follower = 'kafka_server_fetcherlagmetrics_consumerlag{clientId="Replica",topic="t",partition="0"} 0\n'
+
+        def served(line: str) -> list[int]:
+            return [
+                node for node, port in zip(cluster.broker_ids, ports, strict=True) if line in read(f"127.0.0.1:{port}")
+            ]
+
+        wait_until(lambda: served(of_leader) == [1], "the leader has the high watermark")
+        wait_until(lambda: served(of_follower) == [2, 3], "the followers have no lag")
+        brokers = "kafka_brokers 3\n"
+        wait_until(lambda: len(served(brokers)) == 1, "only the active controller counts the brokers")
+
+
 def read(address: str) -> str:
     with urlopen(f"http://{address}/metrics", timeout=30) as response:
         text: str = response.read().decode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from barnabas.core.clock import Clock
 from barnabas.core.telemetry import get_logger
 from barnabas.core.telemetry.exposition import Exposition
 from barnabas.server.metadata.image.cluster import ClusterImage, LeaderRecoveryState, PartitionImage, TopicsImage
@@ -21,15 +22,16 @@ _PREFIX: Final = "kafka_controller_kafkacontroller_"
 
 class ClusterMonitor:
     """An image subscriber that counts partitions and elections. `is_active` says whether this node is the active
-    controller. Elections in records that are older than `started_ms` are those of an earlier process."""
+    controller. Elections in records that are older than this object are those of an earlier process."""
 
-    def __init__(self, node_id: int, is_active: Callable[[], bool], started_ms: int) -> None:
+    def __init__(self, node_id: int, is_active: Callable[[], bool], clock: Clock) -> None:
         self.elections = 0
         self.unclean_elections = 0
         self.partitions = self.offline = self.imbalanced = self.reassigning = 0
         self._node_id = node_id
         self._is_active = is_active
-        self._started_ms = started_ms
+        self._clock = clock
+        self._started_ms = clock.now_ms()
         self._image = ClusterImage()
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
@@ -96,7 +98,11 @@ class ClusterMonitor:
         page.family("kafka_server_replicamanager_reassigningpartitions").add(self.reassigning)
         page.family(_PREFIX + "activecontrollercount").add(int(active))
         page.family(_PREFIX + "lastappliedrecordoffset").add(image.offset)
-        page.family(_PREFIX + "lastappliedrecordtimestamp").add(image.provenance.timestamp_ms)
+        applied_ms = image.provenance.timestamp_ms
+        page.family(_PREFIX + "lastappliedrecordtimestamp").add(applied_ms)
+        page.family(_PREFIX + "lastappliedrecordlagms").add(max(self._clock.now_ms() - applied_ms, 0))
+        if active:  # kafka_exporter has one series for a cluster, too
+            page.family("kafka_brokers").add(alive)
         stats = "kafka_controller_controllerstats_"
         page.family(stats + "uncleanleaderelections_total").add(self.unclean_elections)
         page.family(stats + "leaderelectionrateandtimems_count").add(self.elections)

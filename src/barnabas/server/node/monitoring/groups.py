@@ -124,16 +124,21 @@ class GroupMonitor:
         lag = page.family("kafka_consumergroup_lag")
         seconds = page.family("barnabas_consumergroup_lag_seconds")
         sums: Counter[tuple[str, str]] = Counter()
+        offsets: Counter[tuple[str, str]] = Counter()
         for count, entry in enumerate(self._table.lags, 1):
             name = entry.partition
             labels = label_text(consumergroup=entry.group, topic=name.topic, partition=str(name.partition))
             offset.add(entry.offset, labels)
+            offsets[entry.group, name.topic] += entry.offset
             if entry.records is not None:
                 lag.add(entry.records, labels)
                 seconds.add(entry.seconds, labels)
                 sums[entry.group, name.topic] += entry.records
             if count % PARTITIONS_AT_ONCE == 0:
                 yield
+        offset_sum = page.family("kafka_consumergroup_current_offset_sum")
+        for (group, topic), total in offsets.items():
+            offset_sum.add(total, label_text(consumergroup=group, topic=topic))
         lag_sum = page.family("kafka_consumergroup_lag_sum")
         for (group, topic), records in sums.items():
             lag_sum.add(records, label_text(consumergroup=group, topic=topic))

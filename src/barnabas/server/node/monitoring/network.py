@@ -36,6 +36,13 @@ class NetworkMonitor:
             for labels, metric in sorted(self._metrics.members(counted).items()):
                 if not isinstance(metric, Histogram):
                     family.add(metric.value, label_text(listener=dict(labels)["listener"], networkProcessor="0"))
+        expired = self._metrics.members("barnabas_net_expired_sessions_total").values()
+        killed = sum(metric.value for metric in expired if not isinstance(metric, Histogram))
+        page.family("kafka_network_socketserver_expiredconnectionskilledcount").add(killed)
+        acls = self._metrics.members("barnabas_authorizer_acls").values()
+        for metric in acls:
+            if not isinstance(metric, Histogram):
+                page.family("kafka_server_authorizer_metrics_acls_total_count").add(metric.value)
         budget = self._budget
         page.family("kafka_network_requestchannel_requestqueuesize").add(budget.requests)
         page.family("kafka_network_socketserver_memorypoolused").add(budget.bytes)

@@ -67,7 +67,7 @@ class HealthMonitor:
 
 def monitor_cluster(parts: Parts, is_active: Callable[[], bool], without_leader_s: Callable[[], float]) -> None:
     """Register the collectors of the quorum and of the whole cluster."""
-    cluster = ClusterMonitor(parts.node_id, is_active, parts.clock.now_ms())
+    cluster = ClusterMonitor(parts.node_id, is_active, parts.clock)
     parts.publisher.subscribe(cluster)
     quorum = QuorumMonitor(parts.metadata, without_leader_s, lambda: parts.image.offset)
     parts.metrics.collectors += [quorum.collect, cluster.collect]

@@ -27,8 +27,11 @@ _LEADER_NAMES: Final = tuple(
 
 _AddFour = Callable[[str, int, int, int, int], None]
 """Adds the values of four families for some labels."""
-_Lines = tuple[_AddFour, _AddFour]
-"""For `_LOG_NAMES`, of every replica, and for `_LEADER_NAMES`, of the leader's replica."""
+_AddOffsets = Callable[[str, int, int], None]
+_Lines = tuple[_AddFour, _AddFour, _AddOffsets, Callable[[str], None]]
+"""For `_LOG_NAMES`, of every replica; for `_LEADER_NAMES` and for the offsets, of the leader's replica; and a line of
+`_FOLLOWER_LAG`, of a follower's replica."""
+_FOLLOWER_LAG: Final = "kafka_server_fetcherlagmetrics_consumerlag"
 
 
 def _add_four(page: Exposition, names: tuple[str, ...]) -> _AddFour:
@@ -42,6 +45,19 @@ def _add_four(page: Exposition, names: tuple[str, ...]) -> _AddFour:
         add_2(f"{name_2}{labels} {value_2}")
         add_3(f"{name_3}{labels} {value_3}")
         add_4(f"{name_4}{labels} {value_4}")
+
+    return add
+
+
+def _add_offsets(page: Exposition) -> _AddOffsets:
+    """Adds the offsets of consumers, which have the names of kafka_exporter."""
+    current, oldest = (page.family(f"kafka_topic_partition_{name}_offset") for name in ("current", "oldest"))
+    add_current, add_oldest = current.lines.append, oldest.lines.append
+    current_name, oldest_name = current.name, oldest.name
+
+    def add(labels: str, high_watermark: int, log_start_offset: int) -> None:
+        add_current(f"{current_name}{labels} {high_watermark}")
+        add_oldest(f"{oldest_name}{labels} {log_start_offset}")
 
     return add
 
@@ -72,7 +88,8 @@ class ReplicaMonitor:
     def collect(self, page: Exposition) -> Iterator[None]:
         """Add the samples of all replicas."""
         partitions, sums = list(self._partitions), _Sums()
-        lines = _add_four(page, _LOG_NAMES), _add_four(page, _LEADER_NAMES)
+        follower_lags = page.family(_FOLLOWER_LAG).lines.append
+        lines = _add_four(page, _LOG_NAMES), _add_four(page, _LEADER_NAMES), _add_offsets(page), follower_lags
         for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
             some = partitions[start : start + PARTITIONS_AT_ONCE]
             self._read(some, sums, lines if start < PARTITIONS_MAX else None)
@@ -106,8 +123,8 @@ class ReplicaMonitor:
                 sums.under_replicated += led[0]
                 sums.under_min_isr += led[1]
                 sums.at_min_isr += led[2]
-            elif isinstance(role, FollowerRole) and role.lag > sums.lag_max:
-                sums.lag_max = role.lag
+            elif isinstance(role, FollowerRole):
+                sums.lag_max = max(sums.lag_max, role.lag)
             if lines is None:
                 continue
             name = partition.name
@@ -115,6 +132,9 @@ class ReplicaMonitor:
             lines[0](labels, size, len(log.segments), log.log_start_offset, log.log_end_offset)
             if led is not None:
                 lines[1](labels, *led)
+                lines[2](labels, partition.high_watermark, log.log_start_offset)
+            elif isinstance(role, FollowerRole):
+                lines[3](f'{_FOLLOWER_LAG}{{clientId="Replica",{labels[1:]} {role.lag}')
 
     def _add_sums(self, page: Exposition, seen: int, sums: _Sums) -> None:
         offline_dirs = [home for home in self._partitions.log_dirs if home.failure is not None]
