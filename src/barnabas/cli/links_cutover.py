@@ -89,7 +89,10 @@ def reverse(
     link: Annotated[
         str | None, typer.Option("--link", help="The name of the link there; by default LINK-reverse.")
     ] = None,
-    topics: Annotated[list[str] | None, typer.Argument(help="Topics; by default all stopped ones.")] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(help="Regular expressions of the topics; without any, all stopped ones.", metavar="[TOPIC]..."),
+    ] = None,
     yes: Yes = False,
     source_config: Annotated[
         str | None, typer.Option("--source-config", metavar="FILE", help="Client settings of the brokers there.")

@@ -158,7 +158,7 @@ async def check_failback(theirs: Side, ours: Side) -> None:
     assert not theirs.tails()
     with pytest.raises(KafkaError, match="Not stopped, or not of link paris: absent"):
         await cutover.reverse(ours, theirs, "paris", back, ["absent"])
-    (started,) = await cutover.reverse(ours, theirs, "paris", back, ())
+    (started,) = await cutover.reverse(ours, theirs, "paris", back, ["ord.*"])
     assert started.error is None
     await until(lambda: caught_up(theirs, 160))
     found = [one async for one in verify(ours, theirs, [T0, T1])]

@@ -12,6 +12,7 @@ import pytest
 from barnabas.client import AsyncAdmin, AsyncProducer
 from barnabas.client.admin.links import Link, MirrorAction
 from barnabas.client.admin.share_groups import ShareOffset, alter_share_group_offsets, list_share_group_offsets
+from barnabas.client.links.drill import drill
 from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.client.values import ConfigResource, NewTopic
 from barnabas.core.errors import KafkaError
@@ -91,6 +92,10 @@ def test_share_groups_go_on_at_their_offsets_bounded_and_never_under_members(ser
             link = Link("shares", servers[0], topics=("queue",), groups=("busy", "idle", "late"), settings=QUICK)
             await ours.create_link(link)
             await until(lambda: all_start(ours, busy=5, idle=5, late=5), "the offsets are copied")
+            moves = (await drill(ours, theirs, "shares", ())).groups
+            assert {(move.group_id, move.on_source, move.here) for move in moves} == {
+                (group, 5, 5) for group in ("busy", "idle", "late")
+            }
             async with AsyncShareConsumer(bootstrap_servers=servers[1], group_id="busy") as member:
                 member.subscribe(["queue"])
                 first = await member.poll(30_000)

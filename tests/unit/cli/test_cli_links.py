@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.kafka.cluster_mirrors import link_of
+from barnabas.cli.kafka.cluster_mirrors import link_of, select_topics
 from barnabas.cli.links_options import warn_of_plain_secrets
 from barnabas.cli.links_text import print_changes, print_described, print_drill
 from barnabas.client.admin.links import (
@@ -45,6 +45,13 @@ def test_a_file_of_kafkas_tool_describes_a_link() -> None:
     assert link_of("paris", dict(settings), "t", None).topics == ("t",)
     with pytest.raises(ValueError, match=r"bootstrap\.servers is missing"):
         link_of("paris", {}, None, None)
+
+
+def test_kafkas_tool_describes_the_topics_that_a_pattern_matches() -> None:
+    rows: list[dict[str, object]] = [{"topic": topic} for topic in ("orders", "orders-eu", "payments")]
+    assert select_topics(rows, []) == rows
+    assert select_topics(rows, ["orders.*"]) == rows[:2]
+    assert select_topics(rows, ["orders", "pay.*"]) == [rows[0], rows[2]]
 
 
 def test_a_description_has_the_link_and_its_partitions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, emit_columns, split_list
 from barnabas.cli.session import read_properties, run_admin
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.wire.regex import Re2Pattern
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -149,8 +150,7 @@ async def _describe(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 
     described = await require_link(admin, options.mirror)
     now = {status.partition: status for status in await admin.describe_mirrors([options.mirror])}
-    wanted = set(split_list(options.topics or ""))
-    rows = [row for row in _rows(described, now) if not wanted or row["topic"] in wanted]
+    rows = select_topics(_rows(described, now), split_list(options.topics or ""))
     if options.failed:
         rows = [row for row in rows if row["state"] == "FAILED"]
     name, source = described.link.name, described.link.bootstrap_servers
@@ -161,6 +161,12 @@ async def _describe(admin: AsyncAdmin, options: argparse.Namespace) -> None:
     if rows:
         names = ("topic", "partition", "state", "lag", "reason")
         emit_columns([[n.upper() for n in names], *([str(row[n]) for n in names] for row in rows)])
+
+
+def select_topics(rows: Sequence[dict[str, object]], patterns: Sequence[str]) -> list[dict[str, object]]:
+    """The rows of the topics that one of the patterns matches; all of them without patterns. Raises KafkaError."""
+    compiled = [Re2Pattern(pattern) for pattern in patterns]
+    return [row for row in rows if not compiled or any(pattern.matches(str(row["topic"])) for pattern in compiled)]
 
 
 def _rows(described: LinkDescription, now: Mapping[TopicPartition, MirrorStatus]) -> list[dict[str, object]]:

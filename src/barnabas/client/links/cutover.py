@@ -12,8 +12,11 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.admin.links import STOPPED, Link, LinkDescription, MirrorAction, MirrorChange, MirrorStatus
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.wire.regex import Re2Pattern
 
 CHECK_INTERVAL_S: Final = 0.1
+NAMES_MAX: Final = 100
+"""The number of topics in one request. A broker accepts 200 patterns."""
 
 Progress = Callable[[str], None]
 
@@ -35,12 +38,16 @@ async def require_link(admin: AsyncAdmin, name: str) -> LinkDescription:
 async def promote(
     admin: AsyncAdmin, link: str, topics: Sequence[str], *, timeout_s: float, progress: Progress
 ) -> list[MirrorChange]:
-    """Stop mirrors when they have all records of the source; producers must have stopped there. Raises NotInTimeError,
-    after which the mirrors run on, and KafkaError."""
+    """Stop mirrors when they have all records of the source; producers must have stopped there. A topic that becomes a
+    mirror while this call waits is not stopped. Raises NotInTimeError, after which the mirrors run on, and KafkaError.
+    """
     planned = await admin.alter_mirrors(link, MirrorAction.STOP, topics, validate_only=True)
-    names = {change.topic for change in planned if change.error is None}
+    names = sorted(change.topic for change in planned if change.error is None)
     await _wait_caught_up(admin, link, names, timeout_s=timeout_s, progress=progress)
-    return await failover(admin, link, topics, timeout_s=timeout_s)
+    changes = await _alter_named(admin, link, MirrorAction.STOP, names)
+    stopped = {change.topic for change in changes if change.error is None}
+    await wait_stopped(admin, link, stopped, timeout_s=timeout_s)
+    return [*changes, *(change for change in planned if change.error is not None)]
 
 
 async def failover(admin: AsyncAdmin, link: str, topics: Sequence[str], *, timeout_s: float) -> list[MirrorChange]:
@@ -61,7 +68,8 @@ async def reverse(
     validate_only: bool = False,
 ) -> list[MirrorChange]:
     """After a cut-over of `link` on the cluster of `here`, make its topics mirrors of this cluster in the cluster of
-    `there`, the former source. `back` is the link there; its patterns are added. Without `topics`, all stopped topics.
+    `there`, the former source. `back` is the link there; its patterns are added. `topics` are regular expressions of
+    names; without any, all stopped topics go back.
 
     What `there` has and `here` has not is cut off; the brokers save it to files first. Raises KafkaError.
     """
@@ -74,8 +82,10 @@ async def reverse(
             ErrorCode.INVALID_REQUEST,
             f"Link {link} has no stopped topics. Stop them first: `barnabas links promote {link}`.",
         )
-    wanted = sorted(stopped & set(topics) if topics else stopped)
-    missing = sorted(set(topics) - stopped)
+    names = sorted(stopped)
+    selected = {pattern: Re2Pattern(pattern).select(names) for pattern in topics}
+    wanted = sorted({name for found in selected.values() for name in found}) if topics else names
+    missing = sorted(pattern for pattern, found in selected.items() if not found)
     if missing:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -89,9 +99,18 @@ async def reverse(
         await there.create_link(back, validate_only=validate_only)
         if validate_only:
             return [MirrorChange(topic, "active", -1, None) for topic in wanted]
-    return await there.alter_mirrors(
-        back.name, MirrorAction.START, [re.escape(topic) for topic in wanted], validate_only=validate_only
-    )
+    return await _alter_named(there, back.name, MirrorAction.START, wanted, validate_only=validate_only)
+
+
+async def _alter_named(
+    admin: AsyncAdmin, link: str, action: MirrorAction, names: Sequence[str], *, validate_only: bool = False
+) -> list[MirrorChange]:
+    """Change the topics of these names, however many there are."""
+    changes: list[MirrorChange] = []
+    for first in range(0, len(names), NAMES_MAX):
+        patterns = [re.escape(name) for name in names[first : first + NAMES_MAX]]
+        changes += await admin.alter_mirrors(link, action, patterns, validate_only=validate_only)
+    return changes
 
 
 async def _wait_caught_up(

@@ -5,22 +5,25 @@ The report says for each mirror what would be lost (RPO), and for each group whe
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.admin.links import FAILED, LinkDescription, MirrorAction, MirrorStatus
+from barnabas.client.admin.share_groups import list_share_group_offsets
 from barnabas.client.links.cutover import require_link
 from barnabas.client.links.verifying import Comparison, verify
-from barnabas.client.values import LATEST
+from barnabas.client.values import LATEST, GroupListing
 from barnabas.core.clock import SystemClock
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
 _STALE_MS = 10_000
 """A mirror whose source has not answered for this long has an unknown lag."""
 _VERIFIED_RECORDS = 1_000
-_GROUPS_MAX = 200
+_TIMEOUT_S = 60.0
+"""How long one look-up of a share group's offsets may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,9 @@ async def _groups(
     ends = await mirror.list_offsets(dict.fromkeys(wanted, LATEST))
     listed = await (source or mirror).list_groups()
     moves: list[GroupMove] = []
-    for listing in sorted(listed, key=lambda listing: listing.group_id)[:_GROUPS_MAX]:
-        there = {} if source is None else await _offsets(source, listing.group_id)
-        here = await _offsets(mirror, listing.group_id)
+    for listing in sorted(listed, key=lambda listing: listing.group_id):
+        there = {} if source is None else await _offsets(source, listing)
+        here = await _offsets(mirror, listing)
         for partition in sorted((there.keys() | here.keys()) & wanted):
             end = ends.get(partition)
             limit = None if end is None or isinstance(end, KafkaError) else end.offset
@@ -129,10 +132,28 @@ async def _groups(
     return moves
 
 
-async def _offsets(admin: AsyncAdmin, group_id: str) -> Mapping[TopicPartition, int]:
-    found = await admin.list_group_offsets(group_id)
+async def _offsets(admin: AsyncAdmin, group: GroupListing) -> Mapping[TopicPartition, int]:
+    """Where the group goes on in each partition for which it has an offset. Raises KafkaError."""
+    if group.type.lower() == "share":
+        return await _share_offsets(admin, group.group_id)
+    found = await admin.list_group_offsets(group.group_id)
     return {
         partition: committed.offset
         for partition, committed in found.items()
         if not isinstance(committed, KafkaError) and committed.offset >= 0
+    }
+
+
+async def _share_offsets(admin: AsyncAdmin, group_id: str) -> Mapping[TopicPartition, int]:
+    deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
+    try:
+        found = await list_share_group_offsets(admin.cluster, group_id, deadline=deadline)
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return {}
+    return {
+        partition: offset.start_offset
+        for partition, offset in found.items()
+        if not isinstance(offset, KafkaError) and offset.start_offset is not None
     }
