@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from barnabas.core.errors import ErrorCode
+from barnabas.core.telemetry.log import AUDIT_LOGGER
 from barnabas.core.work import Pauses
 from barnabas.protocol.security.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.security.operations import (
@@ -40,7 +42,11 @@ MANY: Final = 500
 """More names are checked with pauses."""
 _CHECKS_PER_TURN: Final = 500
 """About 2 ms."""
+DENIALS_LOGGED: Final = 1_000
+"""So many denials of one request are entries of the audit log. An entry takes about 40 microseconds, and a request of
+2 MB can name 100,000 resources."""
 
+audit_log = logging.getLogger(AUDIT_LOGGER)
 _API_NAMES: Final[Mapping[int, str]] = {int(key): APIS[key].name for key in ApiKey}
 
 _SUPPORTED: Final[Mapping[AclResourceType, int]] = {
@@ -53,7 +59,7 @@ _SUPPORTED: Final[Mapping[AclResourceType, int]] = {
 class ClientRights:
     """What the client of one request may do."""
 
-    __slots__ = ("_api_key", "_authorizer", "_grants", "_peer", "version")
+    __slots__ = ("_api_key", "_authorizer", "_denials", "_grants", "_peer", "version")
 
     def __init__(self, authorizer: Authorizer, grants: Grants | None, ctx: RequestContext) -> None:
         """`grants` are those of the authorizer; None if it is asked each time."""
@@ -61,6 +67,8 @@ class ClientRights:
         self._grants = grants
         self._peer = ctx.client
         self._api_key = ctx.api_key
+        self._denials = 0
+        """The denials that are entries of the audit log."""
         self.version = ctx.api_version
 
     @property
@@ -77,19 +85,35 @@ class ClientRights:
         silent: bool = False,
     ) -> bool:
         """Whether the client may do the operation. With `silent` a denial is not written to the audit log, because
-        another right may allow the request, or because the check filters a list."""
+        another right may allow the request, or because the check filters a list. After DENIALS_LOGGED denials, one
+        entry of the audit log says that the request has more of them."""
         grants = self._grants
         if grants is None:
-            action = Action(operation, resource_type, name, ref_count, log_if_denied=not silent)
-            return self._authorizer.authorize(self._client, action)
+            return self._decide(operation, resource_type, name, ref_count, silent)
         grant = (operation_on(operation, resource_type), name, self._peer.principal, self._peer.host)
         if grant in grants.known and not grants.is_audited():
             grants.hits += 1
             return True
-        action = Action(operation, resource_type, name, ref_count, log_if_denied=not silent)
-        allowed = self._authorizer.authorize(self._client, action)
+        allowed = self._decide(operation, resource_type, name, ref_count, silent)
         if allowed:
             grants.remember(grant)
+        return allowed
+
+    def _decide(
+        self, operation: AclOperation, resource_type: AclResourceType, name: str, ref_count: int, silent: bool
+    ) -> bool:
+        is_logged = not silent and self._denials < DENIALS_LOGGED
+        action = Action(operation, resource_type, name, ref_count, log_if_denied=is_logged)
+        allowed = self._authorizer.authorize(self._client, action)
+        if not allowed and is_logged:
+            self._denials += 1
+            if self._denials == DENIALS_LOGGED:
+                client = self._client
+                audit_log.info(
+                    "Principal = %s from host = %s: the request = %s has %d denied operations; further ones of this "
+                    "request are not logged.",
+                    client.principal, client.host, client.api, DENIALS_LOGGED,
+                )  # fmt: skip
         return allowed
 
     def allowed_names(

@@ -28,7 +28,7 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceData,
 )
 from barnabas.server.broker.authorization import grants as memory
-from barnabas.server.broker.authorization.checks import ClientRights
+from barnabas.server.broker.authorization.checks import DENIALS_LOGGED, ClientRights
 from barnabas.server.broker.authorization.enforcement import authorized
 from barnabas.server.broker.authorization.grants import Grants, grants_of, operation_on
 from barnabas.server.broker.authorization.ports import Action, AuthorizedClient
@@ -152,6 +152,21 @@ def test_allowed_requests_are_audited_each_time(caplog: pytest.LogCaptureFixture
     assert served.produce("orders")
     assert served.produce("orders")
     assert [entry.levelno for entry in caplog.records] == [logging.DEBUG] * 2
+
+
+def test_a_request_with_very_many_denials_does_not_flood_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    served = Served(StandardAuthorizer({}))
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    for _ in range(2):  # the limit is that of one request
+        caplog.clear()
+        assert not served.produce(*(f"orders-{number}" for number in range(DENIALS_LOGGED + 500)))
+        denied = [message for message in caplog.messages if " is Denied " in message]
+        assert len(denied) == DENIALS_LOGGED
+        assert [message for message in caplog.messages if message not in denied] == [
+            "Principal = User:alice from host = 10.0.0.1: the request = Produce has 1000 denied operations; further "
+            "ones of this request are not logged."
+        ]
+    assert served.authorizer.decisions[False] == 2 * (DENIALS_LOGGED + 500)
 
 
 def test_denied_requests_are_audited_each_time(caplog: pytest.LogCaptureFixture) -> None:

@@ -125,6 +125,7 @@ def refuse_quota_changes(request: AlterClientQuotasRequest, version: int, code: 
 def _refuse_each(request: Any, entries: str, answers: str, code: ErrorCode) -> Message:
     response: Any = APIS[ApiKey(request.__schema__.key)].response()
     kind: Any = element_type(type(response), answers)
-    setattr(response, answers, [kind(error_code=code, error_message=code.message) for _ in getattr(request, entries)])
+    answer = kind(error_code=code, error_message=code.message)  # one object: the request may have 100,000 entries
+    setattr(response, answers, [answer] * len(getattr(request, entries)))
     result: Message = response
     return result

@@ -29,6 +29,6 @@ async def handle(services: Services, ctx: RequestContext, request: CreateAclsReq
 
 
 def _failed(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
-    return CreateAclsResponse(
-        results=[AclCreationResult(error_code=error.code, error_message=str(error)) for _ in request.creations]
-    )
+    """Each entry has the same result, which is one object: the request may have 100,000 entries."""
+    result = AclCreationResult(error_code=error.code, error_message=str(error))
+    return CreateAclsResponse(results=[result] * len(request.creations))

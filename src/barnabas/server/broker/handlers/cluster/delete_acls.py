@@ -29,8 +29,6 @@ async def handle(services: Services, ctx: RequestContext, request: DeleteAclsReq
 
 
 def _failed(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(error_code=error.code, error_message=str(error)) for _ in request.filters
-        ]
-    )
+    """Each entry has the same result, which is one object: the request may have 100,000 entries."""
+    result = DeleteAclsFilterResult(error_code=error.code, error_message=str(error))
+    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
