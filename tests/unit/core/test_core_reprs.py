@@ -55,7 +55,10 @@ def test_a_hidden_field_is_named_without_its_value(value: object, shown: str) ->
 
 
 _SECRET = re.compile(r"password|passphrase|secret|jaas|hmac|private_key|user_info|salted|credential", re.IGNORECASE)
-_SETTINGS = re.compile(r"^(client|given|options|texts|configs?|properties|configuration|connection|static_config)$")
+_SETTINGS = re.compile(
+    r"^(client|given|options|texts|configs?|properties|configuration|connection|static_config|admin|consumer|producer"
+    r"|(source|target)_settings|spark)$"
+)
 """Names of mappings of settings as users wrote them: among them may be passwords."""
 _FINE = {
     "NewTopic.configs": "configs of topics; none is a secret",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from barnabas.core.reprs import repr_without
 from barnabas.spark.mirror.naming.filters import TopicSelection
 from barnabas.spark.mirror.naming.policies import (
     HEARTBEATS_TOPIC,
@@ -23,6 +24,8 @@ class Clients:
     admin: Mapping[str, str]
     consumer: Mapping[str, str]
     producer: Mapping[str, str]
+
+    __repr__ = repr_without("admin", "consumer", "producer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ class MirrorConfig:
     """Keys that have no effect here, and why."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """Settings of the Spark session (`spark.*`)."""
+
+    __repr__ = repr_without("spark")
 
     def towards(self, targets: Sequence[str]) -> list[PairConfig]:
         """The pairs whose target is one of these clusters, or all pairs if none is named."""

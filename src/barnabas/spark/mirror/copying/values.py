@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from barnabas.client.values import HandedOverTransaction
 from barnabas.core.ids import TopicPartition
+from barnabas.core.reprs import repr_without
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.spark.delivery.names import SinkName
 from barnabas.spark.mirror.ports import OffsetRun
@@ -54,6 +55,8 @@ class CopyJob:
     duration_max_ms: int = 5_000
     """... or after this time, and the next micro-batch copies the rest."""
     stall_timeout_ms: int = 120_000
+
+    __repr__ = repr_without("source_settings", "target_settings")
 
 
 @dataclass(frozen=True, slots=True)
