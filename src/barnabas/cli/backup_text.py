@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from barnabas.backup.restoring.restore import RestoreReport
     from barnabas.backup.values import Run
     from barnabas.backup.verifying import BackupCheck
-    from barnabas.client.links.verifying import Comparison
 
 Advance = Callable[[float, float], None]
 """Shows how much is done, and of how much."""
@@ -146,24 +145,6 @@ def print_check(check: BackupCheck) -> None:
             f"note: {check.leftovers} objects ({size_text(check.leftover_bytes)}) belong to no complete run; "
             "`barnabas backup prune` deletes them after a day."
         )
-
-
-def print_compared(found: Sequence[Comparison]) -> None:
-    rows = [
-        (
-            one.partition.topic,
-            one.partition.partition,
-            one.start,
-            one.end,
-            one.batches,
-            size_text(one.size_bytes),
-            one.missing,
-            one.error or ("equal" if one.differs_at is None else f"differs at offset {one.differs_at}"),
-        )
-        for one in found
-    ]
-    columns = ["TOPIC", "PARTITION", "FROM>", "TO>", "BATCHES>", "SIZE>", "MISSING>", "RESULT"]
-    print_table(columns, rows, empty="no partitions")
 
 
 def _time(time_ms: int) -> str:

@@ -91,7 +91,8 @@ def print_changes(changes: Sequence[MirrorChange], *, dry_run: bool) -> None:
     print_table(columns, rows, empty="no topics")
 
 
-def print_comparisons(found: Sequence[Comparison]) -> None:
+def print_comparisons(found: Sequence[Comparison], *, missing: str = "LAG", empty: str = "no mirrors") -> None:
+    """Print a table. `missing` is the heading of the records that the other side has and this cluster does not have."""
     rows = [
         (
             one.partition.topic,
@@ -105,8 +106,8 @@ def print_comparisons(found: Sequence[Comparison]) -> None:
         )
         for one in found
     ]
-    columns = ["TOPIC", "PARTITION", "FROM>", "TO>", "BATCHES>", "SIZE>", "LAG>", "RESULT"]
-    print_table(columns, rows, empty="no mirrors")
+    columns = ["TOPIC", "PARTITION", "FROM>", "TO>", "BATCHES>", "SIZE>", f"{missing}>", "RESULT"]
+    print_table(columns, rows, empty=empty)
 
 
 def print_drill(report: DrillReport) -> None:

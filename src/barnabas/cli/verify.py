@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli.backup_location import At, Endpoint, Location, Region, open_backup
-from barnabas.cli.backup_text import print_check, print_compared, progress_bar
+from barnabas.cli.backup_text import print_check, progress_bar
+from barnabas.cli.links_text import print_comparisons
 from barnabas.cli.options import Bootstrap, CommandConfig, Json
 from barnabas.cli.output import fail, print_json
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -94,7 +95,7 @@ def _with_cluster(
     if json:
         print_json([_comparison_document(one) for one in found])
     else:
-        print_compared(found)
+        print_comparisons(found, missing="MISSING", empty="no partitions")
     different = [one for one in found if not one.is_equal or one.missing]
     if different:
         fail(f"{len(different)} of {len(found)} partitions differ, or lack records")

@@ -47,6 +47,18 @@ def client_settings(options: argparse.Namespace) -> dict[str, object]:
     return settings
 
 
+def check_deprecated_config(options: argparse.Namespace, parser: argparse.ArgumentParser, role: str) -> None:
+    """Warn of the option `--ROLE.config` on stdout, as Kafka does, and reject it beside `--command-config`."""
+    if not getattr(options, f"{role}_config"):
+        return
+    if options.command_config:
+        parser.error(f"Options --{role}.config and --command-config are mutually exclusive.")
+    emit(
+        f"Option --{role}.config has been deprecated and will be removed in a future version. "
+        "Use --command-config instead."
+    )
+
+
 def split_pairs(pairs: Sequence[str] | None, parser: argparse.ArgumentParser, *, strip: bool = True) -> dict[str, str]:
     """Parse `name=value` arguments as Kafka does. Without `strip`, a value may be a space, for example as a
     separator.

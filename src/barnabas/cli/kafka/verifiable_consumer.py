@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from barnabas.cli.kafka.arguments import Parser, emit
+from barnabas.cli.kafka.arguments import Parser, check_deprecated_config
 from barnabas.cli.kafka.stopping import until_signal
 from barnabas.cli.kafka.verifiable_events import emit_event, text_of
 from barnabas.cli.session import read_properties, run
@@ -46,13 +46,7 @@ def main() -> None:
         parser.print_help()
         return
     options = parser.parse_args()
-    if options.consumer_config and options.command_config:
-        parser.error("Options --consumer.config and --command-config are mutually exclusive.")
-    if options.consumer_config:
-        emit(
-            "Option --consumer.config has been deprecated and will be removed in a future version. "
-            "Use --command-config instead."
-        )
+    check_deprecated_config(options, parser, "consumer")
     settings = _settings(options)
     run(lambda: _consume(settings, options))
 

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from barnabas.cli.kafka.arguments import Parser, emit
+from barnabas.cli.kafka.arguments import Parser, check_deprecated_config
 from barnabas.cli.kafka.stopping import until_signal
 from barnabas.cli.kafka.verifiable_events import emit_event, java_exception
 from barnabas.cli.session import read_properties, run
@@ -44,13 +44,7 @@ def main() -> None:
         parser.print_help()
         return
     options = parser.parse_args()
-    if options.producer_config and options.command_config:
-        parser.error("Options --producer.config and --command-config are mutually exclusive.")
-    if options.producer_config:
-        emit(
-            "Option --producer.config has been deprecated and will be removed in a future version. "
-            "Use --command-config instead."
-        )
+    check_deprecated_config(options, parser, "producer")
     settings: dict[str, object] = {
         "bootstrap.servers": options.bootstrap_server,
         "acks": str(options.acks),
