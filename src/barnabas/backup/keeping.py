@@ -64,7 +64,7 @@ class Retention(Struct, frozen=True):
 
 
 def runs_to_drop(runs: Iterable[str], retention: Retention, now_ms: int) -> list[str]:
-    """The runs that the retention does not keep, oldest first. A limit that is not given keeps nothing by itself;
+    """The runs that the retention does not keep, oldest first. A limit of None keeps no run;
     without any limit, every run is kept."""
     if retention.last is None and retention.age_ms is None:
         return []

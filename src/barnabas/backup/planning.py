@@ -40,12 +40,16 @@ def plan_partition(name: TopicPartition, before: PartitionBackup | None, now: Lo
     if before is None:
         return _anew(now)
     if now.high_watermark < before.end:
-        return _anew(now, f"{name}: the log ends at {now.high_watermark}, but {before.end} was backed up: read anew.")
+        return _anew(
+            now,
+            f"{name}: the log ends at {now.high_watermark}, but {before.end} was backed up. It is read again from its "
+            "start.",
+        )
     if now.epoch_end is not None and now.epoch_end < before.end:
         return _anew(
             now,
             f"{name}: the log was cut at {now.epoch_end} by an unclean leader election, but {before.end} was backed "
-            "up: read anew.",
+            "up. It is read again from its start.",
         )
     if now.log_start > before.end:
         return _anew(

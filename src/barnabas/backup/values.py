@@ -93,7 +93,7 @@ class AclBackup(Struct, frozen=True):
 
 
 class UserBackup(Struct, frozen=True):
-    """A user with SCRAM credentials: the iterations of each mechanism. No cluster tells the credentials themselves."""
+    """A user with SCRAM credentials: the iterations of each mechanism. No API returns the credentials themselves."""
 
     name: str
     mechanisms: dict[str, int]

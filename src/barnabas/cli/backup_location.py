@@ -35,11 +35,13 @@ Endpoint = Annotated[
     typer.Option(
         "--s3-endpoint",
         metavar="URL",
-        help="Of an S3-compatible store that is not Amazon's.",
+        help="The address of an S3-compatible store that is not Amazon's.",
         envvar="AWS_ENDPOINT_URL",
     ),
 ]
-Region = Annotated[str | None, typer.Option("--s3-region", metavar="REGION", help="The bucket's.", envvar="AWS_REGION")]
+Region = Annotated[
+    str | None, typer.Option("--s3-region", metavar="REGION", help="The region of the bucket.", envvar="AWS_REGION")
+]
 
 _FILE_THREADS = 4
 

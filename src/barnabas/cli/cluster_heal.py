@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 _INTERVAL_S: Final = 5.0
-"""The time between two looks at the cluster."""
+"""The time between two observations of the cluster."""
 
 
 def heal(
@@ -81,7 +81,7 @@ class _Limits:
 
 
 class _Healing:
-    """Looks at the cluster, and carries out what the healer decides."""
+    """Observes the cluster, and carries out what the healer decides."""
 
     def __init__(self, admin: AsyncAdmin, healer: Healer, limits: _Limits, throttle: int | None, at_once: int) -> None:
         self._admin = admin

@@ -150,7 +150,7 @@ def use(
 
 @app.command()
 def delete(name: Name, yes: Yes = False) -> None:
-    """Delete a context. Nothing happens to the cluster.
+    """Delete a context. The cluster is not changed.
 
     Example: `barnabas context delete prod --yes`
     """

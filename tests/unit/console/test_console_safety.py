@@ -102,7 +102,7 @@ def test_a_body_that_is_nested_too_deeply_is_refused(browser: Browser) -> None:
     assert response.status_code == 400
 
 
-def test_strangers_see_nothing(users: Browser) -> None:
+def test_a_request_without_a_login_sees_nothing(users: Browser) -> None:
     response = users.client.get("/topics", follow_redirects=False)
     assert (response.status_code, response.headers["location"]) == (303, "/login")
     for path in ("/overview", "/topics", "/session"):

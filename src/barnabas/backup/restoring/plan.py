@@ -74,8 +74,8 @@ def select(run: Run, selection: Selection) -> Run:
 
 
 def conflicts(run: Run, target: TargetFacts, *, whole: bool) -> list[str]:
-    """Why the target cannot take the run without overwriting something; empty if it can. With `whole`, any topic is
-    one: a restore of everything goes into an empty cluster."""
+    """Why the target cannot take the run without overwriting something; empty if it can. With `whole`, any topic of
+    the target is a reason: a restore of everything goes into an empty cluster."""
     found = []
     wanted = {topic.name for topic in run.topics}
     present = sorted(target.topics if whole else target.topics & wanted)
@@ -172,7 +172,7 @@ def binding_of(acl: AclBackup) -> AclBinding:
 
 
 def lost_by_produce(run: Run) -> list[str]:
-    """What a target gets not, or not as it was, when records are produced."""
+    """Sentences about what a restore by Produce leaves out or changes."""
     lost = [
         "Offsets, leader epochs, producer ids and topic ids are new. Committed offsets of groups are translated.",
         "Aborted transactions, open transactions and transaction markers are left out; committed records become "

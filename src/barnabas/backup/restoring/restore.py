@@ -190,7 +190,7 @@ class Restore:
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def _settings(self) -> None:
-        """Quotas and ACLs come before the records, so that nobody may do more than before, or faster."""
+        """Quotas and ACLs come before the records, so that no user may do more than before, or faster."""
         run, admin = self._run, self._admin
         quotas = await admin.alter_client_quotas(
             {plan.entity_of(quota): dict(quota.quotas) for quota in run.quotas or ()}

@@ -1,7 +1,7 @@
 """Machine: slows down the guessing of passwords. Time is an argument, in milliseconds.
 
-After FREE failures, a user name must wait, twice as long after each further failure. Names are counted, not addresses,
-because behind a proxy all users have one address.
+After FREE failed logins with a user name, the next login with this name must wait; each further failure doubles the
+wait. Names are counted, not addresses, because behind a proxy all users have one address.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ number of them (at the end for everything below). ACTION is one of
     last4     only the last four characters of the text stay
     hash      the field's value becomes a short keyed hash, equal for equal values
 
-A value in which a rule cannot find its way, because the bytes could not be decoded to fields, is hidden as a whole.
+A value that could not be decoded to fields, so that the path of a rule selects nothing, is hidden as a whole.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class UsersFile:
         self._users: Mapping[str, User] = {}
         self._attempts = LoginAttempts()
         self._checking = asyncio.Semaphore(2)  # a check takes 32 MiB
-        self._stranger = hash_password("a password that nobody has", bytes(16))
+        self._unknown_hash = hash_password("no password", bytes(16))  # compared for unknown names
         self._users = self._read()
 
     def users(self) -> Mapping[str, User]:
@@ -59,7 +59,7 @@ class UsersFile:
             if wait_ms:
                 raise TooManyError(f"Too many failed logins: try again in {-(-wait_ms // 1000)} s.")
             user = self.users().get(name)
-            password_hash = self._stranger if user is None else user.password_hash
+            password_hash = self._unknown_hash if user is None else user.password_hash
             right = await asyncio.to_thread(check_password, password, password_hash)
         if user is None or not right:
             self._attempts.failed(name, now_ms)

@@ -50,8 +50,8 @@ class Viewer:
         self._rules = {part: rules_of(rules, topic, part) for part in ("key", "value", "headers")}
 
     async def view(self, record: ConsumerRecord[bytes, bytes], query: BrowseQuery) -> RecordView | None:
-        """The record; None if the search does not accept it. The search sees masked fields only, so that nobody can
-        find out a hidden value by searching for it.
+        """The record; None if the search does not accept it. The search sees masked fields only, so that a user
+        cannot find a hidden value by searching for it.
         """
         key = self._mask(await self._part(record.key, query.key_format, is_key=True), "key")
         if query.key and query.key.lower() not in _plain(key.value).lower():

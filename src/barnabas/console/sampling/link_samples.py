@@ -34,7 +34,7 @@ def sample_of(link: LinkDescription, statuses: Sequence[MirrorStatus]) -> LinkSa
 
 
 class LinkSampler:
-    """Measures all links. It asks no more when the brokers have answered that they have none."""
+    """Measures all links. After the brokers have answered that they do not know cluster links, it sends no requests."""
 
     def __init__(self, admin: AsyncAdmin) -> None:
         self._admin = admin

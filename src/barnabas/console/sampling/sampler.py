@@ -1,8 +1,8 @@
 """Shell: measures the cluster at intervals through the admin client, into a `SampleRing`.
 
 One sample costs a Metadata request, two ListOffsets requests to each broker, DescribeLogDirs to each broker, and
-OffsetFetch for each group; brokers of Barnabas are asked for their links, too. Nothing of it is per client of the
-console.
+OffsetFetch for each group; brokers of Barnabas also get requests for their cluster links. The cost does not depend on
+the number of people who use the console.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ NO_BATCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the records of one transaction of a micro-batch reach, in the words of the writer. It counts as soon as
-    the transaction is committed; with the id "" it is of a task that has written no records."""
+    """How far the records of one transaction of a micro-batch reach. Only the writer reads `text`. The progress counts
+    as soon as the transaction is committed; with the id "" it is that of a task that has written no records."""
 
     transactional_id: str
     text: str

@@ -184,6 +184,6 @@ def _with_isolation(clients: Clients, values: PairValues, *, transactional: bool
 
 
 def _copy_options(values: PairValues) -> dict[str, str]:
-    """The options of the copier that are given. 0 stands for what the copier does by itself."""
+    """The options of the copier that are given. 0 stands for the copier's default."""
     names = ("tasks.max", "trigger.interval.ms", "max.bytes.per.trigger")
     return {name: str(number) for name in names if (number := values.number(name, least=0))}

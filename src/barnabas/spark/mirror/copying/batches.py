@@ -121,7 +121,7 @@ class _Group:
         self._bytes = 0
 
     def takes_whole(self, header: BatchHeader) -> bool:
-        """Whether the batch may be copied without a look at its records."""
+        """Whether the batch may be copied without decoding its records."""
         return (
             self._provenance is None
             and header.record_count == header.last_offset_delta + 1

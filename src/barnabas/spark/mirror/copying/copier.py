@@ -1,6 +1,6 @@
 """Shell: the driver's part of copying: plans micro-batches, runs them as Spark jobs, and commits them.
 
-    look at the source -> plan -> a Spark job: a task per group of partitions -> commit -> report the offsets
+    read the source's offsets -> plan -> a Spark job: a task per group of partitions -> commit -> report the offsets
 
 A micro-batch is a job of its own, and not one of a streaming query, whose checkpoint would be a second record of
 positions beside that of the target cluster (docs/adr/0020-mirror-micro-batches.md). So a copier can be started on any
@@ -167,7 +167,7 @@ class Copying:
         return self._finish(step, results)
 
     def _plan_step(self, now: int) -> CopyStep:
-        view = self._source.look(self._planner.positions, now)
+        view = self._source.read_view(self._planner.positions, now)
         if self._counts_ms is None or now - self._counts_ms >= COUNTS_MS:
             self._counts = self._target.partition_counts(self._plan.topics.values())
             self._counts_ms = now

@@ -1,6 +1,6 @@
 """Codec: the options of a copy plan -> `JobOptions` and the `CopyJob` of its tasks.
 
-trigger.interval.ms           100             the pause between two looks at a source without new records
+trigger.interval.ms           100             the pause before the source is read again, if it had no new records
 max.bytes.per.trigger         268435456       about how many bytes of batches a micro-batch copies, in all tasks
 tasks.max                     Spark's cores   the tasks of a micro-batch; a partition is never divided
 transactional.id.prefix       barnabas-mirror what the transactional ids in the target cluster begin with

@@ -23,7 +23,7 @@ OFFSETS_TIMEOUT_MS: Final = 10_000
 
 
 class SourceClient:
-    """Looks at the source topics of a copier. Requests the ends of the logs each time, and the rest now and then."""
+    """Reads the offsets of the source topics of a copier: the ends of the logs each time, all else every REFRESH_MS."""
 
     def __init__(self, settings: Mapping[str, str], topics: Collection[str]) -> None:
         self._client = LogClient(settings)
@@ -40,10 +40,10 @@ class SourceClient:
         self._client.reach()
 
     def forget(self) -> None:
-        """Request everything at the next look: a task has found that its records are not in the log any more."""
+        """Request everything at the next `read_view`: a task has found that its records are not in the log any more."""
         self._refreshed_ms = None
 
-    def look(self, positions: Mapping[TopicPartition, int], now_ms: int) -> SourceView:
+    def read_view(self, positions: Mapping[TopicPartition, int], now_ms: int) -> SourceView:
         """The source topics now; topics that do not exist are left out. Raises KafkaError."""
         client = self._client
         if self._refreshed_ms is None or now_ms - self._refreshed_ms >= REFRESH_MS:
