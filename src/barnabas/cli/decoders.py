@@ -52,10 +52,32 @@ def transaction_record(record: Record) -> str:
     return _coordinator_record(FORMAT, record)
 
 
+def share_state_record(record: Record) -> str:
+    """A record of `__share_group_state` as text."""
+    from barnabas.server.coordination.share.records import FORMAT
+
+    return _coordinator_record(FORMAT, record)
+
+
+def remote_log_record(record: Record) -> str:
+    """A record of `__remote_log_metadata` as JSON; Kafka's tool prints the `toString` of a Java class."""
+    from barnabas.protocol.wire.remote_log_metadata import decode_metadata
+
+    if record.value is None:
+        return ""
+    try:
+        message = decode_metadata(record.value)
+    except BarnabasError as error:
+        return f" (not readable: {error})"
+    return " payload: " + _json({"type": _constant(_name(message)), "version": 0, "data": as_json(message, 0)})
+
+
 DECODERS: Final[Mapping[str, Decoder]] = {
     "__cluster_metadata": metadata_record,
     "__consumer_offsets": offsets_record,
     "__transaction_state": transaction_record,
+    "__share_group_state": share_state_record,
+    "__remote_log_metadata": remote_log_record,
 }
 """The decoder of each internal topic, by the topic's name."""
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from barnabas.cli.decoders import as_json, metadata_record
+from barnabas.cli.decoders import as_json, metadata_record, remote_log_record, share_state_record
 from barnabas.cli.log_dump import DumpOptions, dump_file
 from barnabas.protocol.records.batch import Record
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.wire.remote_log_metadata import (
+    RemotePartitionDeleteMetadataRecord,
+    TopicIdPartitionEntry,
+    encode_metadata,
+)
+from barnabas.server.coordination.log_format import CoordinatorRecord
+from barnabas.server.coordination.share.records import FORMAT, ShareUpdateKey, ShareUpdateValue, StateBatchSchema
 
 BATCH = build_batch(
     [SimpleRecord(b"k", b"v", 1000, (("h", b"x"),)), SimpleRecord(None, None, 1001)],
@@ -105,3 +113,35 @@ def test_tagged_fields_are_shown_only_when_set() -> None:
 
     assert "clusterId" not in as_json(FetchRequest(), 12)
     assert as_json(FetchRequest(cluster_id="c"), 12)["clusterId"] == "c"
+
+
+def test_records_of_share_group_states_are_decoded() -> None:
+    topic_id = UUID(int=1)
+    value = ShareUpdateValue(
+        snapshot_epoch=3,
+        leader_epoch=1,
+        start_offset=7,
+        state_batches=[StateBatchSchema(first_offset=7, last_offset=8, delivery_state=2, delivery_count=1)],
+    )
+    written = FORMAT.encode(CoordinatorRecord(ShareUpdateKey(group_id="g", topic_id=topic_id, partition=4), value))
+    assert share_state_record(Record(0, 0, written.key, written.value)) == (
+        ' key: {"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":4}} payload: '
+        '{"version":"0","data":{"snapshotEpoch":3,"leaderEpoch":1,"startOffset":7,'
+        '"stateBatches":[{"firstOffset":7,"lastOffset":8,"deliveryState":2,"deliveryCount":1}]}}'
+    )
+    assert share_state_record(Record(0, 0, written.key, None)).endswith(" payload: <DELETE>")
+
+
+def test_records_of_remote_segments_are_decoded() -> None:
+    message = RemotePartitionDeleteMetadataRecord(
+        topic_id_partition=TopicIdPartitionEntry(name="t", id=UUID(int=1), partition=2),
+        broker_id=1,
+        event_timestamp_ms=5,
+        remote_partition_delete_state=0,
+    )
+    assert remote_log_record(Record(0, 0, None, encode_metadata(message))) == (
+        ' payload: {"type":"REMOTE_PARTITION_DELETE_METADATA_RECORD","version":0,"data":{"topicIdPartition":'
+        '{"name":"t","id":"AAAAAAAAAAAAAAAAAAAAAQ","partition":2},"brokerId":1,"eventTimestampMs":5,'
+        '"remotePartitionDeleteState":0}}'
+    )
+    assert remote_log_record(Record(0, 0, None, b"\x09")).startswith(" (not readable: ")

@@ -13,6 +13,8 @@ _DECODERS = {
     "cluster_metadata_decoder": "__cluster_metadata",
     "offsets_decoder": "__consumer_offsets",
     "transaction_log_decoder": "__transaction_state",
+    "share_group_state_decoder": "__share_group_state",
+    "remote_log_metadata_decoder": "__remote_log_metadata",
 }
 
 
@@ -33,8 +35,6 @@ def build_parser() -> Parser:
         decoders.add_argument(f"--{name.replace('_', '-')}", action="store_true")
     parser.refuse("--key-decoder-class", why="Java classes cannot be loaded")
     parser.refuse("--value-decoder-class", why="Java classes cannot be loaded")
-    parser.refuse("--remote-log-metadata-decoder", why="there is no tiered storage in this version")
-    parser.refuse("--share-group-state-decoder", why="share group state is not decoded; use --print-data-log")
     return parser
 
 
