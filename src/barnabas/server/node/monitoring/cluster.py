@@ -57,7 +57,7 @@ class ClusterMonitor:
                 lost += led and new.leader != self._node_id
                 if new.has_leader and (was is None or was.leader_epoch != new.leader_epoch):
                     elected += was is not None
-                    unclean += new.leader_recovery_state == LeaderRecoveryState.RECOVERING
+                    unclean += _is_unclean(was, new)
         if is_new:
             self.elections += elected
             self.unclean_elections += unclean
@@ -107,3 +107,15 @@ class ClusterMonitor:
         page.family(stats + "uncleanleaderelections_total").add(self.unclean_elections)
         page.family(stats + "leaderelectionrateandtimems_count").add(self.elections)
         yield
+
+
+def _is_unclean(was: PartitionImage | None, new: PartitionImage) -> bool:
+    """Whether the new leader had neither been in sync nor eligible (KIP-966).
+
+    After an unclean election a partition stays RECOVERING through clean elections, until its leader changes the ISR.
+    """
+    if new.leader_recovery_state != LeaderRecoveryState.RECOVERING:
+        return False
+    if was is None or was.leader_recovery_state != LeaderRecoveryState.RECOVERING:
+        return True
+    return new.leader not in was.isr and new.leader not in was.elr

@@ -26,6 +26,9 @@ Found = tuple[LogDir, FoundLog]
 Steps = Generator[int, None, None]
 """Work in steps, for `barnabas.core.work.in_slices`: each step yields its units of work."""
 _NAMES_SHOWN: Final = 50
+_RANDOM: Final = 4
+"""The version of UUIDs of random bits (RFC 9562)."""
+_BITS_PER_CHARACTER: Final = 6
 
 
 class FoundLogs:
@@ -82,6 +85,8 @@ class FoundLogs:
         for directory, entry in (*self._whole.pop(name, ()), *self._postponed.pop(name, ())):
             if entry.topic_id in (None, NO_TOPIC_ID, topic_id):
                 mine.append((directory, entry))
+            elif entry.topic_id is not None and is_damaged_id(entry.topic_id, topic_id):
+                mine.append((directory, self._correct_id(directory, entry, topic_id)))
             else:
                 self._set_aside(directory, entry)
         opened: list[tuple[LogDir, Log]] = []
@@ -177,6 +182,19 @@ class FoundLogs:
         """The partitions whose logs were found and have not been taken."""
         return sorted({*self._whole, *self._copies})
 
+    def _correct_id(self, directory: LogDir, entry: FoundLog, topic_id: TopicId) -> FoundLog:
+        """Replace a damaged topic id. If the file cannot be written, the log is opened all the same."""
+        log.warning(
+            "the topic id in partition.metadata is damaged: it differs in one character from the id in the cluster's "
+            "metadata, which is used; check the disk",
+            partition=str(entry.topic_partition), found=entry.topic_id, expected=topic_id,
+        )  # fmt: skip
+        try:
+            return directory.correct_topic_id(entry, topic_id)
+        except StorageError as error:
+            log.error("the topic id could not be corrected", partition=str(entry.topic_partition), reason=str(error))
+            return entry
+
     def _set_aside(self, directory: LogDir, entry: FoundLog) -> None:
         target = directory.set_aside(entry, unique=self._unique())
         log.warning("log set aside", partition=str(entry.topic_partition), renamed_to=target)
@@ -221,3 +239,12 @@ def is_contained(spare: Log, whole: Log) -> bool:
     if last < spare.log_start_offset:
         return True
     return last < whole.log_end_offset and spare.epoch_for_offset(last) == whole.epoch_for_offset(last)
+
+
+def is_damaged_id(found: UUID, expected: UUID) -> bool:
+    """Whether `found` is `expected` with a damaged character of its text, rather than the id of another topic.
+
+    A character stands for six bits. The ids of two topics have 122 random bits and differ in about 61 of them; in six
+    bits or fewer with a probability of 1e-27.
+    """
+    return expected.version == _RANDOM and 0 < (found.int ^ expected.int).bit_count() <= _BITS_PER_CHARACTER

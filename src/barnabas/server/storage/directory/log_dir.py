@@ -220,6 +220,11 @@ class LogDir:
         """
         self.fs.sync_dir(self.path)
 
+    def correct_topic_id(self, found: FoundLog, topic_id: UUID) -> FoundLog:
+        """Write this topic id into `partition.metadata` of a directory that has not been opened."""
+        write_topic_id(self.fs, f"{self.path}/{found.name}", topic_id)
+        return FoundLog(found.topic_partition, found.name, topic_id, found.future)
+
     def set_aside(self, found: FoundLog, *, unique: UUID) -> str:
         """Rename a directory that has not been opened to a stray: the cluster does not place the partition here.
 
