@@ -144,6 +144,11 @@ def test_measuring(cli: Cli, topic: str) -> None:
     wrote = cli("kafka-producer-perf-test", "--topic", topic, "--num-records", "200", *size).lines
     assert wrote[0].startswith("200 records sent, ")
     assert wrote[1].startswith("190 steady state records sent, ")
+    in_transactions = ("--num-records", "20", "--record-size", "50", "--transactional-id", "perf")
+    wrote = cli("kafka-producer-perf-test", "--topic", topic, *in_transactions, "--transaction-duration-ms", "1").lines
+    assert wrote[-1].startswith("20 records sent, ")
+    found = cli("kafka-transactions", "describe", "--transactional-id", "perf").lines
+    assert "CompleteCommit" in found[1].split()
     read = cli("kafka-consumer-perf-test", "--topic", topic, "--num-records", "200").lines
     heading = "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, "
     assert read[0] == heading + "fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"

@@ -106,7 +106,12 @@ B = ("--bootstrap-server", "localhost:1")
         ("kafka-metadata-quorum remove-controller -i 4", "needs --controller-id and --controller-directory-id"),
         ("kafka-metadata-quorum describe", "needs one of --status and --replication"),
         ("kafka-cluster unregister", "unregister needs --id"),
-        ("kafka-producer-perf-test --topic t --num-records 1 --record-size 1 --transactional-id x", "is not supported"),
+        ("kafka-producer-perf-test --topic t --num-records 1 --record-size 1 --print-metrics", "is not supported"),
+        (
+            "kafka-producer-perf-test --topic t --num-records 1 --record-size 1 --transaction-duration-ms 0 "
+            "--command-property bootstrap.servers=localhost:9092",
+            "should be greater than 0",
+        ),
         ("kafka-console-share-consumer --topic t --reject --release", "not allowed with argument"),
         (
             "kafka-console-share-consumer --topic t --group a --consumer-property group.id=b",

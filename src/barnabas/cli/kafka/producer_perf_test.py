@@ -7,12 +7,19 @@ import asyncio
 import random
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from barnabas.cli.kafka.arguments import Parser, emit, split_pairs
 from barnabas.cli.line_format import unescape
 from barnabas.cli.session import read_properties, run
 
+if TYPE_CHECKING:
+    from barnabas.client.producer.producer import AsyncProducer
+
 _MEBIBYTE = 1024 * 1024
+_TRANSACTION_MS: Final = 3_000
+"""How long a transaction is open if only a transactional id is given, as in Kafka's tool."""
 
 
 def main() -> None:
@@ -30,8 +37,10 @@ def main() -> None:
     parser.add_argument("--producer.config", "--command-config", dest="producer_config")
     parser.add_argument("--reporting-interval", type=int, default=5_000, metavar="MS")
     parser.add_argument("--warmup-records", type=int, default=0)
-    for flag in ("--transactional-id", "--transaction-duration-ms"):
-        parser.refuse(flag, why="this tool measures plain and idempotent producers")
+    parser.add_argument("--transactional-id", help="write in transactions")
+    parser.add_argument(
+        "--transaction-duration-ms", type=int, metavar="MS", help="commit after this time; 3000 with a transactional id"
+    )
     parser.refuse("--print-metrics", why="this client has no table of metrics")
     options = parser.parse_args()
     settings: dict[str, object] = {**read_properties(options.producer_config)}
@@ -43,7 +52,18 @@ def main() -> None:
     if not 0 <= options.warmup_records < options.num_records:
         parser.error("--warmup-records must be at least 0 and less than --num-records")
     payloads = None if options.payload_monotonic else _payloads(options)
-    run(lambda: _produce(settings, options, payloads))
+    if options.transaction_duration_ms is not None and options.transaction_duration_ms <= 0:
+        parser.error("--transaction-duration-ms should be greater than 0")
+    run(lambda: _produce(_transactional(settings, options), options, payloads))
+
+
+def _transactional(settings: dict[str, object], options: argparse.Namespace) -> dict[str, object]:
+    """The settings with the transactional id, if the records are to be written in transactions."""
+    if options.transactional_id:
+        return settings | {"transactional.id": options.transactional_id}
+    if options.transaction_duration_ms is not None and "transactional.id" not in settings:
+        return settings | {"transactional.id": f"performance-producer-{uuid4()}"}
+    return settings
 
 
 def _payloads(options: argparse.Namespace) -> list[bytes]:
@@ -99,6 +119,35 @@ class Stats:
         )
 
 
+class _Transactions:
+    """Begins a transaction and commits it after some time, again and again; does nothing without a transactional id."""
+
+    def __init__(self, producer: AsyncProducer, settings: dict[str, object], duration_ms: int | None) -> None:
+        self._producer = producer
+        self._wanted = "transactional.id" in settings
+        self._duration_s = (duration_ms or _TRANSACTION_MS) / 1000
+        self._until: float | None = None
+        """When the open transaction is committed; None if none is open."""
+
+    async def prepare(self) -> None:
+        if self._wanted:
+            await self._producer.init_transactions()
+
+    async def before_record(self) -> None:
+        now = time.perf_counter()
+        if not self._wanted or (self._until is not None and now < self._until):
+            return
+        await self.end()
+        self._producer.begin_transaction()
+        self._until = now + self._duration_s
+
+    async def end(self) -> None:
+        """Commit the open transaction."""
+        if self._until is not None:
+            self._until = None
+            await self._producer.commit_transaction()
+
+
 async def _produce(settings: dict[str, object], options: argparse.Namespace, payloads: list[bytes] | None) -> None:
     from barnabas.client.producer.producer import AsyncProducer
 
@@ -107,10 +156,13 @@ async def _produce(settings: dict[str, object], options: argparse.Namespace, pay
     async with AsyncProducer(settings) as producer:
         await producer.cluster.reach()
         await producer.partitions_for(topic)
+        transactions = _Transactions(producer, settings, options.transaction_duration_ms)
+        await transactions.prepare()
         every = Stats(options.reporting_interval)
         steady: Stats | None = None
         for i in range(count):
             value = b"%d" % i if payloads is None else payloads[i % len(payloads)]
+            await transactions.before_record()
             sent = time.perf_counter()
             if warmup and i == warmup:
                 steady = Stats(1 << 40)
@@ -136,6 +188,7 @@ async def _produce(settings: dict[str, object], options: argparse.Namespace, pay
             elif i % 1000 == 0:
                 await asyncio.sleep(0)
         await producer.flush()
+        await transactions.end()
     if failures:
         raise failures[0]
     every.total()
