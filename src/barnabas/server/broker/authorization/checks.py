@@ -40,7 +40,7 @@ REFUSALS: Final[Mapping[AclResourceType, ErrorCode]] = {
 
 MANY: Final = 500
 """More names are checked with pauses."""
-_CHECKS_PER_TURN: Final = 500
+CHECKS_PER_TURN: Final = 500
 """About 2 ms."""
 DENIALS_LOGGED: Final = 1_000
 """So many denials of one request are entries of the audit log. An entry takes about 40 microseconds, and a request of
@@ -133,7 +133,7 @@ class ClientRights:
         self, operation: AclOperation, resource_type: AclResourceType, names: Iterable[str], *, silent: bool = False
     ) -> set[str]:
         """As `allowed_names`, with pauses in which the event loop serves others."""
-        pauses = Pauses(_CHECKS_PER_TURN)
+        pauses = Pauses(CHECKS_PER_TURN)
         found: set[str] = set()
         for name, count in Counter(names).items():
             if self.allows(operation, resource_type, name, ref_count=count, silent=silent):

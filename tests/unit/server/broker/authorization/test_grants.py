@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -15,12 +16,20 @@ from hypothesis import strategies as st
 from barnabas.core.errors import ErrorCode
 from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.log import AUDIT_LOGGER
+from barnabas.core.work import STEP_UNITS
 from barnabas.protocol.security.acl_index import NAME_LENGTH_MAX
 from barnabas.protocol.security.acls import AclPermissionType, AclResourceType, PatternType
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.wire.messages.describe_groups import DescribeGroupsRequest
+from barnabas.protocol.wire.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -28,19 +37,21 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceData,
 )
 from barnabas.server.broker.authorization import grants as memory
-from barnabas.server.broker.authorization.checks import DENIALS_LOGGED, ClientRights
+from barnabas.server.broker.authorization.checks import DENIALS_LOGGED, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.enforcement import authorized
 from barnabas.server.broker.authorization.grants import Grants, grants_of, operation_on
 from barnabas.server.broker.authorization.ports import Action, AuthorizedClient
 from barnabas.server.broker.authorization.standard import StandardAuthorizer
-from barnabas.server.broker.authorization.table import BROKER_ACCESS, ApiAccess
+from barnabas.server.broker.authorization.table import BROKER_ACCESS, CONTROLLER_ACCESS, ApiAccess
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import AclImage, ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+from tests.steps import longest_step
 from tests.unit.server.broker.authorization.requests import batch
 
 WRITE, READ, TOPIC = AclOperation.WRITE, AclOperation.READ, AclResourceType.TOPIC
 ALICE = KafkaPrincipal("User", "alice")
+MANY_NAMES = [f"name-{number}" for number in range(5_000)]
 
 
 class AskedAuthorizer(StandardAuthorizer):
@@ -236,3 +247,53 @@ def test_the_class_of_a_user_can_opt_in() -> None:
     assert served.produce("orders")
     assert served.produce("orders")
     assert authorizer.asked == 1
+
+
+async def _empty_metadata(services: Any, ctx: RequestContext, request: Any) -> Any:
+    return MetadataResponse()
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "request_"),
+    [
+        (ApiKey.METADATA, 9, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in MANY_NAMES])),
+        (ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in MANY_NAMES])),
+        (ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=MANY_NAMES)),
+        (ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=MANY_NAMES)),
+        (ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=MANY_NAMES)),
+        (ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(transactional_ids=MANY_NAMES)),
+        (
+            ApiKey.DESCRIBE_CONFIGS,
+            4,
+            DescribeConfigsRequest(
+                resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in MANY_NAMES]
+            ),
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+def test_a_client_without_rights_that_names_very_many_resources_does_not_hold_the_loop(
+    key: ApiKey, version: int, request_: Any
+) -> None:
+    authorizer = StandardAuthorizer({})
+    authorizer.on_caught_up()
+    services = SimpleNamespace(
+        authorizer=authorizer,
+        access=CONTROLLER_ACCESS if BROKER_ACCESS[key].is_forwarded else BROKER_ACCESS,
+        metadata=SimpleNamespace(image=ClusterImage()),
+        config=SimpleNamespace(auto_create_topics_enable=True),
+    )
+    ctx = RequestContext(key, version, 1, "client", Peer(1, "CLIENTS", "SASL_SSL", "10.0.0.1", 1, ALICE), 0, 0.0)
+    handle = authorized(_empty_metadata, key, services)
+    response, units = asyncio.run(longest_step(handle(services, ctx, request_)))
+    assert ctx.runs_alone, "a later request of the connection waits"
+    assert authorizer.decisions[True] == 0
+    (answers,) = (entries for entries in vars_of(response) if len(entries) == len(MANY_NAMES))
+    assert {answer.error_code for answer in answers} <= set(REFUSALS.values())
+    assert 0 < units <= STEP_UNITS
+
+
+def vars_of(message: Any) -> list[list[Any]]:
+    """The lists of a message."""
+    values = [getattr(message, field.name) for field in message.__schema__.fields]
+    return [value for value in values if isinstance(value, list)]

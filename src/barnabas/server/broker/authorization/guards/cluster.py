@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode
+from barnabas.core.work import Pauses
 from barnabas.protocol.security.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.wire.apis import APIS, ApiKey
@@ -21,9 +22,17 @@ from barnabas.protocol.wire.messages.alter_user_scram_credentials import (
 )
 from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, ClientRights
+from barnabas.server.broker.authorization.checks import (
+    CHECKS_PER_TURN,
+    CLUSTER,
+    GROUP,
+    MANY,
+    REFUSALS,
+    TOPIC,
+    ClientRights,
+)
 from barnabas.server.broker.authorization.guards.refusals import element_type
-from barnabas.server.broker.authorization.guards.topics import Outcome
+from barnabas.server.broker.authorization.guards.topics import Decided, Outcome
 from barnabas.server.broker.services import Services
 from barnabas.server.metadata.image.small import ResourceType
 
@@ -42,16 +51,30 @@ def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Servi
     """A guard of requests that need one right on each of their config resources."""
 
     def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
-        kept: list[Any] = []
-        refused: list[tuple[Any, ErrorCode]] = []
+        if len(request.resources) > MANY:
+            return split_many(auth, request)
+        codes = [refusal(auth, resource) for resource in request.resources]
+        return decide(request, codes)
+
+    async def split_many(auth: ClientRights, request: Any) -> Decided:
+        pauses = Pauses(CHECKS_PER_TURN)
+        codes: list[ErrorCode | None] = []
         for resource in request.resources:
-            kind = _PROTECTED_BY.get(resource.resource_type)
-            name = CLUSTER_NAME if kind is CLUSTER else resource.resource_name
-            # A type that is unknown is refused by the handler.
-            if kind is None or auth.allows(operation, kind, name):
-                kept.append(resource)
-            else:
-                refused.append((resource, REFUSALS[kind]))
+            codes.append(refusal(auth, resource))
+            await pauses.after(1)
+        return decide(request, codes)
+
+    def refusal(auth: ClientRights, resource: Any) -> ErrorCode | None:
+        kind = _PROTECTED_BY.get(resource.resource_type)
+        name = CLUSTER_NAME if kind is CLUSTER else resource.resource_name
+        # A type that is unknown is refused by the handler.
+        return None if kind is None or auth.allows(operation, kind, name) else REFUSALS[kind]
+
+    def decide(request: Any, codes: list[ErrorCode | None]) -> Decided:
+        """`codes` has an entry for each resource: why it is refused, or None."""
+        entries = list(zip(request.resources, codes, strict=True))
+        kept = [resource for resource, code in entries if code is None]
+        refused = [(resource, code) for resource, code in entries if code is not None]
         if not refused:
             return None
         request.resources = kept

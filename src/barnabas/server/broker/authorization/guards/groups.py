@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode
+from barnabas.protocol.security.acls import AclResourceType
 from barnabas.protocol.security.operations import NOT_ASKED, AclOperation
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
@@ -38,9 +39,17 @@ from barnabas.protocol.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID, ClientRights
+from barnabas.server.broker.authorization.checks import (
+    CLUSTER,
+    GROUP,
+    MANY,
+    REFUSALS,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    ClientRights,
+)
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
-from barnabas.server.broker.authorization.guards.topics import Outcome, by_topic, name_of, split_topics
+from barnabas.server.broker.authorization.guards.topics import Decided, Outcome, by_topic, name_of, split_topics
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
@@ -122,7 +131,14 @@ def by_groups(operation: AclOperation, groups: str, answers: str) -> Callable[[S
 
     def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
         given: list[str] = getattr(request, groups)
-        allowed = auth.allowed_names(operation, GROUP, given)
+        if len(given) > MANY:
+            return split_many(auth, request, given)
+        return decide(auth, request, given, auth.allowed_names(operation, GROUP, given))
+
+    async def split_many(auth: ClientRights, request: Any, given: list[str]) -> Decided:
+        return decide(auth, request, given, await auth.many_allowed_names(operation, GROUP, given))
+
+    def decide(auth: ClientRights, request: Any, given: list[str], allowed: set[str]) -> Decided:
         refused = [group_id for group_id in given if group_id not in allowed]
         setattr(request, groups, [group_id for group_id in given if group_id in allowed])
 
@@ -206,10 +222,25 @@ def find_coordinator(services: Services, auth: ClientRights, request: FindCoordi
         code = REFUSALS[CLUSTER]
     elif request.key_type in _KEY_RIGHTS:
         operation, kind = _KEY_RIGHTS[request.key_type]
+        if len(keys) > MANY:
+            return _find_many_coordinators(auth, request, operation, kind)
         allowed = auth.allowed_names(operation, kind, keys)
         code = REFUSALS[kind]
     else:
         return None  # the handler answers that the type is unknown
+    return _split_keys(auth, request, keys, allowed, code)
+
+
+async def _find_many_coordinators(
+    auth: ClientRights, request: FindCoordinatorRequest, operation: AclOperation, kind: AclResourceType
+) -> Decided:
+    keys = request.coordinator_keys
+    return _split_keys(auth, request, keys, await auth.many_allowed_names(operation, kind, keys), REFUSALS[kind])
+
+
+def _split_keys(
+    auth: ClientRights, request: FindCoordinatorRequest, keys: list[str], allowed: set[str], code: ErrorCode
+) -> Decided:
     refused = [
         Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=code.message)
         for key in keys

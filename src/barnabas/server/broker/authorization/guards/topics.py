@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import INTERNAL_TOPICS, NO_TOPIC_ID
+from barnabas.core.work import Pauses
 from barnabas.protocol.records.batch import TRANSACTIONAL_FLAG
 from barnabas.protocol.security.operations import NOT_ASKED, AclOperation
 from barnabas.protocol.transport.ports import CloseConnectionError
@@ -36,7 +37,14 @@ from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from barnabas.protocol.wire.messages.produce import ProduceRequest
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.authorization.checks import CLUSTER, MANY, TOPIC, TRANSACTIONAL_ID, ClientRights
+from barnabas.server.broker.authorization.checks import (
+    CHECKS_PER_TURN,
+    CLUSTER,
+    MANY,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    ClientRights,
+)
 from barnabas.server.broker.authorization.grants import Grants, operation_on
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
 from barnabas.server.broker.request_context import RequestContext
@@ -279,6 +287,8 @@ def metadata(services: Services, auth: ClientRights, request: MetadataRequest) -
     lists_all = wanted is None or (auth.version == 0 and not wanted)
     if wanted and not lists_all:
         creates = request.allow_auto_topic_creation and services.config.auto_create_topics_enable
+        if len(wanted) > MANY:
+            return _metadata_of_many(services, auth, request, wanted, creates=creates)
         request.topics = kept = []
         for topic in wanted:
             answer = _refused_metadata(services, auth, topic, creates=creates)
@@ -288,6 +298,28 @@ def metadata(services: Services, auth: ClientRights, request: MetadataRequest) -
                 refused.append(answer)
         if not kept and auth.version == 0:
             lists_all = True  # to version 0 an empty list is a list of all topics
+    return _completed_metadata(auth, refused, lists_all=lists_all)
+
+
+async def _metadata_of_many(
+    services: Services, auth: ClientRights, request: MetadataRequest, wanted: list[Any], *, creates: bool
+) -> Decided:
+    pauses = Pauses(CHECKS_PER_TURN)
+    refused: list[MetadataResponseTopic] = []
+    kept: list[Any] = []
+    for topic in wanted:
+        answer = _refused_metadata(services, auth, topic, creates=creates)
+        if answer is None:
+            kept.append(topic)
+        else:
+            refused.append(answer)
+        await pauses.after(1)
+    request.topics = kept
+    return _completed_metadata(auth, refused, lists_all=not kept and auth.version == 0)
+
+
+def _completed_metadata(auth: ClientRights, refused: list[MetadataResponseTopic], *, lists_all: bool) -> Completion:
+    """The function that completes a response with the topics that are refused."""
 
     async def complete(response: MetadataResponse) -> MetadataResponse:
         if lists_all:
@@ -368,9 +400,22 @@ async def describe_topic_partitions(
 
 
 def create_topics(services: Services, auth: ClientRights, request: CreateTopicsRequest) -> Outcome:
+    if auth.allows(_O.CREATE, CLUSTER, silent=True):
+        return _split_creations(auth, request, None)
+    names = [topic.name for topic in request.topics]
+    if len(names) > MANY:
+        return _create_many_topics(auth, request, names)
+    return _split_creations(auth, request, auth.allowed_names(_O.CREATE, TOPIC, names))
+
+
+async def _create_many_topics(auth: ClientRights, request: CreateTopicsRequest, names: list[str]) -> Decided:
+    return _split_creations(auth, request, await auth.many_allowed_names(_O.CREATE, TOPIC, names))
+
+
+def _split_creations(auth: ClientRights, request: CreateTopicsRequest, allowed: set[str] | None) -> Decided:
+    """`allowed` are the names of the topics that the client may create; None for all."""
     refused: list[CreatableTopicResult] = []
-    if not auth.allows(_O.CREATE, CLUSTER, silent=True):
-        allowed = auth.allowed_names(_O.CREATE, TOPIC, (topic.name for topic in request.topics))
+    if allowed is not None:
         names = dict.fromkeys(topic.name for topic in request.topics if topic.name not in allowed)
         refused = [
             CreatableTopicResult(name=name, error_code=REFUSED, error_message="Authorization failed.") for name in names
@@ -398,8 +443,24 @@ def delete_topics(services: Services, auth: ClientRights, request: DeleteTopicsR
         return None
     wanted = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
     names = [name for state in wanted if (name := name_of(services, state)) is not None]
+    if len(names) > MANY:
+        return _delete_many_topics(services, auth, request, names)
     describable = auth.allowed_names(_O.DESCRIBE, TOPIC, names)
     deletable = auth.allowed_names(_O.DELETE, TOPIC, names)
+    return _split_deletions(services, request, describable, deletable)
+
+
+async def _delete_many_topics(
+    services: Services, auth: ClientRights, request: DeleteTopicsRequest, names: list[str]
+) -> Decided:
+    describable = await auth.many_allowed_names(_O.DESCRIBE, TOPIC, names)
+    deletable = await auth.many_allowed_names(_O.DELETE, TOPIC, names)
+    return _split_deletions(services, request, describable, deletable)
+
+
+def _split_deletions(
+    services: Services, request: DeleteTopicsRequest, describable: set[str], deletable: set[str]
+) -> Decided:
     topics = services.metadata.image.topics
     refused: list[DeletableTopicResult] = []
 

@@ -22,9 +22,17 @@ from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnRespons
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.protocol.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-from barnabas.server.broker.authorization.checks import CLUSTER, GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID, ClientRights
+from barnabas.server.broker.authorization.checks import (
+    CLUSTER,
+    GROUP,
+    MANY,
+    REFUSALS,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    ClientRights,
+)
 from barnabas.server.broker.authorization.guards.refusals import mirrored, refuse_entries, refuse_markers
-from barnabas.server.broker.authorization.guards.topics import Outcome, by_topic
+from barnabas.server.broker.authorization.guards.topics import Decided, Outcome, by_topic
 from barnabas.server.broker.services import Services
 
 _O = AclOperation
@@ -104,7 +112,18 @@ def txn_offset_commit(services: Services, auth: ClientRights, request: TxnOffset
 
 def describe_transactions(services: Services, auth: ClientRights, request: DescribeTransactionsRequest) -> Outcome:
     """The partitions of a transaction are shown if the client may describe their topics."""
-    allowed = auth.allowed_names(_O.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids)
+    ids = request.transactional_ids
+    if len(ids) > MANY:
+        return _describe_many(auth, request)
+    return _split_ids(auth, request, auth.allowed_names(_O.DESCRIBE, TRANSACTIONAL_ID, ids))
+
+
+async def _describe_many(auth: ClientRights, request: DescribeTransactionsRequest) -> Decided:
+    ids = request.transactional_ids
+    return _split_ids(auth, request, await auth.many_allowed_names(_O.DESCRIBE, TRANSACTIONAL_ID, ids))
+
+
+def _split_ids(auth: ClientRights, request: DescribeTransactionsRequest, allowed: set[str]) -> Decided:
     refused = [
         TransactionState(error_code=REFUSED, transactional_id=transactional_id)
         for transactional_id in request.transactional_ids
