@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, emit_columns
+from barnabas.cli.kafka.reset_targets import add_reset_targets, reset_target
 from barnabas.cli.output import EXIT_FAILED, fail, note
 from barnabas.cli.session import run_admin
 from barnabas.client.admin.offset_resets import ResetTarget, describe_lag, plan_reset, select_partitions
@@ -38,15 +39,7 @@ def build_parser() -> Parser:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--execute", action="store_true")
     parser.add_argument("--export", action="store_true")
-    targets = parser.add_mutually_exclusive_group()
-    targets.add_argument("--to-earliest", action="store_true")
-    targets.add_argument("--to-latest", action="store_true")
-    targets.add_argument("--to-current", action="store_true")
-    targets.add_argument("--to-offset", type=int)
-    targets.add_argument("--to-datetime")
-    targets.add_argument("--by-duration")
-    targets.add_argument("--shift-by", type=int)
-    targets.add_argument("--from-file")
+    add_reset_targets(parser)
     return parser
 
 
@@ -61,7 +54,7 @@ def main() -> None:
     if not options.list and not options.group and not options.all_groups:
         parser.error("--group or --all-groups is required")
     # The command line is checked before any request is sent.
-    target = _target(options, parser) if options.reset_offsets else None
+    target = reset_target(options, parser) if options.reset_offsets else None
 
     async def command(admin: AsyncAdmin) -> None:
         if options.list:
@@ -181,30 +174,6 @@ async def delete_offsets(admin: AsyncAdmin, group: str, topics: list[str]) -> No
     emit_columns(rows)
     if any(answers.values()):
         raise SystemExit(EXIT_FAILED)
-
-
-def _target(options: argparse.Namespace, parser: Parser) -> ResetTarget:
-    named = {"to_earliest": "earliest", "to_latest": "latest", "to_current": "current"}
-    try:
-        for flag, kind in named.items():
-            if getattr(options, flag):
-                return ResetTarget(kind)
-        if options.to_offset is not None:
-            return ResetTarget("offset", options.to_offset)
-        if options.shift_by is not None:
-            return ResetTarget("shift", options.shift_by)
-        if options.to_datetime or options.by_duration:
-            return ResetTarget.parse(options.to_datetime or options.by_duration)
-        if options.from_file:
-            return ResetTarget.from_file(options.from_file)
-    except ValueError as error:
-        parser.error(str(error))
-    if not options.export:
-        parser.error(
-            "--reset-offsets needs one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, "
-            "--by-duration, --shift-by, --from-file"
-        )
-    return ResetTarget("current")
 
 
 async def reset(admin: AsyncAdmin, groups: list[str], options: argparse.Namespace, target: ResetTarget) -> None:
