@@ -1,12 +1,20 @@
-"""Shell: `barnabas serve --registry --console`: runs a broker and services that are its clients, on one event loop."""
+"""Shell: `barnabas serve --registry --console`: runs a broker and services that are its clients, in one process.
+
+The services have an event loop of their own in a thread of their own: parsing and comparing the schemas that clients
+send takes up to seconds, for which the clients of the broker must not wait.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
+
+import uvloop
 
 from barnabas.cli.output import note
 from barnabas.core.errors import BarnabasError
@@ -97,7 +105,7 @@ def console_builder(listener: str) -> ServiceBuilder:
 async def serve_beside(node: Node, announce: Callable[[Node], None], builders: Sequence[ServiceBuilder]) -> None:
     """Run all until a signal. The services stop first, because they need the broker until they have stopped."""
     ready = asyncio.Event()
-    running: list[Service] = []
+    services = _ServiceThread(builders)
 
     def on_ready(node: Node) -> None:
         announce(node)
@@ -106,30 +114,79 @@ async def serve_beside(node: Node, announce: Callable[[Node], None], builders: S
     async def run_services() -> None:
         await ready.wait()
         try:
-            address = _plaintext_address(node)
-            urls: dict[str, str] = {}
-            async with asyncio.TaskGroup() as services:
-                for name, build in builders:
-                    service = build(address, urls)
-                    running.append(service)
-                    await _started(services, name, service)
-                    urls[name] = service.url
+            await services.run(_plaintext_address(node))
         finally:
             node.stop()
 
     def stop() -> None:
-        for service in reversed(running):
-            service.stop()
-        if not running:
+        if not services.stop():
             node.stop()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     async with asyncio.TaskGroup() as tasks:
-        services = tasks.create_task(run_services(), name="services")
+        serving = tasks.create_task(run_services(), name="services")
         await node.run(on_ready)
-        services.cancel()
+        serving.cancel()
+
+
+class _ServiceThread:
+    """The services, on an event loop in a thread."""
+
+    def __init__(self, builders: Sequence[ServiceBuilder]) -> None:
+        self._builders = builders
+        self._running: list[Service] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+
+    async def run(self, address: str) -> None:
+        """Start the thread, and return when all services have ended. Raises what they raise. A cancellation cancels
+        the services, and ends when they have ended.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="barnabas-services") as thread:
+            ended = asyncio.get_running_loop().run_in_executor(thread, self._run, address)
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError:
+                self._call(self._cancel)
+                await asyncio.wait((ended,))
+                raise
+
+    def stop(self) -> bool:
+        """Stop the services, the last one first. Returns False if none has been started."""
+        if not self._running:
+            return False
+        for service in reversed(self._running):
+            self._call(service.stop)
+        return True
+
+    def _call(self, function: Callable[[], object]) -> None:
+        """Call the function on the loop of the services, unless they have ended."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(function)
+
+    def _cancel(self) -> None:
+        assert self._main is not None
+        self._main.cancel()
+
+    def _run(self, address: str) -> None:
+        """In the thread: run the services."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            with contextlib.suppress(asyncio.CancelledError):  # the broker has ended, and says why
+                runner.run(self._serve(address))
+
+    async def _serve(self, address: str) -> None:
+        self._main = asyncio.current_task()
+        urls: dict[str, str] = {}
+        async with asyncio.TaskGroup() as tasks:
+            for name, build in self._builders:
+                service = build(address, urls)
+                self._running.append(service)
+                await _started(tasks, name, service)
+                urls[name] = service.url
 
 
 async def _started(tasks: asyncio.TaskGroup, name: str, service: Service) -> None:

@@ -141,3 +141,43 @@ def test_references_to_other_documents_are_resolved() -> None:
 def test_invalid_json_schemas_are_rejected_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(InvalidSchemaError, match=complaint):
         parse_json_schema(text)
+
+
+def test_a_pattern_that_backtracks_exponentially_is_matched_in_linear_time() -> None:
+    old = {**closed(), "patternProperties": {"^(a+)+$": S}}
+    assert problems(old, {**closed(**{"a" * 1_000: S}), "patternProperties": {"^(a+)+$": S}}) == []
+    assert problems(old, {**closed(**{"a" * 1_000 + "!": S}), "patternProperties": {"^(a+)+$": S}}) == []
+    assert "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL" in problems(
+        old, {**closed(**{"a" * 1_000: INT}), "patternProperties": {"^(a+)+$": S}}
+    )
+
+
+def test_a_pattern_with_look_around_selects_no_property() -> None:
+    patterns = {"patternProperties": {"^(?!x)": S}}
+    assert problems({**closed(), **patterns}, {**closed(a=INT), **patterns}) == []
+
+
+def levels(count: int, length: int) -> dict[str, Any]:
+    """A schema whose comparison takes twice as long with each level."""
+    definitions: dict[str, Any] = {
+        f"d{level}": opened(**{name: {"$ref": f"#/definitions/d{level + 1}"} for name in "ab"})
+        for level in range(count)
+    }
+    definitions[f"d{count}"] = {**S, "maxLength": length}
+    return {"definitions": definitions, "$ref": "#/definitions/d0"}
+
+
+def test_a_comparison_that_would_take_too_many_steps_is_refused() -> None:
+    assert problems(levels(5, 1), levels(5, 2)) == []
+    with pytest.raises(InvalidSchemaError, match="cannot be compared with the previous version in 100000 steps"):
+        problems(levels(60, 1), levels(60, 2))
+    with pytest.raises(InvalidSchemaError, match="cannot be compared"):
+        problems(*({"anyOf": [{**S, "maxLength": size + i} for i in range(400)]} for size in (2_000, 1_000)))
+
+
+def test_long_enums_are_compared() -> None:
+    names = [f"name {index}" for index in range(50_000)]
+    assert problems({"enum": names}, {"enum": names[::-1]}) == []
+    assert problems({"enum": names}, {"enum": names[1:]}) == ["ENUM_ARRAY_NARROWED"]
+    with pytest.raises(InvalidSchemaError, match="cannot be compared"):
+        problems({"enum": list(range(10_000))}, {"enum": list(range(9_999, -1, -1))})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.registry.compatibility.effort import Effort
 from barnabas.registry.formats.avro_nodes import (
     MISSING,
     ArrayType,
@@ -45,8 +46,10 @@ class _Resolver:
 
     def __init__(self) -> None:
         self._under_way: set[tuple[int, int]] = set()
+        self._effort = Effort()
 
     def compare(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
+        self._effort.spend()
         if isinstance(writer, UnionType):
             return self._written_union(reader, writer, path)
         if isinstance(reader, UnionType):
@@ -118,7 +121,8 @@ def _name_problems(reader: NamedType, writer: NamedType, path: str) -> list[Inco
 
 
 def _symbol_problems(reader: EnumType, writer: EnumType, path: str) -> list[Incompatibility]:
-    missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+    known = set(reader.symbols)
+    missing = [symbol for symbol in writer.symbols if symbol not in known]
     if not missing or reader.default is not None:
         return []
     message = f"the enum lacks the symbols {', '.join(missing)}, which may have been written, and has no default"

@@ -12,17 +12,23 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.core.errors import KafkaError
+from barnabas.protocol.wire.regex import Re2Pattern
+from barnabas.registry.compatibility.effort import Effort
 from barnabas.registry.formats.json_nodes import JsonSchemaKind, JsonSchemaNode
 from barnabas.registry.values import Incompatibility
 
 Compare = Callable[[JsonSchemaNode, JsonSchemaNode, str], list[Incompatibility]]
 
 
-def compare_objects(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
+def compare_objects(
+    compare: Compare, effort: Effort, old: JsonSchemaNode, new: JsonSchemaNode, path: str
+) -> list[Incompatibility]:
     problems = _required(old, new, path)
     for name in sorted({*old.properties, *new.properties}):
         place = f"{path}/properties/{name}"
         before, after = old.properties.get(name), new.properties.get(name)
+        effort.spend(len(old.patterns) + len(new.patterns))
         if before is not None and after is not None:
             problems += compare(before, after, place)
         elif before is not None:
@@ -64,9 +70,20 @@ def compare_arrays(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, p
 def rest_of_object(node: JsonSchemaNode, name: str) -> JsonSchemaNode:
     """The schema for a property that has no schema of its own."""
     for pattern, schema in node.patterns.items():
-        if re.search(pattern, name):
+        compiled = _compile(pattern)
+        if compiled is not None and compiled.is_in(name):
             return schema
     return _additional(node)
+
+
+def _compile(pattern: str) -> Re2Pattern | None:
+    """The expression; None if RE2 does not know its syntax (look-around, back references). Such an expression selects
+    no property here, so that the properties are compared with the schema for additional ones.
+    """
+    try:
+        return Re2Pattern(pattern)
+    except KafkaError:
+        return None
 
 
 def _additional(node: JsonSchemaNode) -> JsonSchemaNode:

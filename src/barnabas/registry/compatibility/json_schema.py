@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
+from barnabas.registry.compatibility.effort import Effort
 from barnabas.registry.compatibility.json_content import compare_arrays, compare_objects
 from barnabas.registry.formats.json_nodes import JsonSchemaKind, JsonSchemaNode
 from barnabas.registry.values import Incompatibility
+
+_EQUALITIES_PER_STEP: Final = 50
+"""Comparing two small values takes a fraction of a step."""
 
 
 def read_problems(reader: JsonSchemaNode, writer: JsonSchemaNode) -> list[Incompatibility]:
@@ -28,9 +32,11 @@ class Comparison:
 
     def __init__(self) -> None:
         self._under_way: set[tuple[int, int]] = set()
+        self._effort = Effort()
 
     def compare(self, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
-        """The problems at `path`, a pointer into the schemas."""
+        """The problems at `path`, a pointer into the schemas. Raises InvalidSchemaError after too many steps."""
+        self._effort.spend()
         pair = (id(old), id(new))
         if pair in self._under_way or old is new:
             return []
@@ -64,7 +70,7 @@ class Comparison:
             case JsonSchemaKind.NUMBER:
                 return _numbers(old, new, path)
             case JsonSchemaKind.ENUM:
-                return _enums(old, new, path)
+                return _enums(old, new, path, self._effort)
             case JsonSchemaKind.CONST:
                 same = _same(old.document["const"], new.document["const"])
                 return [] if same else [problem("CONST_CHANGED", f"{path}/const", "the constant was changed")]
@@ -74,7 +80,7 @@ class Comparison:
             case JsonSchemaKind.CONDITION:
                 return _conditions(old, new, path)
             case JsonSchemaKind.OBJECT:
-                return compare_objects(self.compare, old, new, path)
+                return compare_objects(self.compare, self._effort, old, new, path)
             case JsonSchemaKind.ARRAY:
                 return compare_arrays(self.compare, old, new, path)
         return []
@@ -83,7 +89,7 @@ class Comparison:
         problems: list[Incompatibility] = []
         if not _may_become(old, new):
             return [problem("COMBINED_TYPE_CHANGED", path, f"{old.kind.value} became {new.kind.value}")]
-        before, after = _distinct(old.branches), _distinct(new.branches)
+        before, after = _distinct(old.branches, self._effort), _distinct(new.branches, self._effort)
         if new.kind is JsonSchemaKind.ALL and len(after) > len(before):
             problems.append(
                 problem("PRODUCT_TYPE_EXTENDED", path, "allOf has more parts, and documents must match all of them")
@@ -136,9 +142,10 @@ def _may_become(old: JsonSchemaNode, new: JsonSchemaNode) -> bool:
     return len(old.branches) == 1 and len(new.branches) == 1
 
 
-def _distinct(branches: list[JsonSchemaNode]) -> list[JsonSchemaNode]:
+def _distinct(branches: list[JsonSchemaNode], effort: Effort) -> list[JsonSchemaNode]:
     distinct: list[JsonSchemaNode] = []
     for node in branches:
+        effort.spend(len(distinct) // _EQUALITIES_PER_STEP)
         if not any(
             node.kind is other.kind and node.integer == other.integer and node.document == other.document
             for other in distinct
@@ -204,14 +211,30 @@ def _limits(node: JsonSchemaNode, key: str, exclusive: str) -> tuple[Any, Any]:
     return limit, strict
 
 
-def _enums(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
+def _enums(old: JsonSchemaNode, new: JsonSchemaNode, path: str, effort: Effort) -> list[Incompatibility]:
     before, after = old.document["enum"], new.document["enum"]
-    lost = [value for value in before if not any(_same(value, other) for other in after)]
+    lost = _missing(before, after, effort)
     if not lost:
         return []
-    gained = any(not any(_same(value, other) for other in before) for value in after)
+    gained = bool(_missing(after, before, effort))
     kind = "ENUM_ARRAY_CHANGED" if gained else "ENUM_ARRAY_NARROWED"
     return [problem(kind, f"{path}/enum", f"no longer allowed: {', '.join(map(repr, lost))}")]
+
+
+def _missing(values: list[Any], others: list[Any], effort: Effort) -> list[Any]:
+    """The values that `others` lacks. Texts are found by their hashes; other values are compared one by one."""
+    texts = {other for other in others if isinstance(other, str)}
+    rest = [other for other in others if not isinstance(other, str)]
+    missing: list[Any] = []
+    for value in values:
+        if isinstance(value, str):
+            found = value in texts
+        else:
+            effort.spend(len(rest) // _EQUALITIES_PER_STEP)
+            found = any(_same(value, other) for other in rest)
+        if not found:
+            missing.append(value)
+    return missing
 
 
 def _conditions(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
