@@ -94,8 +94,8 @@ class Node:
         """The advertised listeners: for clients, or of the controller if the node is not a broker. Empty until
         ready."""
         self.pages: MetricsPages | None = None
-        self._push: OtlpPush | None = None
         """The pages at `metrics_url`: metrics and health."""
+        self._push: OtlpPush | None = None
         self.parts: Parts | None = None
         """For inspection by tests; set when the directories are open."""
         self.broker: BrokerRole | None = None

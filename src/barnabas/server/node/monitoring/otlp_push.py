@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import http.client
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +33,8 @@ REQUEST_BYTES_MAX: Final = 1024 * 1024
 """A page with more bytes is divided among several requests."""
 _ENDPOINT: Final = "barnabas.metrics.otlp.endpoint"
 _HEADERS: Final = "barnabas.metrics.otlp.headers"
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token of HTTP (RFC 9110)."""
 _TIMEOUT_S: Final = 5.0
 _SLICE_S: Final = 0.002
 _COUNTER: Final = "barnabas_otlp_pushes_total"
@@ -111,6 +114,8 @@ class Receiver:
             host, self._port = parts.hostname, parts.port
         except ValueError as error:
             raise ConfigError(f"{_ENDPOINT}={url}: {error}") from error
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ConfigError(f"{_ENDPOINT}={url}: a URL has neither spaces nor characters outside of ASCII")
         if parts.scheme not in ("http", "https") or not host or parts.username is not None:
             raise ConfigError(
                 f"{_ENDPOINT}={url}: write http://HOST:PORT/v1/metrics or https://..., and a login in {_HEADERS}"
@@ -144,7 +149,8 @@ def parse_headers(text: str | None) -> dict[str, str]:
         name, sign, value = pair.partition("=")
         if not pair.strip():
             continue
-        if not sign or not name.strip() or not value.isprintable():
-            raise ConfigError(f"{_HEADERS}: write name=value,name=value")
-        found[name.strip()] = value.strip()
+        name, value = name.strip(), value.strip()
+        if not sign or not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+            raise ConfigError(f"{_HEADERS}: write name=value,name=value, in printable characters of ASCII")
+        found[name] = value
     return found

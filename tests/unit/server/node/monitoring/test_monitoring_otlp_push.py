@@ -72,7 +72,15 @@ def test_a_node_pushes_what_its_page_has(status: int, result: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["collector:4318", "ftp://collector/v1", "http://user:secret@collector/v1", "http://a:b/"]
+    "url",
+    [
+        "collector:4318",
+        "ftp://collector/v1",
+        "http://user:secret@collector/v1",
+        "http://a:b/",
+        "http://c/v1 x",
+        "http://é/",
+    ],
 )
 def test_an_endpoint_that_cannot_be_used(url: str) -> None:
     with pytest.raises(ConfigError, match=r"barnabas\.metrics\.otlp\.endpoint"):
@@ -82,6 +90,6 @@ def test_an_endpoint_that_cannot_be_used(url: str) -> None:
 def test_headers() -> None:
     assert parse_headers("a=b=c, d = e,") == {"a": "b=c", "d": "e"}
     assert parse_headers(None) == {}
-    for bad in ("abc", "=b", "a=b\r\nc"):
+    for bad in ("abc", "=b", "a=b\r\nc", "X Scope=1", "a:b=c", "a=é"):  # http.client raises ValueError for these
         with pytest.raises(ConfigError, match="name=value"):
             parse_headers(bad)
