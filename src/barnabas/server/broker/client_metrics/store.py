@@ -1,7 +1,7 @@
 """Shell: keeps the newest values of the metrics that clients have pushed, and shows them on the page of metrics.
 
-There are at most `SERIES_MAX` values, and `SERIES_OF_CLIENT_MAX` of one client. The values of a client that has been
-silent for three of its intervals are dropped.
+There are at most `SERIES_MAX` values, and `SERIES_OF_CLIENT_MAX` of one client; the names of a value are limited by
+`NAMES_LENGTH_MAX`. The values of a client that has been silent for three of its intervals are dropped.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ log = get_logger("barnabas.server.broker")
 
 SERIES_MAX: Final = 5_000
 SERIES_OF_CLIENT_MAX: Final = 500
+NAMES_LENGTH_MAX: Final = 2_000
+"""The characters of the name of a metric and of its attributes together."""
 _SILENT_MS_MIN: Final = 60_000
 _AT_ONCE: Final = 200
 
@@ -48,7 +50,7 @@ class ClientMetrics:
     def __init__(self, clock: Clock, rng: Rng) -> None:
         self.instances = ClientInstances(rng)
         self.left_out = 0
-        """Values that were not kept, because there are too many."""
+        """Values that were not kept, because there are too many, or because their names are too long."""
         self._clock = clock
         self._clients: dict[UUID, _Client] = {}
         self._results: dict[str, int] = {}
@@ -86,7 +88,7 @@ class ClientMetrics:
         room = min(SERIES_OF_CLIENT_MAX, SERIES_MAX - self._series_of_others(client))
         for point in points:
             key = (point.name, point.attributes)
-            if key not in client.values and len(client.values) >= room:
+            if key not in client.values and (len(client.values) >= room or _length(key) > NAMES_LENGTH_MAX):
                 self.left_out += 1
                 continue
             client.values[key] = point.value + (client.values.get(key, 0.0) if point.is_delta else 0.0)
@@ -122,3 +124,7 @@ class ClientMetrics:
                 if count % _AT_ONCE == 0:
                     yield
         yield
+
+
+def _length(key: _Key) -> int:
+    return len(key[0]) + sum(len(name) + len(value) for name, value in key[1])

@@ -56,8 +56,9 @@ class HostedPartitions:
         self._image = image
         self._interval_s = remote_log_manager_task_interval_ms / 1000
         self._changed = asyncio.Event()
-        self._deleted: set[TopicId] = set()
-        """The topics whose deletion this broker has seen, until their remote segments are deleted."""
+        self._deleted: dict[TopicId, int] = {}
+        """When this broker saw the deletion of a topic. An entry is kept for ORPHAN_AFTER_MS: after that time an absent
+        topic counts as deleted anyway."""
         self._deletion_seen = asyncio.Event()
         self._absent_since: dict[RemotePartition, int] = {}
         self._led: dict[TopicPartition, RemotePartition] = {}
@@ -76,8 +77,11 @@ class HostedPartitions:
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if delta.topics or delta.configs:
             self._changed.set()
+        now_ms = self._clock.now_ms()
+        for topic_id in [known for known, seen_ms in self._deleted.items() if now_ms - seen_ms >= ORPHAN_AFTER_MS]:
+            del self._deleted[topic_id]
         for topic_id, gone in delta.topics.deleted.items():
-            self._deleted.add(topic_id)
+            self._deleted[topic_id] = now_ms
             self._deletion_seen.set()
             if gone.name not in image.topics:
                 self._traffic.forget(gone.name)
