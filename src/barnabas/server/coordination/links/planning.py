@@ -196,11 +196,18 @@ def plan_acls(rules: Iterable[str], source: Iterable[AclBinding], local: Iterabl
 
 
 def _selects(rule: AclRule, acl: AclBinding) -> bool:
+    """Whether the rule selects the ACL. An ACL of a newer source, with a number that this version does not know, is not
+    selected: brokers here could not enforce the ACL."""
+    try:
+        kind, operation = AclResourceType(acl.resource_type), AclOperation(acl.operation)
+        permission = AclPermissionType(acl.permission_type)
+    except ValueError:
+        return False
     return (
-        _is(rule.resource_type, AclResourceType(acl.resource_type).name)
+        _is(rule.resource_type, kind.name)
         and _text(rule.name, acl.resource_name)
-        and _is(rule.operation, AclOperation(acl.operation).name)
-        and _is(rule.permission, AclPermissionType(acl.permission_type).name)
+        and _is(rule.operation, operation.name)
+        and _is(rule.permission, permission.name)
         and _text(rule.principal, acl.principal)
     )
 

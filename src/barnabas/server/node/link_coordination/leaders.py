@@ -6,6 +6,7 @@ Implements the ports `MirrorStates`, `MirrorController` and `OppositeMirrors` of
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -20,7 +21,7 @@ from barnabas.protocol.wire.messages.read_mirror_state import ReadMirrorStateReq
 from barnabas.protocol.wire.messages.write_mirror_state import WriteMirrorStateRequest, WriteMirrorStateResponse
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.broker.links import Links
-from barnabas.server.coordination.links.values import STOPPED
+from barnabas.server.coordination.links.values import NO_STATE, STOPPED
 from barnabas.server.coordination.links.wire_forms import link_of, state_data_of, stored_of
 from barnabas.server.node.channels.link_router import LinkRouter, raise_error
 from barnabas.server.node.link_coordination.forms import definition_of, mirror_of, stored_form
@@ -28,6 +29,8 @@ from barnabas.server.node.link_coordination.references import Resolve
 from barnabas.server.replication.links.ports import MirrorPartition, SourceRequests
 from barnabas.server.replication.links.states import MirrorState
 from barnabas.server.replication.links.values import LinkDefinition, MirrorPosition, StoredMirror
+
+_STATE_NAMES: Final = {NO_STATE: "not begun", **{int(state): state.name for state in MirrorState}}
 
 
 class CoordinatorStates:
@@ -124,7 +127,7 @@ class SourceMirrors:
                 if mirror.topic_id != partition.topic_id or mirror.partition != partition.partition:
                     continue
                 if mirror.state.state != STOPPED:
-                    name = MirrorState(mirror.state.state).name if mirror.state.state else "not begun"
+                    name = _STATE_NAMES.get(mirror.state.state, f"state {mirror.state.state}")
                     raise KafkaError(
                         ErrorCode.INVALID_REQUEST,
                         f"On the source, {partition.topic}-{partition.partition} is itself a mirror of link "

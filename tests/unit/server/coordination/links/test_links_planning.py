@@ -94,6 +94,11 @@ def test_acls_are_copied_by_rules_once() -> None:
     assert plan_acls(["group;*;*;*;*", "topic;t;describe_configs;allow;*"], source, []) == []
 
 
+def test_an_acl_of_a_newer_source_is_left_out() -> None:
+    newer = AclBinding(99, "t", PatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    assert plan_acls(["*;*;*;*;*"], [newer, acl("t", AclOperation.READ)], []) == [acl("t", AclOperation.READ)]
+
+
 def test_bad_rules_and_patterns_are_refused() -> None:
     with pytest.raises(ValueError, match="is no ACL rule"):
         acl_rule("topic;t;read")
