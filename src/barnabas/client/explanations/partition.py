@@ -190,6 +190,10 @@ def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
             return "Compaction is paused while the replica moves to another log directory (`barnabas logs dirs`)."
         case "EMPTY":
             return "There is nothing to do: the log is empty."
+        case "MIRROR":
+            return "The log is not compacted: the topic is a mirror, which has the batches of its source as they are."
+        case "OFFLINE":
+            return f"The log is not compacted: it is offline{': ' if found.detail else ''}{found.detail}."
         case other:
             return f"{other}{': ' if found.detail else ''}{found.detail}."
 
@@ -208,6 +212,12 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
     if found.verdict == "UNLIMITED":
         yield "No segment is ever deleted: neither retention.ms nor retention.bytes sets a limit."
         return
+    if found.verdict == "MIRROR":
+        yield "No segment is deleted for its age or size: the topic is a mirror, and its log start follows the source's."
+        return
+    if found.verdict == "OFFLINE":
+        yield "No segment is deleted: the log is offline."
+        return
     which = "the active one" if found.is_active else "closed"
     yield (
         f"The oldest segment, {which}, holds the offsets {found.first_offset} to {found.end_offset - 1}, "
@@ -217,6 +227,8 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
     match found.verdict:
         case "UNREPLICATED":
             yield "The segment is kept until it is replicated to all in-sync replicas."
+        case "NOT_COPIED":
+            yield "The segment is kept until tiered storage has copied it to the object store."
         case "BELOW_START":
             yield f"The segment is due: all its records are below the log start offset; {looks}."
         case "TOO_OLD":
@@ -252,6 +264,8 @@ _NOT_COMPACTED: Final = {
     "NOT_COMPACTED": "not compacted: cleanup.policy does not include compact",
     "BEING_CLEANED": "nothing done: the broker's log cleaner is compacting it",
     "EMPTY": "nothing to do: the log is empty",
+    "MIRROR": "not compacted: the topic is a mirror, which has the batches of its source",
+    "OFFLINE": "nothing done: the log is offline",
     "MOVING": "nothing done: the replica is being moved to another log directory",
     "ALL_CLEAN": "nothing to do: no dirty records",
     "ACTIVE_SEGMENT": "nothing to do: all dirty records are in the active segment (--roll --force)",
@@ -268,6 +282,9 @@ _RETENTION_OUTCOMES: Final = {
     "UNLIMITED": "nothing deleted: no limit is set",
     "WITHIN_LIMITS": "nothing deleted: within retention.ms and retention.bytes",
     "UNREPLICATED": "nothing deleted: not replicated yet",
+    "NOT_COPIED": "nothing deleted: not copied to the object store yet",
+    "MIRROR": "nothing deleted: the topic is a mirror, whose log starts where its source's does",
+    "OFFLINE": "nothing deleted: the log is offline",
     "BELOW_START": "would be deleted: below the log start offset",
     "TOO_OLD": "would be deleted: older than retention.ms",
     "TOO_MUCH": "would be deleted: beyond retention.bytes",

@@ -70,11 +70,7 @@ async def drill(mirror: AsyncAdmin, source: AsyncAdmin | None, name: str, topics
     comparisons: list[Comparison] = []
     if source is not None:
         comparisons = [found async for found in verify(source, mirror, partitions, _VERIFIED_RECORDS)]
-        problems += [
-            f"{c.partition} differs from the source at offset {c.differs_at}. {c.error}"
-            for c in comparisons
-            if not c.is_equal
-        ]
+        problems += [_difference(found) for found in comparisons if not found.is_equal]
     return DrillReport(
         link,
         tuple(statuses),
@@ -84,6 +80,12 @@ async def drill(mirror: AsyncAdmin, source: AsyncAdmin | None, name: str, topics
         tuple(comparisons),
         tuple(problems),
     )
+
+
+def _difference(found: Comparison) -> str:
+    if found.differs_at is None:
+        return f"{found.partition} could not be compared with the source: {found.error}"
+    return f"{found.partition} differs from the source at offset {found.differs_at}."
 
 
 def _problems(link: LinkDescription, statuses: Sequence[MirrorStatus], names: set[str], now_ms: int) -> list[str]:
