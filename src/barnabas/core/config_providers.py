@@ -117,7 +117,10 @@ class _FileProvider:
             data = file.read(_FILE_BYTES_MAX + 1)
         if len(data) > _FILE_BYTES_MAX:
             raise ValueError(f"the file has more than {_FILE_BYTES_MAX} bytes")
-        return data.decode()
+        try:
+            return data.decode()
+        except UnicodeDecodeError:  # its own text is the name of the codec only, and its cause has the bytes
+            raise ValueError("the file is not text in UTF-8") from None
 
 
 class _EnvironmentProvider:

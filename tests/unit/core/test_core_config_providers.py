@@ -43,6 +43,12 @@ def test_config_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ConfigProviders({"config.providers": "x"})
 
 
+def test_a_file_that_is_no_text_is_named_as_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"\xff\xfe secret")
+    with pytest.raises(ConfigProviderError, match=r"cannot be resolved: the file is not text in UTF-8$"):
+        ConfigProviders(FILE).resolve({"a": f"${{file:{tmp_path}/secret:password}}"})
+
+
 def test_a_strict_caller_gets_an_error_for_an_unknown_provider() -> None:
     with pytest.raises(ConfigProviderError, match=r"there is no config provider 'vault'.*now: file"):
         ConfigProviders(FILE).resolve({"a": "${vault:x:y}"}, is_strict=True)

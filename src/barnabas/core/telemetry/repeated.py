@@ -53,12 +53,13 @@ class RepeatedLines:
         return window.lines <= self._allowed
 
     def ended(self, now: float, *, everything: bool = False) -> list[Repeated]:
-        """End the intervals that are over, or all, and return what was counted in them."""
+        """End the intervals that are over, or all, and return what was counted in them. An interval that began in the
+        future is over, too: the clock was set back."""
         found: list[Repeated] = []
         for event, window in list(self._windows.items()):
-            if not everything and now - window.since < self._interval_s:
+            if not everything and 0 <= now - window.since < self._interval_s:
                 break  # later windows began later
             del self._windows[event]
             if window.lines > self._allowed:
-                found.append(Repeated(event, window.lines - self._allowed, round(now - window.since, 1)))
+                found.append(Repeated(event, window.lines - self._allowed, round(max(now - window.since, 0.0), 1)))
         return found

@@ -32,6 +32,13 @@ def test_lines_that_repeat_are_counted() -> None:
     assert lines.ended(INTERVAL_S, everything=True) == []
 
 
+def test_lines_are_written_again_after_the_clock_was_set_back() -> None:
+    lines = RepeatedLines(allowed=1)
+    assert [lines.on_line(1_000, "a") for _ in range(2)] == [True, False]
+    assert lines.ended(400) == [Repeated("a", 1, 0.0)]
+    assert lines.on_line(400, "a")
+
+
 def test_events_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.core.telemetry.repeated.EVENTS_MAX", 2)
     lines = RepeatedLines(allowed=1)
