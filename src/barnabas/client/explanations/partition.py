@@ -213,7 +213,7 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
         yield "No segment is ever deleted: neither retention.ms nor retention.bytes sets a limit."
         return
     if found.verdict == "MIRROR":
-        yield "No segment is deleted for its age or size: the topic is a mirror, and its log start follows the source's."
+        yield "No segment is deleted for its age or size: the topic is a mirror, whose log start follows the source."
         return
     if found.verdict == "OFFLINE":
         yield "No segment is deleted: the log is offline."
