@@ -11,12 +11,15 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.server.broker.fetching import delayed_fetch
+from barnabas.server.broker.fetching.reads import FetchRead, read_for_consumer
 from barnabas.server.broker.fetching.session import RequestedPartition
 from barnabas.server.broker.fetching.session_cache import FetchContext
 from barnabas.server.replication.partition import Isolation, Partition
 from barnabas.server.storage.reading import LogReadPlan
+from barnabas.server.tiering.reading.partition_reader import RemoteRange
 from tests.unit.server.replication.brokers import Broker, Cluster, in_virtual_time
 
 VERSION = 12  # topics by name
@@ -191,3 +194,29 @@ def test_sessions_of_disconnected_consumers_leave_the_purgatory_with_the_first_a
         return before, len(readers)
 
     assert in_virtual_time(main, brokers=2) == (50, 0)
+
+
+def test_a_failed_read_of_the_object_store_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = RemoteRange(offset=0, upper_offset=1, max_bytes=1_000, min_one_batch=True, with_aborted=False)
+
+    def read_below_the_local_log(*args: Any, **options: Any) -> FetchRead:
+        found = read_for_consumer(*args, **options)
+        return found._replace(read=replace(found.read, data=b"", remote=remote))
+
+    async def fail(self: Partition, read: Any) -> Any:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(delayed_fetch, "read_for_consumer", read_below_the_local_log)
+    monkeypatch.setattr(Partition, "is_remote_throttled", False)
+    monkeypatch.setattr(Partition, "read_remote", fail)
+
+    async def main(cluster: Cluster) -> tuple[int, int, int]:
+        leader = await ready(cluster, [1])
+        (partition,) = leader.partitions
+        traffic = partition.traffic
+        before = traffic.reads, traffic.failed_reads
+        response = await serve(leader, request((0, -1), 0, max_wait_ms=0))
+        error = response.responses[0].partitions[0].error_code
+        return error, traffic.reads - before[0], traffic.failed_reads - before[1]
+
+    assert in_virtual_time(main, brokers=1) == (ErrorCode.KAFKA_STORAGE_ERROR, 1, 1)

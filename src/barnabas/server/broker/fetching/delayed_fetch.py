@@ -155,9 +155,9 @@ class DelayedFetch:
             await asyncio.gather(*(self._read_remote(*remote) for remote in self._remote))
             self._must_complete = True
 
-    def _fail(self, key: PartitionKey, name: str | None, code: ErrorCode) -> None:
+    def _fail(self, key: PartitionKey, name: str | None, code: ErrorCode, *, is_counted: bool = False) -> None:
         self._must_complete = True
-        self._count_failure(name, code)
+        self._count_failure(name, code, is_counted=is_counted)
         self.answers[key] = _error_answer(self._services, name, key[1], code)
 
     async def _read(self, partition: Partition, key: PartitionKey, requested: RequestedPartition) -> PartitionData:
@@ -188,17 +188,19 @@ class DelayedFetch:
         try:
             found = await partition.read_remote(read)
         except KafkaError as error:
-            self._fail(key, partition.name.topic, error.code)
+            # the first pass has counted the read, which was begun
+            self._fail(key, partition.name.topic, error.code, is_counted=self._passes == 1)
             return
         self._sent.append((partition.traffic, len(found.data)))
         self._size += len(found.data)
         self.answers[key] = _answer(key[1], found)
 
-    def _count_failure(self, name: str | None, code: ErrorCode) -> None:
+    def _count_failure(self, name: str | None, code: ErrorCode, *, is_counted: bool) -> None:
+        """Count a read that failed. `is_counted` says that it is already among the topic's reads."""
         self.errors = [*(self.errors or ()), code]
         known = self._replication.traffic.topics.get(name or "")
         if known is not None:
-            known.reads += 1
+            known.reads += not is_counted
             known.failed_reads += 1
 
     def _read_at_once(self, partition: Partition, requested: RequestedPartition) -> FetchRead:
