@@ -14,6 +14,9 @@ from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.security.config import SaslConfig, SecurityConfig
+from barnabas.protocol.transport.connection_config import Destination
+from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey
+from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.node.channels.source import LinkSource
 from barnabas.server.node.links import open_source, parse_servers
 from barnabas.server.node.setup.link_security import link_security
@@ -148,3 +151,31 @@ def test_a_broker_with_a_login_serves_a_link_that_has_one() -> None:
                 running.cancel()
 
     asyncio.run(run())
+
+
+class EmptyAnswers:
+    """Connections to a source that answers every request, but for no topic."""
+
+    async def run(self) -> None: ...
+
+    async def connection(self, to: Destination, deadline: float) -> EmptyAnswers:
+        return self
+
+    def choose_version(self, key: ApiKey, *, max_version: int | None = None) -> int:
+        return APIS[key].max_version
+
+    async def wait_writable(self, deadline: float) -> None: ...
+
+    async def send(self, message: Request, version: int, deadline: float | None = None) -> Response:
+        return APIS[API_KEYS[message.__schema__.key]].response()
+
+
+def test_an_answer_without_the_requested_partition_is_a_kafka_error() -> None:
+    async def main() -> None:
+        source = LinkSource([("source", 9092)], EmptyAnswers(), 1000, random.Random(1))
+        source._brokers = {1: ("source", 9092)}
+        for answer in (source.bounds(1, ("t", 0), 0), source.epoch_end(1, ("t", 0), 0, 0)):
+            with pytest.raises(KafkaError, match="does not have the requested partition"):
+                await answer
+
+    asyncio.run(main())

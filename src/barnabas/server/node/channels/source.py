@@ -199,7 +199,7 @@ class LinkSource:
             replica_id=_CONSUMER, topics=[offsets.ListOffsetsTopic(name=key[0], partitions=[wanted])]
         )
         response: offsets.ListOffsetsResponse = await self.request(request, node_id)
-        found = response.topics[0].partitions[0]
+        found = _only_partition(response.topics)
         return error_code(found.error_code), found.offset
 
     async def epoch_end(self, node_id: int, key: SourceKey, leader_epoch: int, epoch: int) -> EpochEndOffset:
@@ -210,7 +210,7 @@ class LinkSource:
             replica_id=_CONSUMER, topics=[epochs.OffsetForLeaderTopic(topic=key[0], partitions=[wanted])]
         )
         response: epochs.OffsetForLeaderEpochResponse = await self.request(request, node_id)
-        found = response.topics[0].partitions[0]
+        found = _only_partition(response.topics)
         _check(found.error_code)
         return EpochEndOffset(found.leader_epoch, found.end_offset)
 
@@ -251,6 +251,13 @@ def _fetched(topic: str, data: PartitionData) -> SourceFetched:
         b"" if records is None else records,
         EpochEndOffset(diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
     )
+
+
+def _only_partition(topics: Sequence[Any]) -> Any:
+    """The answer for the one partition of a request. Raises KafkaError if the source has answered for none."""
+    if not topics or not topics[0].partitions:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The source's answer does not have the requested partition.")
+    return topics[0].partitions[0]
 
 
 def _check(code: int) -> None:
