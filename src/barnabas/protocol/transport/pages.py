@@ -97,9 +97,9 @@ class PageServer:
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
-        if self._security is not None:
-            self._security.refresh()
         try:
+            if self._security is not None:
+                self._security.refresh()
             if self._open <= CONNECTIONS_MAX:
                 async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                     writer.write(await self._answer(await reader.readuntil(b"\r\n\r\n")))

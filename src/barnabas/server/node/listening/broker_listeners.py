@@ -126,13 +126,13 @@ class BrokerListeners:
         try:
             for endpoint in plan.added:
                 added.append(await self._opened(plan.config, endpoint))  # noqa: PERF401 - those opened are closed again
+            for endpoint in plan.new_stores:
+                self._replace_stores(plan.config, endpoint)
         except BaseException:
             for listener in added:
                 listener.stop()
                 self._forget(listener.name)
             raise
-        for endpoint in plan.new_stores:
-            self._replace_stores(plan.config, endpoint)
         for name in plan.removed:
             self._close(name)
         for listener in added:

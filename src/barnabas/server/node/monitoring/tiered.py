@@ -76,7 +76,8 @@ class TieredMonitor:
             if count % PARTITIONS_AT_ONCE == 0:
                 yield
         total = [sum(column) for column in zip(*gauges.values(), strict=True)] or [0] * len(_GAUGES)
-        for labels, shown in [("", total), *((_label(topic), sums) for topic, sums in gauges.items())][:TOPICS_MAX]:
+        by_topic = [(_label(topic), sums) for topic, sums in gauges.items()]
+        for labels, shown in [("", total), *by_topic[:TOPICS_MAX]]:
             for name, value in zip(_GAUGES, shown, strict=True):
                 page.family(_PREFIX + name).add(value, labels)
         yield

@@ -12,9 +12,11 @@ import pytest
 
 from barnabas import AsyncAdmin
 from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, ConfigResourceType
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.server.node.listening.broker_listeners import BrokerListeners
 from barnabas.testing import AsyncEmbeddedBroker
-from barnabas.testing.ports import free_port
+from barnabas.testing.ports import free_port, is_free
 from tests.system.client.tls_proxy import Authority
 
 AUTHORITY = Authority("Barnabas tests")
@@ -149,6 +151,32 @@ def test_changes_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> 
             no_store = {"listeners": f"{running.listeners},MORE://127.0.0.1:{running.more}"}
             assert "needs a certificate" in refusal(await running.alter(admin, no_store))
             assert await running.alter(admin, {"listeners": running.listeners}) is None, "nothing changes"
+            assert await certificate_at(running.outside) == before
+
+    asyncio.run(main())
+
+
+def test_new_listeners_are_closed_again_if_a_store_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = asyncio.Event()
+
+    def refuse(*_: object) -> None:
+        refused.set()
+        raise ConfigError("the key store is gone")
+
+    async def main() -> None:
+        running = Running(tmp_path)
+        async with running.broker() as admin:
+            before = await certificate_at(running.outside)
+            monkeypatch.setattr(BrokerListeners, "_replace_stores", refuse)
+            store = running.store("new", "localhost")
+            changes = {**running.with_more(), f"{OUTSIDE}ssl.keystore.location": store}
+            assert await running.alter(admin, changes) is None
+            await refused.wait()
+            async with asyncio.timeout(60):
+                while not is_free(running.more):
+                    await asyncio.sleep(0.01)  # the broker closes the new listener
             assert await certificate_at(running.outside) == before
 
     asyncio.run(main())
