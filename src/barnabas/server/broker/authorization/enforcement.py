@@ -122,6 +122,7 @@ def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer, grants: 
         if isinstance(outcome, CoroutineType):
             ctx.runs_alone = True  # the wait for the checks must not change the order of the connection's requests
             outcome = await outcome
+            ctx.has_many_entries = True
             if outcome is None:
                 return await handle(services, ctx, request)
         if isinstance(outcome, Message):

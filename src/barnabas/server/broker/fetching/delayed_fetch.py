@@ -197,7 +197,9 @@ class DelayedFetch:
 
     def _count_failure(self, name: str | None, code: ErrorCode, *, is_counted: bool) -> None:
         """Count a read that failed. `is_counted` says that it is already among the topic's reads."""
-        self.errors = [*(self.errors or ()), code]
+        if self.errors is None:
+            self.errors = []
+        self.errors.append(code)
         known = self._replication.traffic.topics.get(name or "")
         if known is not None:
             known.reads += not is_counted

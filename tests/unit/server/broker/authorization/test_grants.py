@@ -29,6 +29,7 @@ from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsRequ
 from barnabas.protocol.wire.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.wire.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.wire.messages.produce import (
     PartitionProduceData,
@@ -275,6 +276,27 @@ async def _empty_metadata(services: Any, ctx: RequestContext, request: Any) -> A
 def test_a_client_without_rights_that_names_very_many_resources_does_not_hold_the_loop(
     key: ApiKey, version: int, request_: Any
 ) -> None:
+    response, units = refused(key, version, request_)
+    (answers,) = (entries for entries in vars_of(response) if len(entries) == len(MANY_NAMES))
+    assert {answer.error_code for answer in answers} <= set(REFUSALS.values())
+    assert 0 < units <= STEP_UNITS
+
+
+def test_a_refused_topic_with_very_many_partitions_does_not_hold_the_loop() -> None:
+    partitions = [ListOffsetsPartition(partition_index=index) for index in range(5_000)]
+    topics = [
+        ListOffsetsTopic(name="a", partitions=partitions),
+        ListOffsetsTopic(name="b", partitions=partitions[:3]),
+    ]
+    response, units = refused(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(topics=topics))
+    found = [(topic.name, p.partition_index, p.error_code) for topic in response.topics for p in topic.partitions]
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert found == [("a", index, code) for index in range(5_000)] + [("b", index, code) for index in range(3)]
+    assert 0 < units <= STEP_UNITS
+
+
+def refused(key: ApiKey, version: int, request: Any) -> tuple[Any, int]:
+    """The response to a client without any right, and the units of the longest step of its request."""
     authorizer = StandardAuthorizer({})
     authorizer.on_caught_up()
     services = SimpleNamespace(
@@ -285,12 +307,11 @@ def test_a_client_without_rights_that_names_very_many_resources_does_not_hold_th
     )
     ctx = RequestContext(key, version, 1, "client", Peer(1, "CLIENTS", "SASL_SSL", "10.0.0.1", 1, ALICE), 0, 0.0)
     handle = authorized(_empty_metadata, key, services)
-    response, units = asyncio.run(longest_step(handle(services, ctx, request_)))
+    response, units = asyncio.run(longest_step(handle(services, ctx, request)))
     assert ctx.runs_alone, "a later request of the connection waits"
+    assert ctx.has_many_entries, "a thread encodes the response"
     assert authorizer.decisions[True] == 0
-    (answers,) = (entries for entries in vars_of(response) if len(entries) == len(MANY_NAMES))
-    assert {answer.error_code for answer in answers} <= set(REFUSALS.values())
-    assert 0 < units <= STEP_UNITS
+    return response, units
 
 
 def vars_of(message: Any) -> list[list[Any]]:

@@ -6,15 +6,18 @@ an error code. `mirrored` builds such an answer from the schema of the response.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode
+from barnabas.core.work import Pauses
 from barnabas.protocol.wire.apis import APIS, ApiKey
-from barnabas.protocol.wire.schema import Message, MessageField, MessageStruct, StructMeta
+from barnabas.protocol.wire.schema import Message, MessageStruct, StructMeta
 
 _INDEXES: Final = ("partition_index", "index", "partition", "partition_id")
 _PARTITIONS: Final = ("partitions", "partition_indexes", "partition_data")
+_AT_ONCE: Final = 500
+"""Partitions between two pauses."""
 _CODES: Final = ("error_code", "partition_error_code")
 _NAMES: Final = {"topic_name": "name"}
 """Fields of responses whose fields in requests have other names."""
@@ -22,11 +25,51 @@ _NAMES: Final = {"topic_name": "name"}
 
 def mirrored(entry: Any, answer_type: type[MessageStruct], code: ErrorCode, **fixed: object) -> Any:
     """The answer to `entry` in which every partition has the error. `fixed` are further fields of partitions."""
+    return _mirrored(entry, _indexes(entry), answer_type, code, fixed)
+
+
+async def mirrored_with_pauses(
+    entries: Iterable[Any], answer_type: type[MessageStruct], code: ErrorCode, **fixed: object
+) -> list[Any]:
+    """As `mirrored`, for entries that have many partitions in all."""
+    pauses = Pauses()
+    answers: list[Any] = []
+    for entry in entries:
+        indexes = _indexes(entry)
+        answer = _mirrored(entry, indexes[:_AT_ONCE], answer_type, code, fixed)
+        for start in range(_AT_ONCE, len(indexes), _AT_ONCE):
+            await pauses.after(_AT_ONCE)
+            more = _mirrored(entry, indexes[start : start + _AT_ONCE], answer_type, code, fixed)
+            for name in _lists(answer_type):
+                getattr(answer, name).extend(getattr(more, name))
+        answers.append(answer)
+        await pauses.after(1 + len(indexes) % _AT_ONCE)
+    return answers
+
+
+def partition_count(entries: Iterable[Any]) -> int:
+    """The number of partitions in entries of a request."""
+    return sum(len(getattr(entry, name, None) or ()) for entry in entries for name in _PARTITIONS)
+
+
+def _lists(answer_type: type[MessageStruct]) -> list[str]:
+    """The fields that are lists of structs."""
+    fields = answer_type.__schema__.fields
+    return [field.name for field in fields if field.kind == "array" and isinstance(field.element, StructMeta)]
+
+
+def _mirrored(
+    entry: Any,
+    indexes: Iterable[int],
+    answer_type: type[MessageStruct],
+    code: ErrorCode,
+    fixed: Mapping[str, object],
+) -> Any:
     answer: Any = answer_type()
     for field in answer_type.__schema__.fields:
         name = field.name
         if field.kind == "array" and isinstance(field.element, StructMeta):
-            setattr(answer, name, [_partition(field, index, code, fixed) for index in _indexes(entry)])
+            setattr(answer, name, _refused_partitions(field.element, indexes, code, fixed))
         elif name == "error_code":
             answer.error_code = code
         elif name == "error_message":
@@ -42,27 +85,23 @@ def _indexes(entry: Any) -> list[int]:
     """The partitions of an entry of a request, which are numbers or structs."""
     for name in _PARTITIONS:
         partitions = getattr(entry, name, None)
-        if partitions is not None:
-            return [p if isinstance(p, int) else _index(p) for p in partitions]
+        if partitions is None:
+            continue
+        if not partitions or isinstance(partitions[0], int):
+            return list(partitions)
+        field = next(name for name in _INDEXES if hasattr(partitions[0], name))
+        return [getattr(partition, field) for partition in partitions]
     return []
 
 
-def _index(partition: Any) -> int:
-    for name in _INDEXES:
-        if hasattr(partition, name):
-            found: int = getattr(partition, name)
-            return found
-    raise AssertionError(f"{type(partition).__name__} has no index of a partition")
-
-
-def _partition(field: MessageField, index: int, code: ErrorCode, fixed: dict[str, object]) -> Any:
-    kind: Any = field.element
-    names = {part.name for part in kind.__schema__.fields}
-    given: dict[str, object] = {next(name for name in _INDEXES if name in names): index}
-    given[next(name for name in _CODES if name in names)] = code
+def _refused_partitions(kind: Any, indexes: Iterable[int], code: ErrorCode, fixed: Mapping[str, object]) -> list[Any]:
+    """An entry of the type `kind` with the error for each partition. There can be 100,000 of them."""
+    names = {field.name for field in kind.__schema__.fields}
+    index_name = next(name for name in _INDEXES if name in names)
+    given: dict[str, object] = {next(name for name in _CODES if name in names): code, **fixed}
     if "error_message" in names:
         given["error_message"] = code.message
-    return kind(**given, **fixed)
+    return [kind(**{index_name: index}, **given) for index in indexes]
 
 
 def element_type(answer: type[MessageStruct], field_name: str) -> type[MessageStruct]:

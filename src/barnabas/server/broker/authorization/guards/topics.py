@@ -36,7 +36,7 @@ from barnabas.protocol.wire.messages.describe_topic_partitions import (
 from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from barnabas.protocol.wire.messages.produce import ProduceRequest
-from barnabas.protocol.wire.schema import Message
+from barnabas.protocol.wire.schema import Message, MessageStruct
 from barnabas.server.broker.authorization.checks import (
     CHECKS_PER_TURN,
     CLUSTER,
@@ -46,7 +46,13 @@ from barnabas.server.broker.authorization.checks import (
     ClientRights,
 )
 from barnabas.server.broker.authorization.grants import Grants, operation_on
-from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
+from barnabas.server.broker.authorization.guards.refusals import (
+    element_type,
+    mirrored,
+    mirrored_with_pauses,
+    partition_count,
+    refuse_entries,
+)
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
@@ -119,20 +125,29 @@ def by_topic(
     async def split_many(services: Services, auth: ClientRights, request: Any, present: list[Any]) -> Decided:
         names = [name_of(services, entry) for entry in present]
         allowed = await auth.many_allowed_names(operation, TOPIC, _known(names))
-        return decide(request, *_split(present, names, allowed))
+        decided = decide(request, *_split(present, names, allowed))
+        return await decided if isinstance(decided, Coroutine) else decided
 
-    def decide(request: Any, kept: list[Any], refused: list[Any]) -> Decided:
+    def decide(request: Any, kept: list[Any], refused: list[Any]) -> Outcome:
         if not refused:
             return None
+        if partition_count(refused) > MANY:
+            return refuse_many(request, kept, refused)
+        return refuse(request, kept, [mirrored(entry, kind_of(request), REFUSED, **fixed) for entry in refused])
+
+    async def refuse_many(request: Any, kept: list[Any], refused: list[Any]) -> Decided:
+        return refuse(request, kept, await mirrored_with_pauses(refused, kind_of(request), REFUSED, **fixed))
+
+    def refuse(request: Any, kept: list[Any], results: list[Any]) -> Decided:
         setattr(request, entries, kept)
-        response_type = APIS[ApiKey(request.__schema__.key)].response
-        kind = element_type(response_type, answers)
-        results = [mirrored(entry, kind, REFUSED, **fixed) for entry in refused]
         complete = partial(_append, answers, results)
         if kept:
             return complete
-        answer: Message = complete(response_type())
+        answer: Message = complete(APIS[ApiKey(request.__schema__.key)].response())
         return answer
+
+    def kind_of(request: Any) -> type[MessageStruct]:
+        return element_type(APIS[ApiKey(request.__schema__.key)].response, answers)
 
     return guard
 

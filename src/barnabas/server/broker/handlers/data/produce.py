@@ -341,7 +341,9 @@ def _produce(
 def _count_failure(
     ctx: RequestContext, partition: Partition | None, data: PartitionProduceData, code: ErrorCode
 ) -> None:
-    ctx.errors = [*(ctx.errors or ()), code]
+    if ctx.errors is None:
+        ctx.errors = []
+    ctx.errors.append(code)
     if partition is not None:
         partition.traffic.failed_appends += 1
         partition.traffic.bytes_rejected += len(data.records) if isinstance(data.records, BUFFERS) else 0
