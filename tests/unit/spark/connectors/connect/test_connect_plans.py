@@ -148,6 +148,55 @@ def test_a_connector_of_debezium_for_mysql(name: str, format: str) -> None:
     assert "needs database.ssl.ca" in found[0]
 
 
+MYSQL_TUTORIAL = {
+    "name": "inventory-connector",
+    "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+    "tasks.max": "1",
+    "database.hostname": "mysql",
+    "database.port": "3306",
+    "database.user": "debezium",
+    "database.password": "dbz",
+    "database.server.id": "184054",
+    "topic.prefix": "dbserver1",
+    "database.include.list": "inventory",
+}
+
+
+@pytest.mark.parametrize("config", [MYSQL_TUTORIAL, {**DEBEZIUM, "database.password": "x"}], ids=["mysql", "postgres"])
+def test_keys_that_only_tune_a_java_connector_are_accepted_and_have_no_effect(config: dict[str, str]) -> None:
+    tuning = {
+        "max.batch.size": "4096",
+        "max.queue.size": "16384",
+        "poll.interval.ms": "100",
+        "snapshot.fetch.size": "10240",
+        "errors.max.retries": "10",
+        "exactly.once.support": "required",
+        "transaction.boundary": "interval",
+        "transaction.boundary.interval.ms": "1000",
+        "offsets.storage.topic": "offsets",
+        "config.action.reload": "none",
+        "tasks.max.enforce": "false",
+    }
+    if config is MYSQL_TUTORIAL:
+        tuning["schema.history.internal.kafka.bootstrap.servers"] = "kafka:9092"
+        tuning["schema.history.internal.kafka.topic"] = "schema-changes.inventory"
+    assert [finding.errors for finding in findings_of({**config, **tuning}) if finding.errors] == []
+    assert plan_query({**config, **tuning}, CLIENT) == plan_query(config, CLIENT)
+    wrong = {**config, "exactly.once.support": "never", "schema.history": "x", "topic.delimiter": "_"}
+    assert {f.name for f in findings_of(wrong) if f.errors} == {
+        "exactly.once.support",
+        "schema.history",
+        "topic.delimiter",
+    }
+
+
+def test_required_exactly_once_contradicts_at_least_once() -> None:
+    config = {**FILE_SOURCE, "exactly.once.support": "required"}
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    (found,) = [finding for finding in findings_of({**config, "delivery": "at-least-once"}) if finding.errors]
+    assert found.name == "exactly.once.support" and "leave delivery out" in found.errors[0]
+
+
 def test_the_salt_of_a_hash_keeps_its_case() -> None:
     rule = "column.mask.hash.v2.SHA-256.with.salt.CzQMA"
     config = {**DEBEZIUM, "database.password": "x", rule: "public.users.mail", "column.truncate.to.5.chars": ".*"}

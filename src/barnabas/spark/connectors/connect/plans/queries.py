@@ -117,6 +117,11 @@ def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
             errors.setdefault(name, []).append(_unknown(row, name))
     if row.kind is ConnectorKind.SOURCE:
         _check_creation(config, errors)
+        given = {name.lower(): text.strip().lower() for name, text in config.items()}
+        if given.get("exactly.once.support") == "required" and given.get("delivery") == "at-least-once":
+            errors.setdefault("exactly.once.support", []).append(
+                "exactly.once.support=required contradicts delivery=at-least-once: leave delivery out"
+            )
     _check_required(row, config, errors)
     if not row.converts:
         _check_converters(config, errors)
@@ -188,7 +193,7 @@ def definitions_of(row: ConnectorRow) -> list[ConfigDefinition]:
 
 def _options(row: ConnectorRow) -> list[ConnectorOption]:
     keys = SINK_KEYS if row.kind is ConnectorKind.SINK else SOURCE_KEYS
-    found = {option.name.lower(): option for option in (*COMMON, *keys, *row.options())}
+    found = {option.name.lower(): option for option in (*COMMON, *keys, *row.accepted, *row.options())}
     return list(found.values())
 
 
@@ -233,7 +238,9 @@ def _check_converters(config: ConnectorConfig, errors: dict[str, list[str]]) -> 
 def _belongs(row: ConnectorRow, name: str) -> bool:
     """Whether a key that the connector has no row for belongs to it, to the topic's side, to clients or converters."""
     lowered = name.lower()
-    if lowered.startswith((*row.prefixes, *_IGNORED_PREFIXES, *(f"{one}." for one in _CONVERTERS))):
+    if lowered.startswith(
+        (*row.prefixes, *row.accepted_prefixes, *_IGNORED_PREFIXES, *(f"{one}." for one in _CONVERTERS))
+    ):
         return True
     if row.kind is ConnectorKind.SOURCE and lowered.startswith(TOPIC_CREATION):
         return True
@@ -264,10 +271,13 @@ def _divided(row: ConnectorRow, config: ConnectorConfig) -> tuple[dict[str, str]
     if not row.converts:
         rows -= {option.name.lower() for option in COMMON}
     topic_rows = _topic_options(row)
+    accepted = {option.name.lower() for option in row.accepted}
     own: dict[str, str] = {}
     topic_side: dict[str, str] = {}
     for name, text in config.items():
         lowered = name.lower()
+        if lowered in accepted:
+            continue
         if row.format is None:
             if lowered.startswith(_SPARK_OPTION):
                 own[name[len(_SPARK_OPTION) :]] = text

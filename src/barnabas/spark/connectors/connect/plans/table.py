@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.connect.cluster.values import ConnectorKind
-from barnabas.spark.connectors.connect.plans import jdbc
+from barnabas.spark.connectors.connect.plans import accepted, jdbc
 from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
 from barnabas.spark.errors import OptionError
 
@@ -50,6 +50,10 @@ class ConnectorRow(Struct, frozen=True):
     """Whether the sink needs such a directory, by the options of its format."""
     translate: Callable[[Mapping[str, str]], dict[str, str]] | None = None
     """The connector's own keys as options of the format. Raises OptionError."""
+    accepted: tuple[ConnectorOption, ...] = ()
+    """Keys that configurations of the Java class have and that change no record here: they have no effect."""
+    accepted_prefixes: tuple[str, ...] = ()
+    """Starts of other such keys."""
 
 
 COMMON: Final[tuple[ConnectorOption, ...]] = (
@@ -61,6 +65,7 @@ COMMON: Final[tuple[ConnectorOption, ...]] = (
     ConnectorOption("key.converter", "how keys are encoded; the worker's if it is not given", default=""),
     ConnectorOption("value.converter", "how values are encoded; the worker's if it is not given", default=""),
     ConnectorOption("header.converter", "accepted for Connect's sake: headers are bytes", default=""),
+    *accepted.OF_CONNECT,
     ConnectorOption(
         "errors.retry.timeout", "accepted for Connect's sake: a query that an outage ended is always started again"
     ),
@@ -82,6 +87,7 @@ SINK_KEYS: Final[tuple[ConnectorOption, ...]] = (
 """The keys of every sink. A sink also has the options by which `format("barnabas")` reads a topic."""
 SOURCE_KEYS: Final[tuple[ConnectorOption, ...]] = (
     ConnectorOption("topic", "the topic to write to, for rows without a column topic"),
+    *accepted.OF_SOURCES,
 )
 """The keys of every source. A source also has the options by which `format("barnabas")` writes to a topic."""
 ANY_FORMAT: Final[tuple[ConnectorOption, ...]] = (
@@ -320,6 +326,8 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _capture_refused(_mariadb),
         converts=True,
         is_staged=True,
+        accepted=accepted.OF_DEBEZIUM,
+        accepted_prefixes=accepted.OF_HISTORY,
     ),
     ConnectorRow(
         "MySqlSource",
@@ -332,6 +340,8 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _capture_refused(_mysql),
         converts=True,
         is_staged=True,
+        accepted=accepted.OF_DEBEZIUM,
+        accepted_prefixes=accepted.OF_HISTORY,
     ),
     ConnectorRow(
         "PostgresSource",
@@ -344,6 +354,7 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         _capture_refused(_postgres),
         converts=True,
         is_staged=True,
+        accepted=accepted.OF_POSTGRES,
     ),
     ConnectorRow("SparkSink", ConnectorKind.SINK, None, lambda: ANY_FORMAT, _unchecked, prefixes=("spark.option.",)),
     ConnectorRow(
