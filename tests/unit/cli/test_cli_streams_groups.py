@@ -112,10 +112,10 @@ def test_topics_that_the_application_created_are_internal() -> None:
 
 def test_members_are_shown_with_their_tasks() -> None:
     described = _description(group())
-    tasks = "ACTIVE:0:[0,1]; 1:[0]; STANDBY:1:[1];"
+    tasks = "ACTIVE: 0:[0,1]; 1:[0]; STANDBY: 1:[1];"
     assert _members(described, verbose=False)[1:] == [["g", "m", "p", "c", tasks]]
     assert _members(described, verbose=True)[1:] == [["g", "2", "0", "m", "streams", "3", "p", "c", tasks]]
-    assert _assignments(StreamsTasks(warmup=(("0", (1,)),)), "TARGET-") == "TARGET-WARMUP:0:[1];"
+    assert _assignments(StreamsTasks(warmup=(("0", (1,)),)), "TARGET-") == "TARGET-WARMUP: 0:[1];"
 
 
 @pytest.mark.timeout(120)

@@ -174,7 +174,7 @@ def _assignments(tasks: StreamsTasks, prefix: str = "") -> str:
     for kind, found in kinds:
         if found:
             listed = "; ".join(f"{name}:[{','.join(map(str, numbers))}]" for name, numbers in found)
-            parts.append(f"{prefix}{kind}:{listed};")
+            parts.append(f"{prefix}{kind}: {listed};")
     return " ".join(parts)
 
 
