@@ -26,16 +26,7 @@ def metadata_record(record: Record) -> str:
     """A record of `__cluster_metadata` as JSON."""
     from barnabas.server.metadata.records.codec import decode_record
 
-    if record.value is None:
-        return ""
-    try:
-        message = decode_record(record.value)
-    except BarnabasError as error:
-        return f" (not readable: {error})"
-    version = record.value[2]
-    return " payload: " + _json(
-        {"type": _constant(_name(message)), "version": version, "data": as_json(message, version)}
-    )
+    return _payload(record, decode_record, lambda value: value[2])
 
 
 def offsets_record(record: Record) -> str:
@@ -63,13 +54,21 @@ def remote_log_record(record: Record) -> str:
     """A record of `__remote_log_metadata` as JSON; Kafka's tool prints the `toString` of a Java class."""
     from barnabas.protocol.wire.remote_log_metadata import decode_metadata
 
+    return _payload(record, decode_metadata, lambda _: 0)
+
+
+def _payload(record: Record, decode: Callable[[Any], Any], version_of: Callable[[Any], int]) -> str:
+    """The message in the value of a record as JSON; nothing if the record has no value."""
     if record.value is None:
         return ""
     try:
-        message = decode_metadata(record.value)
+        message = decode(record.value)
     except BarnabasError as error:
         return f" (not readable: {error})"
-    return " payload: " + _json({"type": _constant(_name(message)), "version": 0, "data": as_json(message, 0)})
+    version = version_of(record.value)
+    return " payload: " + _json(
+        {"type": _constant(_name(message)), "version": version, "data": as_json(message, version)}
+    )
 
 
 DECODERS: Final[Mapping[str, Decoder]] = {
