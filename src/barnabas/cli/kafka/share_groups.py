@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, emit_columns
+from barnabas.cli.kafka.group_options import add_group_options
 from barnabas.cli.output import EXIT_FAILED
 from barnabas.cli.session import run_admin
 from barnabas.cli.share_groups import TIMEOUT_MS, description, reset
@@ -16,20 +17,9 @@ if TYPE_CHECKING:
 
 def build_parser() -> Parser:
     parser = Parser("kafka-share-groups", "List, describe, delete or reset share groups.")
-    actions = parser.add_mutually_exclusive_group(required=True)
-    for action in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
-        actions.add_argument(f"--{action}", action="store_true")
-    parser.add_argument("--group", action="append", default=[])
-    parser.add_argument("--all-groups", action="store_true")
+    add_group_options(parser)
     parser.add_argument("--topic", action="append", default=[])
     parser.add_argument("--all-topics", action="store_true")
-    parser.add_argument("--timeout", type=int, default=TIMEOUT_MS)
-    parser.add_argument("--state", nargs="?", const="", help="with --list: show or filter by state; with --describe")
-    parser.add_argument("--members", action="store_true")
-    parser.add_argument("--offsets", action="store_true")
-    parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--execute", action="store_true")
     targets = parser.add_mutually_exclusive_group()
     targets.add_argument("--to-earliest", action="store_true")
     targets.add_argument("--to-latest", action="store_true")

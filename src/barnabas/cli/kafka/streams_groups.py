@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, emit_columns
+from barnabas.cli.kafka.group_options import add_group_options
 from barnabas.cli.kafka.reset_targets import add_reset_targets, reset_target
 from barnabas.cli.output import EXIT_FAILED, note
 from barnabas.cli.session import run_admin
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.admin.offset_resets import ResetTarget
     from barnabas.client.admin.streams_groups import StreamsGroupDescription, StreamsMember, StreamsTasks
-
-TIMEOUT_MS: Final = 30_000
 
 NO_STREAMS_GROUPS: Final = (
     "The brokers have no streams groups (KIP-1071): Apache Kafka has them since 4.1, Barnabas has not. Kafka Streams "
@@ -33,22 +32,11 @@ def build_parser() -> Parser:
         "kafka-streams-groups",
         "List, describe, delete or reset the groups of Kafka Streams applications with group.protocol=streams.",
     )
-    actions = parser.add_mutually_exclusive_group(required=True)
-    for action in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
-        actions.add_argument(f"--{action}", action="store_true")
-    parser.add_argument("--group", action="append", default=[])
-    parser.add_argument("--all-groups", action="store_true")
+    add_group_options(parser)
     parser.add_argument("--input-topic", action="append", default=[], help="TOPIC or TOPIC:0,1")
     parser.add_argument("--all-input-topics", action="store_true")
     parser.add_argument("--delete-internal-topic", action="append", default=[], metavar="TOPIC")
     parser.add_argument("--delete-all-internal-topics", action="store_true")
-    parser.add_argument("--timeout", type=int, default=TIMEOUT_MS)
-    parser.add_argument("--state", nargs="?", const="", help="with --list: show or filter by state; with --describe")
-    parser.add_argument("--members", action="store_true")
-    parser.add_argument("--offsets", action="store_true")
-    parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--execute", action="store_true")
     parser.add_argument("--export", action="store_true", help="print the new offsets as lines of CSV")
     add_reset_targets(parser)
     return parser
