@@ -264,7 +264,9 @@ class BrokerLifecycle:
         self._ready = True
         self._wake.set()
         await self._wait_for(self._unfenced, "waiting for the controller to unfence this broker")
-        await self._wait_for(self._listed, "waiting until this node has read that its broker is unfenced")
+        await self._wait_for(
+            self._listed, "waiting until this node has read the metadata record that unfences its broker"
+        )
 
     async def _wait_for(self, event: asyncio.Event, waiting: str) -> None:
         """Wait for the event, and log `waiting` every few seconds."""
