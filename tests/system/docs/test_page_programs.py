@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from barnabas import Consumer, Producer
+from barnabas.client import ConsumerSettings
 from barnabas.testing.ports import free_ports
 from tests.golden.pages.code_blocks import ROOT, code_blocks
 from tests.progress import STANDSTILL_S
@@ -73,23 +74,28 @@ def test_the_programs_of_testing_md() -> None:
     assert names["report"].forbidden == ()
 
 
-def test_the_program_of_clients_md_writes_each_output_once(servers: str) -> None:
+def test_the_programs_of_clients_md_write_each_output_once(servers: str) -> None:
+    """The first program sends `hello`; the last one runs until it is stopped, so both run in a process of their own."""
     with Producer(bootstrap_servers=servers) as producer:
         for word in (b"one", b"two"):
             producer.send("orders", word).result()
-    command = [sys.executable, "-m", "tests.system.pages", str(DOCS / "CLIENTS.md"), f"127.0.0.1:9092={servers}"]
-    settings = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", "group_id": "reader"}
+    command = [sys.executable, "-m", "tests.system.pages", str(DOCS / "CLIENTS.md"), f"localhost:9092={servers}"]
+    settings: ConsumerSettings = {
+        "bootstrap_servers": servers,
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_committed",
+        "group_id": "reader",
+    }
     with subprocess.Popen(command, env=ENVIRONMENT) as process:
-        found = []
-        with Consumer(bootstrap_servers=servers, **settings) as consumer:
+        found: list[bytes | None] = []
+        with Consumer(**settings) as consumer:
             consumer.subscribe(["shouted"])
-            for record in consumer:
-                found.append(record.value)
-                if len(found) == 2:
-                    break
+            while len(found) < 3:
+                assert process.poll() is None, f"the programs ended with {process.returncode}, see their output"
+                found += [record.value for record in consumer.poll(1_000)]
         process.send_signal(signal.SIGINT)
         process.wait(timeout=STANDSTILL_S)
-    assert sorted(found) == [b"ONE", b"TWO"]
+    assert sorted(word for word in found if word) == [b"HELLO", b"ONE", b"TWO"]
 
 
 def test_the_contexts_of_cli_md(servers: str, tmp_path: Path) -> None:
