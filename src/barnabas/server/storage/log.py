@@ -206,6 +206,11 @@ class Log:
     def size_bytes(self) -> int:
         return self._state.size_bytes
 
+    def figures(self) -> tuple[int, int, int, int, int]:
+        """The size in bytes, the number of segments, the log start offset, the log end offset and the number of
+        producers: what a page of metrics shows of each log, in one call."""
+        return self._state.figures()
+
     def update_config(self, config: LogConfig) -> None:
         """Use `config` from the next operation on."""
         self._state.config = config

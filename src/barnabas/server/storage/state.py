@@ -124,7 +124,15 @@ class LogState:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self.segments)
+        return sum([segment.size for segment in self.segments])
+
+    def figures(self) -> tuple[int, int, int, int, int]:
+        """The size in bytes, the number of segments, the log start offset, the log end offset and the number of
+        producers: what a page of metrics shows of each log, in one call."""
+        segments = self.segments
+        count = len(segments)
+        size = segments.active.size if count == 1 else self.size_bytes
+        return size, count, self.log_start_offset, self.log_end_offset, len(self.producers)
 
     # --- failure
 

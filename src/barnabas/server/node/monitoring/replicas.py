@@ -108,11 +108,11 @@ class ReplicaMonitor:
             if log is None:
                 sums.offline += 1
                 continue
-            size = log.size_bytes
+            size, segments, start, end, producers = log.figures()
             home = home_of(partition)
             if home is not None:
                 bytes_of[home.path] = bytes_of.get(home.path, 0) + size
-            sums.producers += len(log.producers)
+            sums.producers += producers
             led: tuple[int, int, int, int] | None = None
             if isinstance(role, LeaderRole):
                 state = role.state
@@ -127,14 +127,15 @@ class ReplicaMonitor:
                 sums.lag_max = max(sums.lag_max, role.lag)
             if lines is None:
                 continue
+            add_log, add_leader, add_offsets, add_lag = lines
             name = partition.name
             labels = f'{{topic="{name.topic}",partition="{name.partition}"}}'
-            lines[0](labels, size, len(log.segments), log.log_start_offset, log.log_end_offset)
+            add_log(labels, size, segments, start, end)
             if led is not None:
-                lines[1](labels, *led)
-                lines[2](labels, partition.high_watermark, log.log_start_offset)
+                add_leader(labels, *led)
+                add_offsets(labels, partition.high_watermark, start)
             elif isinstance(role, FollowerRole):
-                lines[3](f'{_FOLLOWER_LAG}{{clientId="Replica",{labels[1:]} {role.lag}')
+                add_lag(f'{_FOLLOWER_LAG}{{clientId="Replica",{labels[1:]} {role.lag}')
 
     def _add_sums(self, page: Exposition, seen: int, sums: _Sums) -> None:
         offline_dirs = [home for home in self._partitions.log_dirs if home.failure is not None]
