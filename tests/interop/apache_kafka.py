@@ -1,4 +1,4 @@
-"""Shell: a real Apache Kafka, one combined broker and controller, for tests that trade data directories with it."""
+"""Shell: a real Apache Kafka of one node: broker and controller in one, or an old broker beside its ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 from barnabas.core.child_processes import start_child
 from barnabas.testing.ports import free_ports
-from tests.interop.jars import KAFKA_VERSION, kafka_classpath
+from tests.interop.jars import KAFKA_VERSION, kafka_classpath, zookeeper_kafka_classpath
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
@@ -25,46 +26,33 @@ listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}{mor
 advertised.listeners=PLAINTEXT://127.0.0.1:{broker}{more}
 controller.listener.names=CONTROLLER
 log.dirs={data}
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+"""
+_OLD_PROPERTIES = """
+broker.id=1
+zookeeper.connect=127.0.0.1:{zookeeper}
+listeners=PLAINTEXT://127.0.0.1:{broker}
+log.dirs={data}
+"""
+_SMALL = """
 num.partitions=1
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
 log.segment.bytes=1048576
 group.initial.rebalance.delay.ms=0
 """
 
 
-class ApacheKafka:
-    """Started with `running()`; `stop` is SIGTERM, `kill` is kill -9. `settings` are lines of server.properties."""
+class JavaBroker:
+    """Started with `running()`; `stop` is SIGTERM, `kill` is kill -9."""
 
-    def __init__(
-        self,
-        root: Path,
-        settings: Sequence[str] = (),
-        *,
-        more_listeners: Sequence[str] = (),
-        version: str = KAFKA_VERSION,
-    ) -> None:
-        self.version = version
-        self.data = root / "kafka-data"
-        self._root = root
+    def __init__(self, root: Path, port: int, config: Path, classpath: str) -> None:
+        self._root, self._port, self._config, self._classpath = root, port, config, classpath
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, controller = free_ports(2)
-        self._config = root / "server.properties"
-        properties = _PROPERTIES.format(
-            broker=self._port,
-            controller=controller,
-            data=self.data,
-            more="".join(f",{listener}" for listener in more_listeners),
-        )
-        self._config.write_text(properties + "".join(f"{line}\n" for line in settings))
-        (root / "log4j2.yaml").write_text("Configuration:\n  Loggers:\n    Root:\n      level: WARN\n")
-        if not self.data.exists():
-            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config)).wait(120)
 
     @property
     def bootstrap(self) -> str:
@@ -77,10 +65,16 @@ class ApacheKafka:
         assert done.returncode == 0, out.decode()
         return out.decode()
 
+    def _logging(self) -> Sequence[str]:
+        """The options of Java for the log."""
+        path = self._root / "log4j2.yaml"
+        path.write_text("Configuration:\n  Loggers:\n    Root:\n      level: WARN\n")
+        return [f"-Dlog4j2.configurationFile={path}"]
+
     def _java(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={self._root}/log4j2.yaml"]
+        options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", *self._logging()]
         return start_child(
-            ["java", *options, "-cp", kafka_classpath(self.version), name, *arguments],
+            ["java", *options, "-cp", self._classpath, name, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -113,9 +107,77 @@ class ApacheKafka:
             process.communicate(timeout=90)
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[ApacheKafka]:
+    def running(self) -> Iterator[Self]:
         self.start()
         try:
             yield self
         finally:
-            self.kill()
+            self.close()
+
+    def close(self) -> None:
+        """End everything that runs."""
+        self.kill()
+
+
+class ApacheKafka(JavaBroker):
+    """A broker and controller in one. `settings` are lines of server.properties."""
+
+    def __init__(
+        self,
+        root: Path,
+        settings: Sequence[str] = (),
+        *,
+        more_listeners: Sequence[str] = (),
+        version: str = KAFKA_VERSION,
+    ) -> None:
+        self.version = version
+        self.data = root / "kafka-data"
+        port, controller = free_ports(2)
+        super().__init__(root, port, root / "server.properties", kafka_classpath(version))
+        properties = _PROPERTIES.format(
+            broker=port,
+            controller=controller,
+            data=self.data,
+            more="".join(f",{listener}" for listener in more_listeners),
+        )
+        self._config.write_text(properties + _SMALL + "".join(f"{line}\n" for line in settings))
+        if not self.data.exists():
+            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config)).wait(120)
+
+
+class ZooKeeperKafka(JavaBroker):
+    """A broker of a version that has no controllers of its own, and the ZooKeeper server that came with it."""
+
+    def __init__(self, root: Path, settings: Sequence[str] = (), *, version: str) -> None:
+        port, zookeeper = free_ports(2)
+        super().__init__(root, port, root / "server.properties", zookeeper_kafka_classpath(version))
+        self._zookeeper_config = root / "zookeeper.properties"
+        self._zookeeper: subprocess.Popen[bytes] | None = None
+        self._zookeeper_config.write_text(
+            f"dataDir={root / 'zookeeper'}\nclientPort={zookeeper}\nclientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\n"
+        )
+        properties = _OLD_PROPERTIES.format(broker=port, zookeeper=zookeeper, data=root / "kafka-data")
+        self._config.write_text(properties + _SMALL + "".join(f"{line}\n" for line in settings))
+
+    def start(self) -> None:
+        if self._zookeeper is None:
+            self._zookeeper = self._java(
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._zookeeper_config)
+            )
+        super().start()
+
+    def close(self) -> None:
+        super().close()
+        process, self._zookeeper = self._zookeeper, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def _logging(self) -> Sequence[str]:
+        path = self._root / "log4j.properties"
+        path.write_text(
+            "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.layout=org.apache.log4j.SimpleLayout\n"
+        )
+        return [f"-Dlog4j.configuration={path.as_uri()}"]

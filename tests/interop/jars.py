@@ -16,6 +16,10 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
 OLDER_VERSION = "3.9.1"
+FIRST_KRAFT_VERSION = "3.3.2"
+"""The first one whose controllers were meant for production."""
+OLDEST_VERSION = "2.1.1"
+"""The oldest one that a link can read, and the first one with Zstandard. It needs ZooKeeper."""
 SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -82,6 +86,14 @@ def shell_classpath(version: str = KAFKA_VERSION) -> str:
 def kafka_classpath(version: str = KAFKA_VERSION) -> str:
     """The class path of Apache Kafka's server and tools."""
     return f"{resolve(f'org.apache.kafka:kafka_2.13:{version}', f'org.apache.kafka:kafka-tools:{version}')}/*"
+
+
+def zookeeper_kafka_classpath(version: str) -> str:
+    """The class path of a server of Apache Kafka that needs ZooKeeper, and of a ZooKeeper server."""
+    scala = "2.12" if version < "2.6" else "2.13"
+    # ZooKeeper's clients before 3.5.8 find no server on Java 14 and newer (ZOOKEEPER-3779).
+    others = "org.apache.zookeeper:zookeeper:3.5.10", "org.slf4j:slf4j-log4j12:1.7.25"
+    return f"{resolve(f'org.apache.kafka:kafka_{scala}:{version}', *others)}/*"
 
 
 def logging_classpath() -> str:

@@ -27,8 +27,8 @@ from barnabas.client.values import NewTopic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.process import BrokerProcess
-from tests.interop.apache_kafka import ApacheKafka
-from tests.interop.jars import KAFKA_VERSION, OLDER_VERSION, kafka_classpath
+from tests.interop.apache_kafka import ApacheKafka, ZooKeeperKafka
+from tests.interop.jars import FIRST_KRAFT_VERSION, KAFKA_VERSION, OLDER_VERSION, OLDEST_VERSION, kafka_classpath
 from tests.interop.test_interop_dump_log import complaints
 
 pytestmark = pytest.mark.interop
@@ -72,19 +72,37 @@ class OurSource:
     def stop(self) -> object:
         return self._process.stop()
 
+    close = stop
+
 
 @pytest.fixture(
-    params=["barnabas", KAFKA_VERSION, pytest.param(OLDER_VERSION, marks=pytest.mark.slow)],
+    params=[
+        "barnabas",
+        KAFKA_VERSION,
+        *(pytest.param(version, marks=pytest.mark.slow) for version in (OLDER_VERSION, FIRST_KRAFT_VERSION)),
+        pytest.param(OLDEST_VERSION, marks=pytest.mark.slow),
+    ],
     ids=lambda name: name if name == "barnabas" else f"kafka-{name}",
 )
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
-    ours = request.param == "barnabas"
-    found: Any = OurSource(tmp_path) if ours else ApacheKafka(tmp_path, CLEANING, version=request.param)
+def version(request: pytest.FixtureRequest) -> str:
+    """The version of Apache Kafka that is the source, or our name."""
+    return str(request.param)
+
+
+@pytest.fixture
+def source(version: str, tmp_path: Path) -> Iterator[Source]:
+    found: Any
+    if version == "barnabas":
+        found = OurSource(tmp_path)
+    elif version == OLDEST_VERSION:
+        found = ZooKeeperKafka(tmp_path, CLEANING, version=version)
+    else:
+        found = ApacheKafka(tmp_path, CLEANING, version=version)
     found.start()
     try:
         yield found
     finally:
-        found.stop()
+        found.close()
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
@@ -177,7 +195,8 @@ class Mirroring:
         self.source, self.mirror, self.ours, self.theirs = source, mirror, ours, theirs
         self.ends: dict[TopicPartition, int] = {}
 
-    async def run(self, *, has_shares: bool) -> None:
+    async def run(self, *, has_shares: bool, has_ids: bool) -> None:
+        """`has_shares` and `has_ids`: whether the source has share groups and ids of topics."""
         created = await self.theirs.create_topics([NewTopic(name, 1, 1, configs=c) for name, c in TOPICS.items()])
         assert not any(isinstance(topic, KafkaError) for topic in created.values())
         await asyncio.to_thread(write_all, self.source.bootstrap)
@@ -189,7 +208,8 @@ class Mirroring:
         await self.ours.create_link(link)
         await self._equal(len(TOPICS), "the late mirrors")
         await self._grow_and_restart()
-        await self._recreate()
+        if has_ids:
+            await self._recreate()
         await until(lambda: self._has_groups(has_shares=has_shares), "the groups' offsets are copied")
         await self._cut_over()
 
@@ -287,14 +307,14 @@ class Mirroring:
 
 
 @pytest.mark.timeout(600)
-def test_every_kind_of_topic_is_mirrored_and_cut_over(source: Source, tmp_path: Path) -> None:
+def test_every_kind_of_topic_is_mirrored_and_cut_over(source: Source, version: str, tmp_path: Path) -> None:
     async def scenario(mirror: str) -> None:
         async with (
             AsyncAdmin(bootstrap_servers=mirror) as ours,
             AsyncAdmin(bootstrap_servers=source.bootstrap) as theirs,
         ):
-            is_old = isinstance(source, ApacheKafka) and source.version == OLDER_VERSION  # without share groups
-            await Mirroring(source, mirror, ours, theirs).run(has_shares=not is_old)
+            mirroring = Mirroring(source, mirror, ours, theirs)
+            await mirroring.run(has_shares=version in ("barnabas", KAFKA_VERSION), has_ids=version != OLDEST_VERSION)
 
     data = tmp_path / "mirror"
     with BrokerProcess(data) as mirror:

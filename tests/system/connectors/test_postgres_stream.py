@@ -1,5 +1,5 @@
 """Rows of a PostgreSQL table under concurrent writers, through Spark into a topic: the topic folded by key is the
-table, whatever is killed. `test_capture_faults.py` does the same with events.
+table, whatever is killed. `capture_faults.py` does the same with events.
 """
 
 from __future__ import annotations
