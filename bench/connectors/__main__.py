@@ -22,6 +22,7 @@ from typing import Any, Final
 from rich.console import Console
 from tests.interop.spark_connector import start_session
 
+from barnabas.spark.environment import session_defaults
 from barnabas.testing.databases import MariaDbServer, PostgresServer
 from bench.connectors.databases import TRANSACTION_ROWS, Database, MariaDb, Postgres
 from bench.connectors.measuring import Bench, Load, fill_topic
@@ -105,7 +106,8 @@ def measure(plan: Plan, console: Console, finish: Callable[[Sheet], None]) -> No
         servers = broker.bootstrap_servers
         if "sink" in plan.parts:
             fill_topic(servers, TOPIC, plan.load.sink_rows)
-        spark = start_session([], {"spark.python.unix.domain.socket.enabled": "true"})  # docs/SPARK.md, Speed
+        settings = {**session_defaults("local"), "spark.python.unix.domain.socket.enabled": "true"}
+        spark = start_session([], settings)  # docs/SPARK.md, Speed
         stack.callback(spark.stop)
         for name in plan.databases:
             start, wrap = DATABASES[name]

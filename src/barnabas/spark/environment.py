@@ -17,6 +17,24 @@ REDACTED_OPTIONS: Final = (
 secrets, and that Spark shows in plans and in its event log otherwise. By itself Spark hides options with `password`,
 `secret` or `token` in their names or their values, and those with `url` in their names."""
 
+_WORKER_DAEMON: Final = "barnabas.spark.worker_daemon"
+
+
+def session_defaults(master: str) -> dict[str, str]:
+    """The settings of every session that a command of ours starts, unless its configuration has others.
+
+    The daemon of workers is a module of ours (see `worker_daemon`) if they run here; on other hosts, Spark's own starts
+    without it.
+    """
+    defaults = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
+    }
+    if master.startswith("local"):
+        defaults["spark.python.daemon.module"] = _WORKER_DAEMON
+    return defaults
+
 
 def prepare_environment() -> Path:
     """Set JAVA_HOME, PYSPARK_PYTHON, SPARK_LOCAL_IP and SPARK_HOME for Spark. Returns the Java home. Raises

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.spark.environment import REDACTED_OPTIONS, prepare_environment
+from barnabas.spark.environment import prepare_environment, session_defaults
 from barnabas.spark.java import shim_home
 from barnabas.spark.pipelines.errors import SpecError
 from barnabas.spark.pipelines.spec import PipelineSpec
@@ -40,22 +40,20 @@ def pipeline_session(spec: PipelineSpec, directory: Path, master: str | None, lo
         log_settings.write_text(_LOG_SETTINGS.format(level="warn", path=log_file))
         from pyspark.sql import SparkSession
 
-        java_options = configuration.pop("spark.driver.extraJavaOptions", "")
-        builder = (
-            SparkSession.builder.appName(spec.name)
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.warehouse.dir", str(directory.resolve() / "spark-warehouse"))
-            .config("spark.sql.streaming.stopTimeout", "30s")
-            .config("spark.sql.redaction.options.regex", REDACTED_OPTIONS)
-            .config(
-                "spark.driver.extraJavaOptions",
-                f"-Dlog4j2.configurationFile={log_settings.as_uri()} {java_options}".strip(),
-            )
-        )
-        for key, value in configuration.items():
-            builder = builder.config(key, value)
         chosen = master or configuration.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+        java_options = configuration.pop("spark.driver.extraJavaOptions", "")
+        settings = {
+            **session_defaults(chosen),
+            "spark.sql.warehouse.dir": str(directory.resolve() / "spark-warehouse"),
+            "spark.sql.streaming.stopTimeout": "30s",
+            **configuration,
+            "spark.driver.extraJavaOptions": (
+                f"-Dlog4j2.configurationFile={log_settings.as_uri()} {java_options}".strip()
+            ),
+        }
+        builder = SparkSession.builder.appName(spec.name)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
         spark = builder.master(chosen).getOrCreate()
         try:
             _select_schema(spark, spec)

@@ -45,6 +45,7 @@ __all__ = [
     "np",
     "pa",
     "scalar",
+    "start_compiler",
 ]
 
 scalar = numba.int64
@@ -103,6 +104,17 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callab
             raise
         compiled = numba.njit(*signature, nogil=True)(function)
     return compiled
+
+
+@kernel((scalar,))
+def _same(value: Any) -> Any:
+    return value
+
+
+def start_compiler() -> None:
+    """Initialize numba, which takes a quarter of a second at the first kernel of a process. A child that the process
+    forks has it, too."""
+    cast("Kernel", _same).compile()
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba has no types

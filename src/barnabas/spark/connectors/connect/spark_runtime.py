@@ -28,7 +28,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind, ConnectorState
 from barnabas.spark.connectors.connect.restarts import QueryRestarts
 from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig
-from barnabas.spark.environment import REDACTED_OPTIONS, activate_session, prepare_environment
+from barnabas.spark.environment import activate_session, prepare_environment, session_defaults
 from barnabas.spark.pipelines.failures import classify
 
 log = get_logger("barnabas.connect")
@@ -223,17 +223,12 @@ def open_session_of(config: ConnectWorkerConfig) -> Any:
     prepare_environment()
     from pyspark.sql import SparkSession
 
-    builder = (
-        SparkSession.builder.appName(f"connect {config.group_id}")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.redaction.options.regex", REDACTED_OPTIONS)
-    )
-    settings = {name: text for name, text in config.properties.items() if name.startswith("spark.")}
-    for name, text in settings.items():
+    given = {name: text for name, text in config.properties.items() if name.startswith("spark.")}
+    master = given.get("spark.master", "local[*]")
+    builder = SparkSession.builder.appName(f"connect {config.group_id}").config("spark.sql.session.timeZone", "UTC")
+    for name, text in {**session_defaults(master), **given}.items():
         builder = builder.config(name, text)
-    session = builder.master(settings.get("spark.master", "local[*]")).getOrCreate()
+    session = builder.master(master).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")  # failures of queries are in the worker's log and in the statuses
     return session
 

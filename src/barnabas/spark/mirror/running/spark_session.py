@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.spark.environment import REDACTED_OPTIONS, prepare_environment
+from barnabas.spark.environment import prepare_environment, session_defaults
 from barnabas.spark.java import shim_home
 from barnabas.spark.mirror.config.values import MirrorConfig, PairConfig
 from barnabas.spark.mirror.ports import RecordCopier
@@ -56,10 +56,10 @@ def _session(config: MirrorConfig, master: str | None, scratch: str) -> Iterator
     settings.write_text(_LOG_SETTINGS)
     given: Mapping[str, str] = config.spark
     java_options = f"-Dlog4j2.configurationFile={settings.as_uri()} {given.get(_JAVA_OPTIONS, _LIGHT_JAVA)}".strip()
-    builder = SparkSession.builder.appName("barnabas mirror")
-    for key, value in {**_DEFAULTS, **given, _JAVA_OPTIONS: java_options}.items():
-        builder = builder.config(key, value)
     chosen = master or given.get("spark.master") or os.environ.get("MASTER") or _MASTER
+    builder = SparkSession.builder.appName("barnabas mirror")
+    for key, value in {**session_defaults(chosen), **_DEFAULTS, **given, _JAVA_OPTIONS: java_options}.items():
+        builder = builder.config(key, value)
     # The launcher removes a Java option that makes Java print a warning. Only this Java is started by it: `scratch` is
     # deleted later.
     os.environ["JAVA_HOME"] = str(shim_home(java_home, Path(scratch) / "java"))
@@ -79,12 +79,8 @@ _LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 own, would cost more than they save."""
 _MASTER: Final = "local[*,4]"
 """All cores; a failed task is repeated up to three times."""
-_DEFAULTS: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
-    "spark.scheduler.mode": "FAIR",  # several pairs copy in one session
-}
+_DEFAULTS: Final = {"spark.scheduler.mode": "FAIR"}
+"""Several pairs copy in one session."""
 
 
 def _no_copier(pair: PairConfig) -> RecordCopier:
