@@ -17,13 +17,23 @@ from barnabas.spark.environment import session_defaults
 linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not show threads in /proc")
 
 
+TASKS = "pyspark.worker"
+KINDS = (TASKS, "pyspark.sql.worker.create_data_source", "pyspark.sql.worker.lookup_data_sources")
+
+
 @linux
-def test_the_modules_are_loaded_and_the_process_has_one_thread() -> None:
-    program = "import sys; from barnabas.spark.worker_daemon import PRELOADED, preload; "
-    program += "print(preload(), [name for name in PRELOADED if name not in sys.modules])"
-    variables = {name: text for name, text in os.environ.items() if name not in ("OMP_NUM_THREADS",)}
-    answer = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
-    assert answer.stdout == "True []\n"
+@pytest.mark.parametrize("worker", KINDS)
+def test_the_modules_are_loaded_and_the_process_has_one_thread(worker: str) -> None:
+    program = """
+import sys
+from barnabas.spark.worker_daemon import modules_of, preload
+print(preload(sys.argv[1]), [name for name in modules_of(sys.argv[1]) if name not in sys.modules])
+print("numba" in sys.modules)
+"""
+    variables = {name: text for name, text in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-c", program, worker]
+    answer = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert answer.stdout == f"True []\n{worker != KINDS[2]}\n"
 
 
 @linux
@@ -32,7 +42,7 @@ def test_a_child_runs_kernels_that_its_parent_has_prepared() -> None:
     program = """
 import os
 from barnabas.spark.worker_daemon import preload
-assert preload()
+assert preload('pyspark.worker')
 for _ in range(4):
     if os.fork() == 0:
         import pandas, pyarrow
@@ -57,18 +67,13 @@ class Daemon:
         monkeypatch.setattr(pyspark.daemon, "manager", lambda: self.done.append("serves"))
 
 
-def test_with_other_threads_it_becomes_sparks_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = Daemon(monkeypatch, "pyspark.worker")
-    monkeypatch.setattr(worker_daemon, "preload", lambda: False)
+@pytest.mark.parametrize("may_fork", [True, False])
+def test_it_serves_or_becomes_sparks_daemon(monkeypatch: pytest.MonkeyPatch, *, may_fork: bool) -> None:
+    daemon = Daemon(monkeypatch, TASKS)
+    monkeypatch.setattr(worker_daemon, "_THREADS", Path("/proc"))
+    monkeypatch.setattr(worker_daemon, "preload", lambda _: may_fork)
     worker_daemon.main()
-    assert daemon.done[0] == ["-m", "pyspark.daemon", "pyspark.worker"]
-
-
-def test_a_daemon_of_the_driver_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = Daemon(monkeypatch, "pyspark.sql.worker.create_data_source")
-    monkeypatch.setattr(worker_daemon, "preload", lambda: pytest.fail("modules were loaded"))
-    worker_daemon.main()
-    assert daemon.done == ["serves"]
+    assert daemon.done[0] == ("serves" if may_fork else ["-m", "pyspark.daemon", TASKS])
 
 
 @pytest.mark.parametrize(("master", "is_set"), [("local[*]", True), ("local", True), ("spark://host:7077", False)])

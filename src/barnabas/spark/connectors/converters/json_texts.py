@@ -27,8 +27,6 @@ from barnabas.spark.connectors.json_schemas import compact_json, escaped, float_
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
 _TEXT: Final = pa.large_string()
-_EMPTY: Final = pa.scalar("", _TEXT)
-_NULL: Final = pa.scalar("null", _TEXT)
 _BEYOND_BMP: Final = "[\U00010000-\U0010ffff]"
 _FOUR_BYTES: Final = 0xF0
 
@@ -258,4 +256,4 @@ def _joined(pieces: list[Any], rows: int) -> Any:
 def _join(*pieces: Any) -> Any:
     """Texts joined row by row. A null piece is replaced by nothing: its row is null, and the caller overwrites it."""
     arrays = [pa.scalar(piece, _TEXT) if isinstance(piece, str) else piece for piece in pieces]
-    return _pc.binary_join_element_wise(*arrays, _EMPTY, null_handling="replace", null_replacement="")
+    return _pc.binary_join_element_wise(*arrays, pa.scalar("", _TEXT), null_handling="replace", null_replacement="")
