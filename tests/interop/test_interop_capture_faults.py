@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 @pytest.mark.slow
 def test_the_topics_are_the_tables_after_everything_was_killed_once(tmp_path: Path) -> None:
-    kafka = ApacheKafka(tmp_path, capture_faults.BROKER_SETTINGS)
+    segments = f"log.segment.bytes={2 * capture_faults.RECORD_BYTES_MAX}"
+    kafka = ApacheKafka(tmp_path, (*capture_faults.BROKER_SETTINGS, segments))
     faults = ("mariadb", "broker", "postgres", "driver", "starting driver")
     with kafka.running():
         capture_faults.run(tmp_path, kafka, kafka.bootstrap, faults, seed=1, large=1, pause_s=0.5, copies=True)
