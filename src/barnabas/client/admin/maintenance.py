@@ -96,6 +96,8 @@ class RetentionFacts:
     verdict: str
     retention_ms: int
     retention_bytes: int
+    is_local: bool
+    """Whether the two limits are local.retention.ms and local.retention.bytes, those of a tiered log."""
     first_offset: int
     end_offset: int
     size: int

@@ -203,6 +203,7 @@ def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
 
 def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str]:
     """Why the oldest segment is still kept, and until when."""
+    age, volume = _limits(found)
     if found.verdict == "EMPTY":
         yield "There is nothing to delete: the log is empty."
         return
@@ -210,7 +211,7 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
         yield "No segment is deleted for its age or size: cleanup.policy does not include delete."
         return
     if found.verdict == "UNLIMITED":
-        yield "No segment is ever deleted: neither retention.ms nor retention.bytes sets a limit."
+        yield f"No segment is ever deleted: neither {age} nor {volume} sets a limit."
         return
     if found.verdict == "MIRROR":
         yield "No segment is deleted for its age or size: the topic is a mirror, whose log start follows the source."
@@ -232,10 +233,10 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
         case "BELOW_START":
             yield f"The segment is due: all its records are below the log start offset; {looks}."
         case "TOO_OLD":
-            yield f"The segment is due: older than retention.ms, {duration(found.retention_ms)}; {looks}."
+            yield f"The segment is due: older than {age}, {duration(found.retention_ms)}; {looks}."
         case "TOO_MUCH":
             yield (
-                f"The segment is due: even without it, the log, {size_text(size_bytes)}, has retention.bytes, "
+                f"The segment is due: even without it, the log, {size_text(size_bytes)}, has {volume}, "
                 f"{size_text(found.retention_bytes)}; {looks}."
             )
         case "WITHIN_LIMITS":
@@ -244,17 +245,24 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
             yield f"{other}."
 
 
+def _limits(found: RetentionFacts) -> tuple[str, str]:
+    """The names of the configs by which segments are deleted here. In a tiered log, retention.* is for the copies."""
+    prefix = "local." if found.is_local else ""
+    return f"{prefix}retention.ms", f"{prefix}retention.bytes"
+
+
 def _within(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str]:
+    age, volume = _limits(found)
     if found.expires_ms >= 0:
         yield (
             f"By its age, the segment is deleted in {duration(found.expires_ms - now_ms)}, "
-            f"at {moment(found.expires_ms)} (retention.ms is {duration(found.retention_ms)})."
+            f"at {moment(found.expires_ms)} ({age} is {duration(found.retention_ms)})."
         )
     if found.retention_bytes >= 0:
         room = found.size - found.excess_bytes
         yield (
             f"By size, the segment is deleted when the log, now {size_text(size_bytes)}, has grown by "
-            f"{size_text(max(room, 0))} (retention.bytes is {size_text(found.retention_bytes)})."
+            f"{size_text(max(room, 0))} ({volume} is {size_text(found.retention_bytes)})."
         )
 
 

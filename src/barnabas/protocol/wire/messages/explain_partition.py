@@ -79,6 +79,7 @@ class Retention(MessageStruct):
     verdict: str = string()
     retention_ms: int = int64()
     retention_bytes: int = int64()
+    is_local: bool = boolean(tag=0)
     first_offset: int = int64()
     end_offset: int = int64()
     size: int = int64()

@@ -153,8 +153,9 @@ def _retention(facts: PartitionExplanation) -> Retention:
     found, config = facts.log.retention, facts.log.config
     return Retention(
         verdict=found.verdict.name,
-        retention_ms=config.retention_ms,
-        retention_bytes=config.retention_bytes,
+        retention_ms=config.limits.ms,
+        retention_bytes=config.limits.bytes,
+        is_local=config.copies,
         first_offset=found.first_offset,
         end_offset=found.end_offset,
         size=found.size,
