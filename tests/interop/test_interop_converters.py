@@ -18,6 +18,7 @@ from barnabas.spark.connectors.connect_schemas import ConnectSchema
 from barnabas.spark.connectors.converters.making import make_converter
 from barnabas.spark.connectors.converters.numbers import NUMBER_FORMS
 from barnabas.spark.connectors.converters.runs import BadRows
+from barnabas.spark.connectors.json_schemas import compact_json, json_schema
 from tests.connect_values import RandomSchemas
 from tests.interop.jars import kafka_classpath
 
@@ -40,6 +41,8 @@ class Case:
         options = {prefix: name} | {f"{prefix}.{key}": text for key, text in config.items()}
         self.converter: Any = make_converter(prefix, options, is_key=False)
         topics = pa.array(["t"] * len(rows), pa.string())
+        self.with_schemas: list[Any] = []
+        """What comes out when `encoded`, without schemas, is read and written again."""
         self.encoded = self.converter.encode_column(self.column, self.field, topics).to_pylist()
 
 
@@ -103,6 +106,28 @@ def test_connects_converters_write_what_ours_wrote(made: list[Case], tmp_path: P
                 wrong.append(f"{number} {case.name}\n  ours   {one!r}\n  theirs {back!r} {answer.get('error', '')}")
     assert not wrong, f"{len(wrong)} differ, the first of them:\n" + "\n".join(wrong[:5])
     assert next(answers, None) is None
+
+
+def with_content() -> list[Case]:
+    """Values without schemas, for a converter that is given the schema."""
+    made = []
+    for number in range(50):
+        rng = RandomSchemas(random.Random(1_000 + number), entries_max=1)
+        schema = rng.struct()
+        rows = [rng.value(schema) for _ in range(ROWS)]
+        plain = Case(JSON_CONVERTER, {"schemas.enable": "false"}, schema, rows)
+        case = Case(JSON_CONVERTER, {"schema.content": compact_json(json_schema(schema))}, schema, rows)
+        made.append(case)
+        case.with_schemas, case.encoded = case.encoded, plain.encoded
+    return made
+
+
+def test_records_without_schemas_get_the_one_that_is_given(tmp_path: Path) -> None:
+    """Connect's converter reads them, and writes them with the schema, as ours does."""
+    made = with_content()
+    answers = [base64.b64decode(answer.get("bytes") or "") for answer in theirs(made, tmp_path)]
+    assert answers == [one for case in made for one in case.with_schemas]
+    test_our_converters_read_what_they_wrote(made)
 
 
 def test_our_converters_read_what_they_wrote(made: list[Case]) -> None:

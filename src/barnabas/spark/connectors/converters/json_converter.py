@@ -2,6 +2,7 @@
 
     schemas.enable=true    {"schema":{..},"payload":..}, and {"schema":null,"payload":..} for values without a schema
     schemas.enable=false   the value alone; what is read has no schema: it is a JSON column, with the same bytes
+    schema.content         with schemas.enable=true, what is read is the value alone, and has this schema (KIP-1054)
 
 Records of one writer have the same bytes up to their payload, so a run of equal schemas is found by comparing bytes,
 whatever spaces they have. Rows with the payload before the schema are read one by one.
@@ -44,11 +45,14 @@ _ANY: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
 class JsonConverter:
-    """Keys or values as JSON. `name` is `key` or `value`."""
+    """Keys or values as JSON. `name` is `key` or `value`. `content` is the schema of all that is read, if `schemas`."""
 
-    def __init__(self, name: str, *, schemas: bool = True, form: JsonForm | None = None) -> None:
+    def __init__(
+        self, name: str, *, schemas: bool = True, form: JsonForm | None = None, content: ConnectSchema | None = None
+    ) -> None:
         self._name = name
         self._schemas = schemas
+        self._content = content
         self._form = JsonForm() if form is None else form
         self._known: dict[bytes, ConnectSchema | None] = {}
 
@@ -92,6 +96,8 @@ class JsonConverter:
         texts = from_arrow(column)
         if not self._schemas:
             return self._decode_plain(column, texts, bad)
+        if self._content is not None:
+            return self._decode_by_content(self._content, texts, bad)
         heads, payloads = self._find_payloads(column, texts, bad)
         runs = []
         numbers = list(self._known.values())
@@ -107,17 +113,26 @@ class JsonConverter:
                     kept = part if len(good) == len(rows) else payloads.take(good)
                     runs.append(Run(good, json_field(self._name), slices(kept, pa.large_string()).cast(pa.string())))
                 continue
-            defaults = self._form.replace_null_with_default
-            try:
-                field = record_field(self._name, schema)
-            except ConnectSchemaError as error:
-                for row in rows.tolist():
-                    bad.add(row, error)
-                continue
-            good, values = json_column(part, rows, schema.as_optional(), bad, defaults=defaults)
-            if len(good):
-                runs.append(Run(good, field, values))
+            runs += self._decode_values(schema, part, rows, bad)
         return runs
+
+    def _decode_by_content(self, schema: ConnectSchema, texts: ByteColumn, bad: BadRows) -> list[Run]:
+        is_null = texts.length < 0
+        rows, nulls = np.flatnonzero(~is_null), np.flatnonzero(is_null)
+        runs = self._decode_values(schema, texts.take(rows), rows, bad) if len(rows) else []
+        return [*runs, null_run(nulls, self._name)] if len(nulls) else runs
+
+    def _decode_values(self, schema: ConnectSchema, part: ByteColumn, rows: Any, bad: BadRows) -> list[Run]:
+        """The run of rows whose values have this schema; none if all of them are bad."""
+        try:
+            field = record_field(self._name, schema)
+        except ConnectSchemaError as error:
+            for row in rows.tolist():
+                bad.add(row, error)
+            return []
+        defaults = self._form.replace_null_with_default
+        good, values = json_column(part, rows, schema.as_optional(), bad, defaults=defaults)
+        return [Run(good, field, values)] if len(good) else []
 
     def _decode_plain(self, column: Any, texts: ByteColumn, bad: BadRows) -> list[Run]:
         rows = _one_value_each(texts, np.arange(len(texts)), bad, "it")

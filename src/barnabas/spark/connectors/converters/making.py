@@ -1,6 +1,7 @@
 """Codec: the options `key.converter` and `value.converter`, and those below them -> converters.
 
-    JsonConverter        schemas.enable=true, decimal.format=BASE64 (NUMERIC), replace.null.with.default=true
+    JsonConverter        schemas.enable=true, schema.content, decimal.format=BASE64 (NUMERIC),
+                         replace.null.with.default=true
     AvroConverter        schema.registry.url and more: avro_options.py
     StringConverter      converter.encoding=UTF8
     ByteArrayConverter
@@ -15,12 +16,14 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.spark.connectors.connect_schemas import ConnectSchema
 from barnabas.spark.connectors.converters.errors import ConverterConfigError
 from barnabas.spark.connectors.converters.json_converter import JsonConverter
 from barnabas.spark.connectors.converters.json_texts import JsonForm
 from barnabas.spark.connectors.converters.numbers import NUMBER_FORMS, NumberConverter
 from barnabas.spark.connectors.converters.plain import ByteArrayConverter, StringConverter
 from barnabas.spark.connectors.converters.runs import Converter
+from barnabas.spark.connectors.json_schemas import ConnectSchemaError, parse_schema
 
 CLASSES: Final = {
     "JsonConverter": "org.apache.kafka.connect.json.JsonConverter",
@@ -34,7 +37,7 @@ _REFUSED: Final = {
     "ProtobufConverter": "io.confluent.connect.protobuf.ProtobufConverter",
 }
 """Converters of Confluent that there are none of here, as they are written."""
-_JSON: Final = ("schemas.enable", "decimal.format", "replace.null.with.default", "schemas.cache.size")
+_JSON: Final = ("schemas.enable", "schema.content", "decimal.format", "replace.null.with.default", "schemas.cache.size")
 _STRING: Final = ("converter.encoding",)
 
 
@@ -63,7 +66,8 @@ def make_converter(prefix: str, config: Mapping[str, str], *, is_key: bool) -> C
         if decimals not in ("BASE64", "NUMERIC"):
             raise ConverterConfigError(f"{prefix}.decimal.format must be BASE64 or NUMERIC, got {decimals!r}")
         form = JsonForm(decimals == "NUMERIC", _boolean(prefix, own, "replace.null.with.default"))
-        return JsonConverter(part, schemas=_boolean(prefix, own, "schemas.enable"), form=form)
+        content = _schema(prefix, own.get("schema.content", ""))
+        return JsonConverter(part, schemas=_boolean(prefix, own, "schemas.enable"), form=form, content=content)
     if name == "AvroConverter":
         return _avro_converter(prefix, own, is_key)
     if name == "StringConverter":
@@ -93,6 +97,17 @@ def _check(prefix: str, own: Mapping[str, str], known: tuple[str, ...]) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {prefix}.{near[0]}?" if near else f"it has {', '.join(known) or 'no options'}"
             raise ConverterConfigError(f"the converter has no option {prefix}.{name}: {hint}")
+
+
+def _schema(prefix: str, text: str) -> ConnectSchema | None:
+    """The schema that all records have; None for an empty text, and for null as in Connect."""
+    try:
+        return parse_schema(text.encode()) if text else None
+    except ConnectSchemaError as error:
+        raise ConverterConfigError(
+            f"{prefix}.schema.content is no schema of JsonConverter ({error}): it looks like"
+            ' {"type":"struct","fields":[{"field":"id","type":"int64"}]}'
+        ) from error
 
 
 def _boolean(prefix: str, own: Mapping[str, str], name: str) -> bool:

@@ -46,6 +46,8 @@ def test_a_class_is_named_alone_or_with_its_package(given: str | None, kind: typ
         (None, {"schemas_enabled": "true"}, "did you mean value.converter.schemas.enable"),
         (None, {"schemas_enable": "yes"}, "true or false"),
         (None, {"decimal_format": "TEXT"}, "BASE64 or NUMERIC"),
+        (None, {"schema_content": "{"}, "schema.content is no schema"),
+        (None, {"schema_content": '{"type":"int128"}'}, "schema.content is no schema"),
         ("StringConverter", {"converter_encoding": "latin1"}, "UTF8"),
         ("ByteArrayConverter", {"schemas_enable": "true"}, "no options"),
     ],
@@ -157,3 +159,16 @@ def test_an_envelope_has_two_fields_and_nothing_else(schema: str, more: str) -> 
     assert run.rows.tolist() == [0, 2]
     assert run.values[0] == run.values[1]
     assert list(bad.found) == [1]
+
+
+def test_records_without_a_schema_have_that_of_schema_content() -> None:
+    """Nulls stay nulls, a value of another type is bad, and what is written has the schema in it as ever."""
+    schema = ConnectSchema(ConnectType.INT64)
+    converter = make(schema_content=json.dumps(json_schema(schema)))
+    bad = BadRows("value", raises=False)
+    runs = converter.decode_column(pa.array([b"1", None, b'"text"', b" 3 "], pa.binary()), bad)
+    found = {row: value for run in runs for row, value in zip(run.rows.tolist(), run.values.to_pylist(), strict=True)}
+    assert found == {0: 1, 1: None, 3: 3}
+    assert list(bad.found) == [2]
+    written = converter.encode_column(pa.array([1], pa.int64()), record_field("value", schema), pa.array(["t"]))
+    assert json.loads(written[0].as_py()) == {"schema": json_schema(schema), "payload": 1}
