@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from uuid import uuid4
 
 import pytest
@@ -15,7 +15,7 @@ from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.jars import KAFKA_VERSION, OLDER_VERSION
 from tests.system.spark.broker import Topics
 from tests.system.spark.mirror import test_mirror_copying as copying
-from tests.system.spark.mirror.clusters import OFFSETS, OFFSETS_PARTITIONS, Pair
+from tests.system.spark.mirror.clusters import CLEANING, OFFSETS, OFFSETS_PARTITIONS, Pair
 
 pytestmark = pytest.mark.interop
 
@@ -44,9 +44,9 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
     (folder / "older").mkdir()
     (folder / "newer").mkdir()
     with (
-        ApacheKafka(folder / "older", version=OLDER_VERSION).running() as older,
-        ApacheKafka(folder / "newer", version=KAFKA_VERSION).running() as newer,
-        BrokerProcess(folder / "ours") as ours,
+        ApacheKafka(folder / "older", CLEANING, version=OLDER_VERSION).running() as older,
+        ApacheKafka(folder / "newer", CLEANING, version=KAFKA_VERSION).running() as newer,
+        BrokerProcess(folder / "ours", settings=CLEANING) as ours,
     ):
         yield {OLDER_VERSION: older.bootstrap, KAFKA_VERSION: newer.bootstrap, OURS: ours.bootstrap_servers}
 
@@ -82,3 +82,20 @@ def test_a_topic_that_is_created_anew_is_noticed(pair: Pair) -> None:
     copying.test_a_topic_that_is_created_anew_stops_the_copier_or_is_copied_from_its_beginning(
         pair, f"again-{uuid4().hex[:8]}"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "test",
+    [
+        copying.test_a_compacted_log_is_copied_with_its_holes_and_times,
+        copying.test_records_that_retention_deletes_are_reported,
+        copying.test_a_copier_continues_where_mirror_maker_stopped,
+        copying.test_at_least_once_writes_no_transactions_and_copies_what_is_uncommitted,
+        copying.test_equal_names_do_not_echo,
+    ],
+    ids=lambda test: test.__name__.removeprefix("test_"),
+)
+def test_other_topics_and_settings(pair: Pair, test: Callable[[Pair, str], None]) -> None:
+    test(pair, f"other-{uuid4().hex[:8]}")

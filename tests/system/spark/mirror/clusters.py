@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 OFFSETS = "mm2-offsets.A.internal"
 OFFSETS_PARTITIONS = 5
+CLEANING = ("log.cleaner.backoff.ms=100", "log.initial.task.delay.ms=100")
+"""Settings of brokers whose log cleaner looks often."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from barnabas.spark.connection import LogClient
 from barnabas.testing.process import BrokerProcess
 from tests.system.spark.broker import Topics
-from tests.system.spark.mirror.clusters import OFFSETS, OFFSETS_PARTITIONS, Pair
+from tests.system.spark.mirror.clusters import CLEANING, OFFSETS, OFFSETS_PARTITIONS, Pair
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def mirrored_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     folder = tmp_path_factory.mktemp("mirror")
-    with BrokerProcess(folder / "a") as a, BrokerProcess(folder / "b") as b:
+    with BrokerProcess(folder / "a", settings=CLEANING) as a, BrokerProcess(folder / "b") as b:
         yield a.bootstrap_servers, b.bootstrap_servers
 
 

@@ -139,5 +139,34 @@ def test_records_that_retention_deletes_are_reported(pair: Pair, topic: str) -> 
     assert sum(copied.lost for copied in pair.copied if copied.partition == tp) == 3
 
 
+@pytest.mark.timeout(300)
+def test_a_compacted_log_is_copied_with_its_holes_and_times(pair: Pair, topic: str) -> None:
+    """The copier begins when most records are gone, and the source's times are those at which it has appended them."""
+    copy, tp = f"A.{topic}", TopicPartition(topic, 0)
+    often = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
+    pair.source.create(topic, cleanup_policy="compact", message_timestamp_type="LogAppendTime", **often)
+    pair.target.create(copy, cleanup_policy="compact")
+    written = 0
+
+    def is_compacted() -> bool:
+        """A segment is compacted when a later one has been begun, so records are written until that has happened."""
+        nonlocal written
+        pair.source.produce(topic, [Record(b"%d" % (written + i), b"k%d" % i) for i in range(10)])
+        pair.source.produce(topic, [Record(None, b"gone")])
+        written += 11
+        return len(read_all(pair.servers[0], topic)) < written // 2
+
+    wait_until(is_compacted, "the source has compacted its log", progress=lambda: written)
+    pair.copy(pair.plan({topic: copy}))
+    sent, found = (
+        {one.key: one.content for one in read_all(at, name)}
+        for at, name in zip(pair.servers, (topic, copy), strict=True)
+    )
+    assert found == sent
+    assert all(content[3] > 1_700_000_000_000 for content in sent.values()), "the source's own times"
+    assert len(read_all(pair.servers[1], copy)) < written
+    assert pair.positions()[tp] == written
+
+
 def _numbers(pair: Pair, topic: str) -> list[int]:
     return [int(record.value or b"") for record in read_all(pair.servers[1], topic)]
