@@ -80,19 +80,20 @@ def _is_complete(home: Path, package: Path) -> bool:
 
 
 def _create(home: Path, package: Path) -> None:
-    """Create the home beside its place and rename it, because another process may create the same home."""
+    """Create the home beside its place and rename it, because other processes may create or use the same home."""
     home.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix="spark-", dir=home.parent))
     try:
         for path, to in _links(package).items():
             (fresh / path).parent.mkdir(parents=True, exist_ok=True)
             (fresh / path).symlink_to(to)
-        if home.exists():  # of another version of PySpark in the same place, or incomplete
-            home.rename(fresh / "replaced")
-        fresh.rename(home)
-    except OSError:
-        if not _is_complete(home, package):  # else another process was faster
-            raise
+        try:
+            fresh.rename(home)
+        except OSError:
+            if _is_complete(home, package):
+                return  # another process was faster
+            home.rename(fresh / "replaced")  # of another version of PySpark in the same place
+            fresh.rename(home)
     finally:
         shutil.rmtree(home / "replaced", ignore_errors=True)
         shutil.rmtree(fresh, ignore_errors=True)

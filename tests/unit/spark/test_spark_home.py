@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from barnabas.spark import environment
+from barnabas.spark import environment, home
 from barnabas.spark.home import spark_home
 
 PACKAGE = Path(pyspark.__file__).parent
@@ -26,9 +26,9 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def created() -> Path:
-    home = spark_home()
-    assert home is not None
-    return home
+    found = spark_home()
+    assert found is not None
+    return found
 
 
 def test_python_imports_the_installed_modules_from_the_home() -> None:
@@ -47,26 +47,37 @@ def test_python_imports_the_installed_modules_from_the_home() -> None:
 
 
 def test_the_home_has_the_programs_and_jars_of_the_package() -> None:
-    home = created()
-    assert (home / "bin" / "spark-submit").samefile(PACKAGE / "bin" / "spark-submit")
-    assert (home / "jars").samefile(PACKAGE / "jars")
+    made = created()
+    assert (made / "bin" / "spark-submit").samefile(PACKAGE / "bin" / "spark-submit")
+    assert (made / "jars").samefile(PACKAGE / "jars")
 
 
 def test_a_home_is_created_once() -> None:
-    home = created()
-    before = (home / "jars").lstat()
-    assert created() == home
-    assert (home / "jars").lstat() == before
+    made = created()
+    before = (made / "jars").lstat()
+    assert created() == made
+    assert (made / "jars").lstat() == before
 
 
 def test_a_home_with_a_wrong_link_is_replaced(cache: Path) -> None:
-    home = created()
-    (home / "jars").unlink()
-    (home / "jars").symlink_to("/nowhere")
-    assert created() == home
-    assert (home / "jars").samefile(PACKAGE / "jars")
-    assert list(cache.iterdir()) == [home]
-    assert not (home / "replaced").exists()
+    made = created()
+    (made / "jars").unlink()
+    (made / "jars").symlink_to("/nowhere")
+    assert created() == made
+    assert (made / "jars").samefile(PACKAGE / "jars")
+    assert list(cache.iterdir()) == [made]
+    assert not (made / "replaced").exists()
+
+
+def test_processes_that_create_it_at_once_do_not_replace_it(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """The home of the faster one is never away, since its Java may be starting from there."""
+    made, complete = created(), home._is_complete
+    before = made.stat()
+    answers = iter([False])  # the slower one has looked before the home was there
+    monkeypatch.setattr(home, "_is_complete", lambda *given: next(answers, True) and complete(*given))
+    assert created() == made
+    assert made.stat().st_ino == before.st_ino
+    assert list(cache.iterdir()) == [made]
 
 
 @pytest.mark.parametrize("name", ["HADOOP_CONF_DIR", "YARN_CONF_DIR"])
