@@ -13,6 +13,10 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from barnabas.client.blocking import Admin
+from barnabas.client.values import TopicDescription
+from barnabas.core.errors import KafkaError
+
 STANDSTILL_S: Final = 120.0
 """A process that is alive does something observable within this time, however busy the machine is."""
 _POLL_S: Final = 0.1
@@ -62,3 +66,17 @@ def flush(producer: Producer, patience_s: float = STANDSTILL_S) -> None:
     standstill = Standstill("every record is answered", patience_s)
     while left := producer.flush(1.0):
         standstill.check(left)
+
+
+def described(admin: Admin, topic: str) -> TopicDescription:
+    """The topic that was just created, as soon as the broker that is asked has read so in the metadata log."""
+    found: list[TopicDescription] = []
+
+    def is_known() -> bool:
+        view = admin.describe_topics([topic])[topic]
+        if not isinstance(view, KafkaError):
+            found.append(view)
+        return bool(found)
+
+    wait_until(is_known, f"the topic {topic} is known")
+    return found[0]

@@ -18,7 +18,7 @@ from barnabas.client.values import NewTopic
 from barnabas.core.child_processes import start_child
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.process_cluster import ClusterProcess
-from tests.progress import STANDSTILL_S, wait_until
+from tests.progress import STANDSTILL_S, described, wait_until
 
 pytestmark = pytest.mark.system
 
@@ -92,13 +92,11 @@ def read_all(address: str, count: int) -> list[int]:
 
 
 def placement(admin: Admin) -> list[tuple[int, ...]]:
-    view = admin.describe_topics(["t"])["t"]
-    return [tuple(p.replicas) for p in view.partitions]  # type: ignore[union-attr]  # the topic exists
+    return [tuple(p.replicas) for p in described(admin, "t").partitions]
 
 
 def leaders(admin: Admin) -> list[int]:
-    view = admin.describe_topics(["t"])["t"]
-    return [p.leader for p in view.partitions]  # type: ignore[union-attr]  # the topic exists
+    return [p.leader for p in described(admin, "t").partitions]
 
 
 def test_an_unbalanced_cluster_becomes_balanced_and_heals_under_load(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 from barnabas import Admin, Consumer, Producer
 from barnabas.client.values import NewTopic
 from barnabas.core.child_processes import start_child
-from tests.progress import STANDSTILL_S, wait_until
+from tests.progress import STANDSTILL_S, described, wait_until
 
 UP = [sys.executable, "-m", "barnabas", "cluster", "up", "--port", "0", "-c", "broker.session.timeout.ms=6000"]
 
@@ -103,8 +103,7 @@ def describe(address: str) -> Any:
 def copies(address: str, topic: str) -> set[tuple[int, int]]:
     """For each partition, the numbers of replicas and of in-sync replicas."""
     with Admin(bootstrap_servers=address) as admin:
-        view = admin.describe_topics([topic])[topic]
-        return {(len(p.replicas), len(p.isr)) for p in view.partitions}  # type: ignore[union-attr]
+        return {(len(p.replicas), len(p.isr)) for p in described(admin, topic).partitions}
 
 
 @pytest.mark.system
@@ -157,7 +156,7 @@ def test_replicas_are_spread_over_brokers_and_not_over_their_processes(tmp_path:
     with cluster_up(tmp_path, "--brokers", "2", "--processes", "2") as up:
         with Admin(bootstrap_servers=up.address) as admin:
             admin.create_topics([NewTopic("t", 8)])
-            partitions = admin.describe_topics(["t"])["t"].partitions  # type: ignore[union-attr]
+            partitions = described(admin, "t").partitions
         hosts = [{(replica - 1) // 2 for replica in partition.replicas} for partition in partitions]
         assert hosts == [{0, 1}] * 8, "processes 1 and 2 are one broker, 3 and 4 the other"
         assert {replica for partition in partitions for replica in partition.replicas} == {1, 2, 3, 4}

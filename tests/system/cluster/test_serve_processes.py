@@ -19,7 +19,7 @@ import pytest
 from barnabas import Admin, Consumer, Producer
 from barnabas.client.values import ConfigResource, NewTopic
 from barnabas.core.child_processes import start_child
-from tests.progress import STANDSTILL_S, wait_until
+from tests.progress import STANDSTILL_S, described, wait_until
 
 SERVE = [sys.executable, "-m", "barnabas", "serve"]
 ANY_PORT = ["--listener", "PLAINTEXT://127.0.0.1:0"]
@@ -97,7 +97,7 @@ def test_killed_process_starts_again_and_its_data_are_there(tmp_path: Path) -> N
         assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["node-1", "node-2", "node-3"]
         with Admin(bootstrap_servers=running.address) as admin:
             admin.create_topics([NewTopic("t", 6, 1)])
-            leaders = {partition.leader for partition in admin.describe_topics(["t"])["t"].partitions}  # type: ignore[union-attr]
+            leaders = {partition.leader for partition in described(admin, "t").partitions}
         assert leaders == {1, 2, 3}, "the partitions are spread over the processes"
         write_and_read(running.address, "t", 600)
         before = set(running.children())
@@ -135,7 +135,7 @@ def test_settings_of_the_environment_reach_every_process(tmp_path: Path) -> None
             values = [{name: entry.value for name, entry in found[one].items()} for one in brokers]  # type: ignore[union-attr]
             assert values == [{"num.partitions": "5", "log.retention.hours": "7"}] * 2
             admin.create_topics([NewTopic("t")])
-            assert len(admin.describe_topics(["t"])["t"].partitions) == 5  # type: ignore[union-attr]
+            assert len(described(admin, "t").partitions) == 5
         write_and_read(running.address, "t", 20)
 
 

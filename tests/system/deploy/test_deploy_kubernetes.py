@@ -22,7 +22,7 @@ from barnabas.client.values import NewTopic
 from barnabas.core.child_processes import start_child
 from barnabas.core.properties import parse_properties
 from barnabas.testing.ports import free_ports
-from tests.progress import STANDSTILL_S, wait_until
+from tests.progress import STANDSTILL_S, described, wait_until
 
 pytestmark = pytest.mark.system
 
@@ -134,8 +134,7 @@ def test_pods_become_ready_serve_and_end_cleanly(tmp_path: Path) -> None:
             assert status(pods.url(pod, "livenessProbe")) == 200
         with Admin(clients) as admin:
             admin.create_topics([NewTopic("orders", 3)])
-            view = admin.describe_topics(["orders"])["orders"]
-            assert [len(p.replicas) for p in view.partitions] == [3, 3, 3]  # type: ignore[union-attr]
+            assert [len(p.replicas) for p in described(admin, "orders").partitions] == [3, 3, 3]
         with Producer(clients, acks="all") as producer:
             for number in range(30):
                 producer.send("orders", b"%d" % number)
