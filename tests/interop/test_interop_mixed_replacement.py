@@ -60,8 +60,7 @@ def add(cluster: MixedCluster, node_ids: Sequence[int], program: Program) -> Non
 
 def replace(cluster: MixedCluster, old: Sequence[int], new: Sequence[int], program: Program) -> None:
     add(cluster, new, program)
-    for node_id in old:
-        cluster.barnabas("cluster", "drain", str(node_id))
+    cluster.barnabas("cluster", "drain", *map(str, old))
     for node_id in old:
         cluster.barnabas("cluster", "remove-controller", str(node_id))
         cluster[node_id].stop()

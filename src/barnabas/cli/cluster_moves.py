@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,10 +68,10 @@ def reassign(
 
 
 def drain(
-    broker: Annotated[int, typer.Argument(help="The node id of the broker to drain.")],
+    brokers: Annotated[list[int], typer.Argument(metavar="BROKER...", help="The node ids of the brokers to drain.")],
     leaders_only: Annotated[
         bool,
-        typer.Option("--leaders-only", help="Move only leaderships: the broker keeps its replicas, which become last."),
+        typer.Option("--leaders-only", help="Move only leaderships: the replicas stay, and become last."),
     ] = False,
     throttle: Throttle = None,
     wait: Wait = True,
@@ -80,11 +80,12 @@ def drain(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Move all replicas off a broker, so that the broker can be removed.
+    """Move all replicas off brokers, so that the brokers can be removed.
 
-    The other brokers need room for the replicas: topics with three replicas need three other brokers. With
-    --leaders-only no replica moves; the other replicas become the preferred leaders, and are elected. (A broker that is
-    only stopped for a while need not be drained: a clean stop hands its leaderships over.)
+    Name all brokers that are to be removed in one command: no replica moves to one of them. The other brokers need room
+    for the replicas: topics with three replicas need three other brokers. With --leaders-only no replica moves; the
+    other replicas become the preferred leaders, and are elected. (A broker that is only stopped for a while need not be
+    drained: a clean stop hands its leaderships over.)
 
     Reassignments that are under way continue after Ctrl-C or with --no-wait. The same command, given again, waits for
     the rest.
@@ -92,21 +93,23 @@ def drain(
     Example: `barnabas cluster drain 3 --throttle 50000000`
     """
 
+    drained = frozenset(brokers)
+
     def plan(placement: ClusterPlacement) -> Moves:
-        left = {other: rack for other, rack in placement.racks.items() if other != broker}
+        left = {other: rack for other, rack in placement.racks.items() if other not in brokers}
         targets = placement.targets
-        affected = [tp for tp, replicas in targets.items() if broker in replicas]
+        affected = [tp for tp, replicas in targets.items() if not drained.isdisjoint(replicas)]
         if leaders_only:
             return {
                 tp: last
                 for tp in affected
-                if tp not in placement.under_way and (last := _with_last(targets[tp], broker)) != targets[tp]
+                if tp not in placement.under_way and (last := _with_last(targets[tp], drained)) != targets[tp]
             }
         too_many = [tp for tp in affected if len(targets[tp]) > len(left)]
         if too_many:
-            raise MoveError(_describe_lack_of_brokers(broker, too_many, targets, len(left)))
+            raise MoveError(_describe_lack_of_brokers(brokers, too_many, targets, len(left)))
         planned = plan_moves(targets, left, only=affected)
-        held = [tp for tp, replicas in placement.replicas.items() if broker in replicas]
+        held = [tp for tp, replicas in placement.replicas.items() if not drained.isdisjoint(replicas)]
         return _with_moves_under_way(planned, placement, held)
 
     _carry_out(
@@ -115,19 +118,24 @@ def drain(
     )  # fmt: skip
 
 
-def _with_last(replicas: Sequence[int], broker: int) -> tuple[int, ...]:
-    return (*(other for other in replicas if other != broker), broker)
+def _with_last(replicas: Sequence[int], drained: Container[int]) -> tuple[int, ...]:
+    """The replicas with those on drained brokers last."""
+    return tuple(sorted(replicas, key=lambda broker: broker in drained))
 
 
 def _describe_lack_of_brokers(
-    broker: int, partitions: Sequence[TopicPartition], targets: Mapping[TopicPartition, Sequence[int]], left: int
+    brokers: Sequence[int],
+    partitions: Sequence[TopicPartition],
+    targets: Mapping[TopicPartition, Sequence[int]],
+    left: int,
 ) -> str:
-    first = partitions[0]
+    first, named = partitions[0], " ".join(map(str, brokers))
     rest = f" (as do {len(partitions) - 1} other partitions)" if len(partitions) > 1 else ""
     return (
-        f"Broker {broker} cannot be drained: {first} has {len(targets[first])} replicas{rest}, and only {left} other "
-        "brokers run. Start another broker first; or keep fewer replicas: `barnabas cluster reassign "
-        f"--replication-factor {left}`; or move only the leaderships: `barnabas cluster drain {broker} --leaders-only`."
+        f"Broker {named.replace(' ', ', ')} cannot be drained: {first} has {len(targets[first])} replicas{rest}, and "
+        f"only {left} other brokers run. Start another broker first; or keep fewer replicas: `barnabas cluster "
+        f"reassign --replication-factor {left}`; or move only the leaderships: `barnabas cluster drain {named} "
+        "--leaders-only`."
     )
 
 

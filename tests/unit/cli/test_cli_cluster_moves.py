@@ -27,9 +27,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MovingCluster:
 
 
 def test_draining_a_broker_twice_keeps_the_replication_factor(cluster: MovingCluster) -> None:
-    drain(1, wait=False)
+    drain([1], wait=False)
     assert {tp: move.target for tp, move in cluster.under_way.items()} == {T0: (4, 2, 3), T1: (2, 3, 5)}
     assert cluster.under_way[T0] == TO_FOUR
+
+
+def test_brokers_that_are_drained_together_get_no_replicas_of_one_another(cluster: MovingCluster) -> None:
+    drain([1, 4], wait=False)
+    assert all({1, 4}.isdisjoint(move.target) for move in cluster.under_way.values())
 
 
 def test_draining_a_broker_again_waits_for_the_first_drain(
@@ -38,20 +43,20 @@ def test_draining_a_broker_again_waits_for_the_first_drain(
     cluster._move(T1, (2, 3, 5))
     listed = iter([False, False, True])
     cluster.on_list = lambda: cluster.finish_all() if next(listed, False) else None
-    drain(1)
+    drain([1])
     assert cluster.replicas == {T0: (4, 2, 3), T1: (2, 3, 5)}
     assert "2 partitions moved" in capsys.readouterr().err
 
 
 def test_a_reassignments_target_broker_can_be_drained(cluster: MovingCluster) -> None:
     cluster.up.remove(1)
-    drain(4, wait=False)
+    drain([4], wait=False)
     assert cluster.under_way == {T0: Reassignment((2, 3, 5, 1), (5,), (1,))}
 
 
 def test_plan_ignores_replicas_that_are_leaving_a_broker(cluster: MovingCluster) -> None:
     cluster.up = {2, 3, 4}
-    drain(1, wait=False)
+    drain([1], wait=False)
     assert {tp: move.target for tp, move in cluster.under_way.items()} == {T0: (4, 2, 3), T1: (2, 3, 4)}
 
 
@@ -79,5 +84,5 @@ def test_placement_has_the_target_of_a_reassignment_that_ends_during_the_read(cl
             del cluster.under_way[T0]
 
     cluster.on_list = end
-    drain(1, wait=False)
+    drain([1], wait=False)
     assert cluster.under_way == {T1: Reassignment((2, 3, 5, 1), (5,), (1,))}
