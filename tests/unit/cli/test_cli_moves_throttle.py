@@ -36,31 +36,31 @@ def rates(bytes_per_second: int, *brokers: int) -> dict[tuple[str, str], str]:
 
 
 def test_throttle_lists_old_replicas_as_leaders_and_new_ones_as_followers(cluster: MovingCluster) -> None:
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     assert cluster.under_way[T0].target == (2, 4)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 1, 2, 4)
 
 
 def test_a_new_rate_during_a_reassignment_applies_to_leaders_and_followers(cluster: MovingCluster) -> None:
-    drain(1, throttle=1000, wait=False)
-    drain(1, throttle=5000, wait=False)
+    drain([1], throttle=1000, wait=False)
+    drain([1], throttle=5000, wait=False)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(5000, 1, 2, 4)
 
 
 def test_a_second_reassignment_keeps_the_first_one_throttled(cluster: MovingCluster) -> None:
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     cluster.up.remove(1)
-    drain(3, throttle=5000, wait=False)
+    drain([3], throttle=5000, wait=False)
     assert {tp: move.target for tp, move in cluster.under_way.items()} == {T0: (2, 4), T1: (2, 4), U0: (5, 2)}
     first_and_second = lists("t", "0:1,0:2,1:2,1:3", "0:4,1:4") | lists("u", "0:3,0:5", "0:2")
     assert cluster.configs == first_and_second | rates(5000, 1, 2, 3, 4, 5)
 
 
 def test_finishing_one_reassignment_keeps_the_throttle_of_another(cluster: MovingCluster) -> None:
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     cluster.up.remove(1)
     cluster.on_list = lambda: cluster.finish(*cluster.under_way.keys() & {T1, U0})
-    drain(3, throttle=5000)
+    drain([3], throttle=5000)
     assert cluster.replicas[T1] == (2, 4)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(5000, 1, 2, 4)
 
@@ -69,7 +69,7 @@ def test_rates_of_brokers_that_are_down_are_removed(cluster: MovingCluster) -> N
     cluster.up.remove(1)
     cluster.configs = rates(7, 5)  # left by an earlier reassignment
     cluster.on_list = cluster.finish_all
-    drain(1, throttle=1000)
+    drain([1], throttle=1000)
     assert (cluster.replicas[T0], cluster.configs) == ((2, 4), {})
 
 
@@ -116,7 +116,7 @@ def test_verify_removes_the_throttle_after_completion(
 
 def test_cancel_keeps_the_throttle_that_other_reassignments_need(cluster: MovingCluster, plan: Path) -> None:
     twin(cluster, plan, "execute", "--throttle", "1000")
-    drain(3, throttle=1000, wait=False)
+    drain([3], throttle=1000, wait=False)
     assert {tp: move.target for tp, move in cluster.under_way.items()} == {T0: (4, 2), T1: (2, 1), U0: (5, 1)}
     twin(cluster, plan, "cancel", "--preserve-throttles")
     twin(cluster, plan, "cancel")
@@ -126,7 +126,7 @@ def test_cancel_keeps_the_throttle_that_other_reassignments_need(cluster: Moving
 def test_rates_of_an_unregistered_broker_are_skipped(cluster: MovingCluster) -> None:
     cluster.up.remove(1)
     cluster.registered.remove(1)
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 2, 4)
 
 
@@ -134,20 +134,20 @@ REMOVER = "`barnabas cluster moves`, when no reassignment is under way, removes 
 
 
 def test_a_rejected_reassignment_restores_the_throttle(cluster: MovingCluster) -> None:
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     before = dict(cluster.configs)
     cluster.refused = {T1, U0}
     with pytest.raises(KafkaError):
-        drain(3, throttle=5000)
+        drain([3], throttle=5000)
     assert cluster.configs == before
 
 
 def test_restoring_removes_only_new_rates_of_brokers_that_are_down(cluster: MovingCluster) -> None:
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     cluster.up -= {1, 3}
     cluster.refused = {T1, U0}
     with pytest.raises(KafkaError):
-        drain(3, throttle=5000)
+        drain([3], throttle=5000)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 2, 4) | rates(5000, 1)  # 1 could not be asked
 
 
@@ -156,7 +156,7 @@ def test_a_started_reassignment_stays_throttled_if_another_is_rejected(
 ) -> None:
     cluster.refused = {U0}
     with pytest.raises(KafkaError):
-        drain(3, throttle=1000)
+        drain([3], throttle=1000)
     assert cluster.under_way.keys() == {T1}
     assert cluster.configs == lists("t", "1:2,1:3", "1:4") | rates(1000, 2, 3, 4)
     assert capsys.readouterr().err == f"1 of 2 moves have begun and keep the throttle; {REMOVER}\n"
@@ -173,7 +173,7 @@ def test_ctrl_c_during_the_request_restores_the_throttle(
 
     monkeypatch.setattr(cluster, "alter_partition_reassignments", interrupted)
     with pytest.raises(asyncio.CancelledError):
-        drain(1, throttle=1000)
+        drain([1], throttle=1000)
     throttled = lists("t", "0:1,0:2", "0:4") | rates(1000, 1, 2, 4)
     assert cluster.configs == (throttled if taken else {})
 
@@ -187,7 +187,7 @@ def test_ctrl_c_while_waiting_names_the_command_that_removes_the_throttle(
 
     cluster.on_list = interrupt
     with pytest.raises(asyncio.CancelledError):
-        drain(1, throttle=1000)
+        drain([1], throttle=1000)
     assert capsys.readouterr().err == (
         f"not waiting any more: the reassignments continue, and the throttle remains set; {REMOVER}\n"
     )
@@ -196,7 +196,7 @@ def test_ctrl_c_while_waiting_names_the_command_that_removes_the_throttle(
 def test_moves_removes_the_throttle_if_no_reassignment_is_under_way(
     cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     assert capsys.readouterr().err.splitlines()[0] == f"the throttle remains set; {REMOVER}"
     throttled = dict(cluster.configs)
     moves()
@@ -219,7 +219,7 @@ def test_moves_keeps_a_wildcard_throttle_set_by_an_administrator(cluster: Moving
 
 
 def test_cancel_removes_the_throttle_with_and_without_reassignments(cluster: MovingCluster) -> None:
-    drain(1, throttle=1000, wait=False)
+    drain([1], throttle=1000, wait=False)
     cluster.up.remove(1)
     moves(cancel=True)
     assert (cluster.under_way, cluster.configs) == ({}, {})
@@ -229,7 +229,7 @@ def test_cancel_removes_the_throttle_with_and_without_reassignments(cluster: Mov
 
 
 def test_a_partly_rejected_cancel_keeps_the_throttle_of_the_rest(cluster: MovingCluster) -> None:
-    drain(3, throttle=1000, wait=False)
+    drain([3], throttle=1000, wait=False)
     cluster.refused = {U0}
     with pytest.raises(KafkaError):
         moves(cancel=True)
