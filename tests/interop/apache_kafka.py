@@ -45,6 +45,7 @@ transaction.state.log.num.partitions=1
 log.segment.bytes=1048576
 group.initial.rebalance.delay.ms=0
 """
+"""Internal topics of one partition and one replica, small segments, and groups that do not wait for more members."""
 
 
 class JavaBroker:
@@ -146,7 +147,7 @@ class ApacheKafka(JavaBroker):
 
 
 class ZooKeeperKafka(JavaBroker):
-    """A broker of a version that has no controllers of its own, and the ZooKeeper server that came with it."""
+    """A broker of a version that has no controllers of its own, and a ZooKeeper server."""
 
     def __init__(self, root: Path, settings: Sequence[str] = (), *, version: str) -> None:
         port, zookeeper = free_ports(2)

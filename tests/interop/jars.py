@@ -90,10 +90,9 @@ def kafka_classpath(version: str = KAFKA_VERSION) -> str:
 
 def zookeeper_kafka_classpath(version: str) -> str:
     """The class path of a server of Apache Kafka that needs ZooKeeper, and of a ZooKeeper server."""
-    scala = "2.12" if version < "2.6" else "2.13"
     # ZooKeeper's clients before 3.5.8 find no server on Java 14 and newer (ZOOKEEPER-3779).
     others = "org.apache.zookeeper:zookeeper:3.5.10", "org.slf4j:slf4j-log4j12:1.7.25"
-    return f"{resolve(f'org.apache.kafka:kafka_{scala}:{version}', *others)}/*"
+    return f"{resolve(f'org.apache.kafka:kafka_2.12:{version}', *others)}/*"
 
 
 def logging_classpath() -> str:

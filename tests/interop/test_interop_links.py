@@ -79,8 +79,7 @@ class OurSource:
     params=[
         "barnabas",
         KAFKA_VERSION,
-        *(pytest.param(version, marks=pytest.mark.slow) for version in (OLDER_VERSION, FIRST_KRAFT_VERSION)),
-        pytest.param(OLDEST_VERSION, marks=pytest.mark.slow),
+        *(pytest.param(old, marks=pytest.mark.slow) for old in (OLDER_VERSION, FIRST_KRAFT_VERSION, OLDEST_VERSION)),
     ],
     ids=lambda name: name if name == "barnabas" else f"kafka-{name}",
 )

@@ -96,7 +96,7 @@ def drain(
     drained = frozenset(brokers)
 
     def plan(placement: ClusterPlacement) -> Moves:
-        left = {other: rack for other, rack in placement.racks.items() if other not in brokers}
+        left = {other: rack for other, rack in placement.racks.items() if other not in drained}
         targets = placement.targets
         affected = [tp for tp, replicas in targets.items() if not drained.isdisjoint(replicas)]
         if leaders_only:
@@ -130,9 +130,10 @@ def _describe_lack_of_brokers(
     left: int,
 ) -> str:
     first, named = partitions[0], " ".join(map(str, brokers))
+    subject = f"Brokers {', '.join(map(str, brokers))}" if len(brokers) > 1 else f"Broker {named}"
     rest = f" (as do {len(partitions) - 1} other partitions)" if len(partitions) > 1 else ""
     return (
-        f"Broker {named.replace(' ', ', ')} cannot be drained: {first} has {len(targets[first])} replicas{rest}, and "
+        f"{subject} cannot be drained: {first} has {len(targets[first])} replicas{rest}, and "
         f"only {left} other brokers run. Start another broker first; or keep fewer replicas: `barnabas cluster "
         f"reassign --replication-factor {left}`; or move only the leaderships: `barnabas cluster drain {named} "
         "--leaders-only`."

@@ -3,8 +3,8 @@
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` at the front of the path of every Python process that it starts: the
 reader of a stream, the daemon of each kind of worker, the planner of a format. Python compiles modules in a zip file
 again in each process, which takes a second of processor time. The home that `spark_home` creates is the installed
-PySpark, by symbolic links, but `pyspark.zip` is a directory there. Python imports from a directory of this name as from
-any other, and keeps what it has compiled.
+PySpark, by symbolic links, but `pyspark.zip` is a directory there. Python stores the modules that it compiles from a
+directory, whatever the directory's name is, and the next process reads them.
 
 On YARN Spark uploads `pyspark.zip`, so it must be a file: with HADOOP_CONF_DIR or YARN_CONF_DIR there is no such home.
 Source: Spark's `PythonUtils.sparkPythonPath`, and `Client.findPySparkArchives` of its YARN module.
@@ -43,13 +43,12 @@ def spark_home() -> Path | None:
     if package is None or not (package / "jars").is_dir():
         return None
     name = hashlib.sha256(str(package).encode()).hexdigest()[:16]
-    home = cache_directory() / f"spark-{name}"
-    if _is_complete(home, package):
-        return home
     try:
-        _create(home, package)
-    except OSError as error:
-        log.debug("no Spark home in %s: %s", home.parent, error)
+        home = cache_directory() / f"spark-{name}"
+        if not _is_complete(home, package):
+            _create(home, package)
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home directory
+        log.debug("Spark uses its own home, because none can be created in the cache: %s", error)
         return None
     return home
 
@@ -59,19 +58,16 @@ def _directory_of(module: str) -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
-def _archives(package: Path) -> dict[str, str]:
-    """The package in each archive that Spark puts on the path of Python, by the archive's name."""
-    names = [path.name for path in (package / "python" / "lib").glob("*.zip")]
-    return {name: "py4j" if name.startswith("py4j") else "pyspark" for name in names}
-
-
 def _links(package: Path) -> dict[str, Path]:
-    """Where each link of the home points to, by its path in the home."""
+    """Where each link of the home points to, by its path in the home. Each archive that Spark puts on the path of
+    Python becomes a directory with a link to the package that the archive contains.
+    """
     links = {name: package / name for name in _LINKED}
-    for archive, module in _archives(package).items():
+    for archive in (package / "python" / "lib").glob("*.zip"):
+        module = "py4j" if archive.name.startswith("py4j") else "pyspark"
         found = _directory_of(module)
         if found is not None:
-            links[f"python/lib/{archive}/{module}"] = found
+            links[f"python/lib/{archive.name}/{module}"] = found
     return links
 
 

@@ -6,8 +6,8 @@ A worker of Spark's own daemon imports NumPy, Arrow, pandas, numba and our codec
 processor time and 150 MB in each worker, and again after a minute without work, when Spark ends idle workers. Workers
 of this daemon have the modules when they begin, and share their memory.
 
-There is one daemon for each kind of worker: the one that runs tasks, and those that answer one call of the driver each
-(create a data source, plan a read, commit a write). A query calls each of these once or twice while it starts.
+Spark 4.3 starts only the workers that run tasks by this setting. The processes that answer a single call of the driver
+(create a data source, plan a read, commit a write) come from Spark's own daemon.
 
 A process with other threads must not fork: a lock that such a thread holds stays locked in the child. Spark's daemon
 therefore imports nothing, since NumPy and Arrow start threads. These can be turned off, and are here: OMP_NUM_THREADS
@@ -25,41 +25,35 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-_CODECS: Final = ("pyarrow.compute", "barnabas.protocol.records.columnar")
-_TASKS: Final = "pyspark.worker"
-_FOR_TASKS: Final = ("pandas", "barnabas.spark.sink.tasks", "barnabas.spark.source.ranges")
-_LOOKUP: Final = "pyspark.sql.worker.lookup_data_sources"
-"""It only lists the data sources that are installed."""
+PRELOADED: Final = (
+    "pyarrow.compute",
+    "pandas",
+    "pyspark.worker",
+    "barnabas.spark.sink.tasks",
+    "barnabas.spark.source.ranges",
+    "barnabas.protocol.records.columnar",
+)
 _JEMALLOC: Final = "JE_ARROW_MALLOC_CONF"
 _THREADS: Final = Path("/proc/self/task")
 
 
-def modules_of(worker: str) -> tuple[str, ...]:
-    """What workers of a kind, by the name of their module, need at their first task or call."""
-    if worker == _LOOKUP:
-        return (worker,)
-    return (worker, *_CODECS, *(_FOR_TASKS if worker == _TASKS else ()))
-
-
-def preload(worker: str) -> bool:
-    """Import the modules for a kind of worker. Returns whether the process may fork."""
+def preload() -> bool:
+    """Import the modules. Returns whether the process may fork."""
     os.environ.setdefault(_JEMALLOC, "background_thread:false")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    for name in modules_of(worker):
+    for name in PRELOADED:
         with suppress(ImportError):  # a task that needs the module says so
             import_module(name)
-    if worker == _TASKS:
-        with suppress(ImportError):
-            from barnabas.protocol.records.columnar._jit import start_compiler
+    with suppress(ImportError):
+        from barnabas.protocol.records.columnar._jit import start_compiler
 
-            start_compiler()
+        start_compiler()
     gc.freeze()  # collections in a worker traverse only its own objects, and do not copy the pages of these
     return len(list(_THREADS.iterdir())) == 1
 
 
 def main() -> None:
-    worker = sys.argv[1] if len(sys.argv) > 1 else _TASKS
-    if not (_THREADS.is_dir() and preload(worker)):
+    if not (_THREADS.is_dir() and preload()):
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
     from pyspark.daemon import manager
 

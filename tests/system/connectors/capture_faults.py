@@ -124,17 +124,17 @@ def run(
                     case "starting driver":
                         driver.kill()
                         driver.start("continuous")
-                        time.sleep(rng.random() * 20)
+                        time.sleep(rng.random() * 20)  # a random moment while the driver starts
                         driver.kill()
                         driver.start("continuous")
                     case "broker":
                         broker.kill()
-                        time.sleep(rng.random() * pause_s)
+                        time.sleep(rng.random() * pause_s)  # how long it is away is at random
                         broker.start()
                     case _:
                         server = {"postgres": postgres, "mariadb": mariadb}[fault]
                         server.kill()
-                        time.sleep(rng.random() * pause_s)
+                        time.sleep(rng.random() * pause_s)  # how long it is away is at random
                         server.start()
                 driver.wait_for_batches(2)
             for one in writers:

@@ -86,6 +86,15 @@ def test_yarn_gets_the_archives_themselves(monkeypatch: pytest.MonkeyPatch, name
     assert spark_home() is None
 
 
+def test_a_user_without_a_home_directory_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert spark_home() is None
+
+
 def test_without_a_cache_spark_finds_its_home_itself(cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("a file where the directory would be")

@@ -131,7 +131,7 @@ class LogState:
         producers: what a page of metrics shows of each log, in one call."""
         segments = self.segments
         count = len(segments)
-        size = segments.active.size if count == 1 else self.size_bytes
+        size = segments.active.size if count == 1 else self.size_bytes  # the common case, on a hot path
         return size, count, self.log_start_offset, self.log_end_offset, len(self.producers)
 
     # --- failure
