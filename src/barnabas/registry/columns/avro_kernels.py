@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numba
-
 from barnabas.client.columns.byte_column import (
     BYTES,
     I32,
     I64,
     MUTABLE_BYTES,
     OUT_I64,
+    PAIR,
     ByteColumn,
     copy_bytes,
     kernel,
     np,
     pa,
+    scalar,
 )
 from barnabas.registry.columns.avro_program import (
     ITEMS_DEPTH_MAX,
@@ -36,9 +36,9 @@ from barnabas.registry.columns.avro_program import (
 )
 from barnabas.registry.serde.wire_format import HEADER
 
-STEPS: Final = numba.types.Array(numba.int64, 2, "C", readonly=True)
-NUMBERS: Final = numba.int64[:, ::1]
-VALID: Final = numba.uint8[:, ::1]
+STEPS: Final = "Array(int64, 2, 'C', readonly=True)"
+NUMBERS: Final = "int64[:, ::1]"
+VALID: Final = "uint8[:, ::1]"
 
 GOOD: Final = 0
 TRUNCATED: Final = 1
@@ -63,7 +63,7 @@ _RECORD: Final = int(Step.RECORD)
 _ITEMS: Final = int(Step.ITEMS)
 
 
-@kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64))
+@kernel((BYTES, scalar, scalar), returns=PAIR)
 def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
     """(number, position after the number); the position is -TRUNCATED or -BAD_NUMBER if there is no valid number."""
     value = np.uint64(0)
@@ -82,7 +82,7 @@ def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
     return 0, -TRUNCATED
 
 
-@kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64))
+@kernel((BYTES, scalar, scalar), returns=PAIR)
 def _block(data: Any, position: int, end: int) -> tuple[int, int]:
     """(number of items in the next block, 0 at the end; position of the first item). An item has at least one byte."""
     count, position = _varint(data, position, end)
@@ -98,7 +98,7 @@ def _block(data: Any, position: int, end: int) -> tuple[int, int]:
     return count, position
 
 
-@kernel(numba.int64(BYTES, numba.int64, numba.int64, STEPS, NUMBERS, VALID, numba.int64, NUMBERS))
+@kernel((BYTES, scalar, scalar, STEPS, NUMBERS, VALID, scalar, NUMBERS), returns=scalar)
 def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, valid: Any, row: int, stack: Any) -> int:
     """Run the steps of the compiled schema over one row. Returns the position after it, or a negative error status.
 
@@ -192,7 +192,7 @@ def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, vali
             valid[slot, row] = 1
 
 
-@kernel(numba.void(BYTES, I64, I32, I64, STEPS, NUMBERS, VALID, OUT_I64, NUMBERS))
+@kernel((BYTES, I64, I32, I64, STEPS, NUMBERS, VALID, OUT_I64, NUMBERS))
 def _read_rows(
     data: Any, at: Any, length: Any, rows: Any, steps: Any, numbers: Any, valid: Any, status: Any, stack: Any
 ) -> None:
@@ -207,7 +207,7 @@ def _read_rows(
                 valid[slot, row] = 0
 
 
-@kernel(numba.int64(BYTES, I64, I64, I64, STEPS, NUMBERS, VALID, NUMBERS))
+@kernel((BYTES, I64, I64, I64, STEPS, NUMBERS, VALID, NUMBERS), returns=scalar)
 def _read_items(
     data: Any, starts: Any, counts: Any, ends: Any, steps: Any, numbers: Any, valid: Any, stack: Any
 ) -> int:
@@ -228,7 +228,7 @@ def _read_items(
     return item
 
 
-@kernel(numba.int64(BYTES, I64, I64, BYTES, OUT_I64))
+@kernel((BYTES, I64, I64, BYTES, OUT_I64), returns=scalar)
 def _decimals(data: Any, at: Any, length: Any, valid: Any, out: Any) -> int:
     """Convert big-endian two's complement numbers to Arrow's 16-byte decimals: the low half of row i at 2i, the high
     half at 2i + 1. Returns the first row that needs more than 16 bytes, or -1.
@@ -253,7 +253,7 @@ def _decimals(data: Any, at: Any, length: Any, valid: Any, out: Any) -> int:
     return -1
 
 
-@kernel(numba.void(BYTES, I64, I64, I64, MUTABLE_BYTES))
+@kernel((BYTES, I64, I64, I64, MUTABLE_BYTES))
 def _gather(data: Any, at: Any, length: Any, offsets: Any, out: Any) -> None:
     for row in range(len(at)):
         if length[row]:

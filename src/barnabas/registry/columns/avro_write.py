@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numba
 import pyarrow.compute
 
-from barnabas.client.columns.byte_column import BYTES, MUTABLE_BYTES, OUT_I64, copy_bytes, from_arrow, kernel, np, pa
+from barnabas.client.columns.byte_column import (
+    BYTES,
+    MUTABLE_BYTES,
+    OUT_I64,
+    copy_bytes,
+    from_arrow,
+    kernel,
+    np,
+    pa,
+    scalar,
+)
 from barnabas.registry.columns.avro_kernels import STEPS
 from barnabas.registry.columns.avro_program import (
     ColumnNode,
@@ -27,8 +36,8 @@ from barnabas.registry.columns.avro_program import (
 )
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
-_NUMBERS: Final = numba.types.Array(numba.int64, 2, "C", readonly=True)
-_VALID: Final = numba.types.Array(numba.uint8, 2, "C", readonly=True)
+_NUMBERS: Final = "Array(int64, 2, 'C', readonly=True)"
+_VALID: Final = "Array(uint8, 2, 'C', readonly=True)"
 _BOOLEAN: Final = int(Step.BOOLEAN)
 _FLOAT: Final = int(Step.FLOAT)
 _DOUBLE: Final = int(Step.DOUBLE)
@@ -40,7 +49,7 @@ _VARINT_BYTES_MAX: Final = 10
 _COLUMN_BYTES_MAX: Final = (1 << 31) - 1
 
 
-@kernel(numba.int64(MUTABLE_BYTES, numba.int64, numba.int64))
+@kernel((MUTABLE_BYTES, scalar, scalar), returns=scalar)
 def _write_varint(out: Any, position: int, value: int) -> int:
     left = (np.uint64(value) << np.uint64(1)) ^ np.uint64(value >> 63)
     while left > np.uint64(0x7F):
@@ -51,7 +60,7 @@ def _write_varint(out: Any, position: int, value: int) -> int:
     return position + 1
 
 
-@kernel(numba.int64(BYTES, numba.int64, numba.int64, STEPS, _NUMBERS, _VALID, BYTES, MUTABLE_BYTES, OUT_I64))
+@kernel((BYTES, scalar, scalar, STEPS, _NUMBERS, _VALID, BYTES, MUTABLE_BYTES, OUT_I64), returns=scalar)
 def _write_row(
     start: Any, row: int, position: int, steps: Any, numbers: Any, valid: Any, data: Any, out: Any, bad: Any
 ) -> int:
@@ -93,7 +102,7 @@ def _write_row(
     return position
 
 
-@kernel(numba.void(BYTES, BYTES, STEPS, _NUMBERS, _VALID, BYTES, MUTABLE_BYTES, OUT_I64, OUT_I64))
+@kernel((BYTES, BYTES, STEPS, _NUMBERS, _VALID, BYTES, MUTABLE_BYTES, OUT_I64, OUT_I64))
 def _write_rows(
     start: Any, present: Any, steps: Any, numbers: Any, valid: Any, data: Any, out: Any, offsets: Any, bad: Any
 ) -> None:

@@ -18,6 +18,7 @@ from barnabas.protocol.records.columnar._jit import (
     MUTABLE_BYTES,
     OUT_HASHES,
     OUT_I64,
+    OUT_U64,
     U64,
     kernel,
     np,
@@ -32,10 +33,9 @@ from barnabas.server.storage.cleaner.offset_map import OffsetMap
 _RUN_BYTES: Final = 4 << 20
 """The maximum size in bytes, before decompression, of the batches whose records are put into one `RecordTable`."""
 _RUN_BATCHES: Final = 512
-_OUT_U64: Final = OUT_HASHES.dtype[::1]
 
 
-@kernel((_OUT_U64, U64, OUT_HASHES, I32, I64, scalar, scalar))
+@kernel((OUT_U64, U64, OUT_HASHES, I32, I64, scalar, scalar))
 def _insert(words: Any, slots: Any, hashes: Any, key_len: Any, offsets: Any, start: Any, room: Any) -> Any:
     """Do what `OffsetMap.put` does for each row that has a key and an offset of at least `start`.
 
@@ -72,7 +72,7 @@ def _insert(words: Any, slots: Any, hashes: Any, key_len: Any, offsets: Any, sta
 
 @kernel(
     (
-        _OUT_U64, U64, OUT_HASHES, I32, I32, I64, I64, MUTABLE_BYTES, scalar,
+        OUT_U64, U64, OUT_HASHES, I32, I32, I64, I64, MUTABLE_BYTES, scalar,
         MUTABLE_BYTES, OUT_I64, OUT_I64,
     )
 )  # fmt: skip

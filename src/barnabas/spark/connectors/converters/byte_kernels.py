@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numba
-
-from barnabas.client.columns.byte_column import BYTES, I32, I64, MUTABLE_BYTES, copy_bytes, kernel, np
+from barnabas.client.columns.byte_column import BYTES, I32, I64, MUTABLE_BYTES, copy_bytes, kernel, np, scalar
 
 _STANDARD: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 STANDARD: Final = np.frombuffer(_STANDARD, np.uint8)
@@ -29,16 +27,16 @@ READING: Final = _reading_table()
 _PAD: Final = ord("=")
 
 
-@kernel(numba.void(BYTES, I64, I32, BYTES, I64, MUTABLE_BYTES))
+@kernel((BYTES, I64, I32, BYTES, I64, MUTABLE_BYTES))
 def write_base64(data: Any, at: Any, length: Any, letters: Any, out_at: Any, out: Any) -> None:
     """Each value in base64 with padding."""
     for row in range(len(at)):
-        size = numba.int64(length[row])
+        size = np.int64(length[row])
         position = at[row]
         to = out_at[row]
         while size >= 3:
-            group = numba.int64(data[position]) << 16 | numba.int64(data[position + 1]) << 8
-            group |= numba.int64(data[position + 2])
+            group = np.int64(data[position]) << 16 | np.int64(data[position + 1]) << 8
+            group |= np.int64(data[position + 2])
             out[to] = letters[group >> 18]
             out[to + 1] = letters[group >> 12 & 63]
             out[to + 2] = letters[group >> 6 & 63]
@@ -47,35 +45,35 @@ def write_base64(data: Any, at: Any, length: Any, letters: Any, out_at: Any, out
             to += 4
             size -= 3
         if size == 2:
-            group = numba.int64(data[position]) << 16 | numba.int64(data[position + 1]) << 8
+            group = np.int64(data[position]) << 16 | np.int64(data[position + 1]) << 8
             out[to] = letters[group >> 18]
             out[to + 1] = letters[group >> 12 & 63]
             out[to + 2] = letters[group >> 6 & 63]
             out[to + 3] = _PAD
         elif size == 1:
-            group = numba.int64(data[position]) << 16
+            group = np.int64(data[position]) << 16
             out[to] = letters[group >> 18]
             out[to + 1] = letters[group >> 12 & 63]
             out[to + 2] = _PAD
             out[to + 3] = _PAD
 
 
-@kernel(numba.int64(BYTES, I64, I32, BYTES, I64, MUTABLE_BYTES))
+@kernel((BYTES, I64, I32, BYTES, I64, MUTABLE_BYTES), returns=scalar)
 def read_base64(data: Any, at: Any, length: Any, values: Any, out_at: Any, out: Any) -> Any:
     """The bytes of each text, whose length without padding is in `length`. Returns the first row with another letter
     than those of base64, or -1.
     """
     for row in range(len(at)):
-        size = numba.int64(length[row])
+        size = np.int64(length[row])
         position = at[row]
         to = out_at[row]
-        bits = numba.int64(0)
+        bits = np.int64(0)
         count = 0
         for place in range(size):
             value = values[data[position + place]]
             if value == NO_LETTER:
                 return row
-            bits = (bits << 6 | numba.int64(value)) & 0xFFFF
+            bits = (bits << 6 | np.int64(value)) & 0xFFFF
             count += 6
             if count >= 8:
                 count -= 8
@@ -84,12 +82,12 @@ def read_base64(data: Any, at: Any, length: Any, values: Any, out_at: Any, out: 
     return -1
 
 
-@kernel(numba.void(BYTES, I64, I32, I64, MUTABLE_BYTES))
+@kernel((BYTES, I64, I32, I64, MUTABLE_BYTES))
 def write_hexadecimal(data: Any, at: Any, length: Any, out_at: Any, out: Any) -> None:
     """Each value as lower-case hexadecimal digits."""
     for row in range(len(at)):
         to = out_at[row]
-        for place in range(numba.int64(length[row])):
+        for place in range(np.int64(length[row])):
             byte = data[at[row] + place]
             high = byte >> 4
             low = byte & 15
@@ -98,18 +96,18 @@ def write_hexadecimal(data: Any, at: Any, length: Any, out_at: Any, out: Any) ->
             to += 2
 
 
-@kernel(numba.void(BYTES, I64, I32, I64, MUTABLE_BYTES))
+@kernel((BYTES, I64, I32, I64, MUTABLE_BYTES))
 def write_reversed(data: Any, at: Any, length: Any, out_at: Any, out: Any) -> None:
     """Each value with its bytes in the opposite order."""
     for row in range(len(at)):
-        size = numba.int64(length[row])
+        size = np.int64(length[row])
         for place in range(size):
             out[out_at[row] + place] = data[at[row] + size - 1 - place]
 
 
-@kernel(numba.void(BYTES, I64, I32, I64, MUTABLE_BYTES))
+@kernel((BYTES, I64, I32, I64, MUTABLE_BYTES))
 def write_slices(data: Any, at: Any, length: Any, out_at: Any, out: Any) -> None:
     """Each value as it is."""
     for row in range(len(at)):
         if length[row] > 0:
-            copy_bytes(out, out_at[row], data, at[row], numba.int64(length[row]))
+            copy_bytes(out, out_at[row], data, at[row], np.int64(length[row]))

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numba
-
-from barnabas.client.columns.byte_column import BYTES, I32, I64, MUTABLE_BYTES, copy_bytes, kernel
+from barnabas.client.columns.byte_column import BYTES, I32, I64, MUTABLE_BYTES, PAIR, copy_bytes, kernel, np, scalar
 
 NULL: Final = -1
 UNCHANGED: Final = -2
@@ -34,8 +32,9 @@ PROBLEMS: Final = {
 }
 """Number -> what is wrong with the message."""
 
-_PLACES: Final = numba.int64[:, ::1]
-_LENGTHS: Final = numba.int32[:, ::1]
+_PLACES: Final = "int64[:, ::1]"
+_LENGTHS: Final = "int32[:, ::1]"
+_TRIPLE: Final = "UniTuple(int64, 3)"
 _INSERT: Final = ord("I")
 _UPDATE: Final = ord("U")
 _DELETE: Final = ord("D")
@@ -48,7 +47,7 @@ _IS_TEXT: Final = ord("t")
 _IS_BINARY: Final = ord("b")
 
 
-@kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64, _PLACES, _LENGTHS, numba.int64))
+@kernel((BYTES, scalar, scalar, _PLACES, _LENGTHS, scalar), returns=PAIR)
 def _find_tuple(data: Any, position: Any, end: Any, at: Any, lengths: Any, row: Any) -> Any:
     """(position after the tuple or of the problem, problem)."""
     columns = len(at)
@@ -65,8 +64,8 @@ def _find_tuple(data: Any, position: Any, end: Any, at: Any, lengths: Any, row: 
         if kind == _IS_TEXT:
             if end - position < 4:
                 return position, _TRUNCATED
-            length = numba.int64(data[position]) << 24 | numba.int64(data[position + 1]) << 16
-            length |= numba.int64(data[position + 2]) << 8 | numba.int64(data[position + 3])
+            length = np.int64(data[position]) << 24 | np.int64(data[position + 1]) << 16
+            length |= np.int64(data[position + 2]) << 8 | np.int64(data[position + 3])
             position += 4
             if length > end - position:
                 return position - 4, _BAD_LENGTH
@@ -84,11 +83,7 @@ def _find_tuple(data: Any, position: Any, end: Any, at: Any, lengths: Any, row: 
     return position, _GOOD
 
 
-@kernel(
-    numba.types.UniTuple(numba.int64, 3)(
-        BYTES, I64, MUTABLE_BYTES, MUTABLE_BYTES, numba.int64[:, :, ::1], numba.int32[:, :, ::1]
-    )
-)
+@kernel((BYTES, I64, MUTABLE_BYTES, MUTABLE_BYTES, "int64[:, :, ::1]", "int32[:, :, ::1]"), returns=_TRIPLE)
 def find_values(data: Any, ends: Any, tags: Any, old_tags: Any, at: Any, lengths: Any) -> Any:
     """Find each value of the row messages whose ends in `data` are `ends`.
 
@@ -96,7 +91,7 @@ def find_values(data: Any, ends: Any, tags: Any, old_tags: Any, at: Any, lengths
     NULL, UNCHANGED or NO_TUPLE if there is no value. Returns (row, position in its message, problem), where problem is
     0 if all messages are good.
     """
-    start = numba.int64(0)
+    start = np.int64(0)
     for row in range(len(ends)):
         end = ends[row]
         if end - start < 6:
@@ -130,7 +125,7 @@ def find_values(data: Any, ends: Any, tags: Any, old_tags: Any, at: Any, lengths
     return 0, 0, _GOOD
 
 
-@kernel(numba.void(BYTES, I64, I32, I32, MUTABLE_BYTES))
+@kernel((BYTES, I64, I32, I32, MUTABLE_BYTES))
 def copy_values(data: Any, at: Any, lengths: Any, offsets: Any, out: Any) -> None:
     """Copy each value that has a length to its offset in `out`, which is large enough for all."""
     for row in range(len(at)):
