@@ -17,6 +17,7 @@ from barnabas.protocol.records.columnar._jit import (
     scalar,
 )
 from barnabas.protocol.records.columnar.byte_column import ByteColumn, from_arrow
+from barnabas.protocol.records.columnar.from_numpy import fixed_width_array, validity_buffer
 
 __all__ = [
     "BYTES",
@@ -27,9 +28,11 @@ __all__ = [
     "PAIR",
     "ByteColumn",
     "copy_bytes",
+    "fixed_width_array",
     "from_arrow",
     "kernel",
     "np",
     "pa",
     "scalar",
+    "validity_buffer",
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.columns.byte_column import ByteColumn, from_arrow, np, pa
+from barnabas.client.columns.byte_column import ByteColumn, from_arrow, np, pa, validity_buffer
 from barnabas.spark.connectors.converters.byte_kernels import (
     READING,
     STANDARD,
@@ -23,9 +23,8 @@ from barnabas.spark.connectors.converters.byte_kernels import (
 def column_of(out: Any, lengths: Any, nulls_of: Any, kind: Any) -> Any:
     """A column of a large type from its bytes and the lengths of its values, null where `nulls_of` is below 0."""
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
-    valid = nulls_of >= 0
-    validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(lengths), [validity, pa.py_buffer(offsets), pa.py_buffer(out)])
+    buffers = [validity_buffer(nulls_of >= 0), pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(kind, len(lengths), buffers)
 
 
 def _ends(lengths: Any) -> Any:
@@ -134,9 +133,7 @@ def decimals_of_bytes(column: Any, kind: Any) -> Any:
     out_at = np.arange(1, len(values) + 1, dtype=np.int64) * width - length
     write_slices(values.data, values.at, values.length, out_at, flat)
     raw = np.ascontiguousarray(digits[:, ::-1])
-    valid = values.length >= 0
-    validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    found = pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(raw)])
+    found = pa.Array.from_buffers(kind, len(values), [validity_buffer(values.length >= 0), pa.py_buffer(raw)])
     try:
         found.validate(full=True)
     except pa.ArrowInvalid:

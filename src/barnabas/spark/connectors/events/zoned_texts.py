@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow.compute
 
-from barnabas.client.columns.byte_column import np, pa
+from barnabas.client.columns.byte_column import np, pa, validity_buffer
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
@@ -54,10 +54,7 @@ def zoned_texts(micros: Any, digits: int | None) -> Any:
         data = rows[np.arange(width + 1) <= lengths[:, None]]
     offsets = np.zeros(len(numbers) + 1, np.int32)
     np.cumsum(lengths + 1, out=offsets[1:])
-    validity = None
-    if micros.null_count:
-        valid = micros.is_valid().to_numpy(zero_copy_only=False)
-        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    validity = validity_buffer(micros.is_valid().to_numpy(zero_copy_only=False)) if micros.null_count else None
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(numbers), buffers, micros.null_count)
 

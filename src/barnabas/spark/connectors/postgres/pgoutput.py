@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from barnabas.client.columns.byte_column import np, pa
+from barnabas.client.columns.byte_column import np, pa, validity_buffer
 from barnabas.spark.connectors.postgres.errors import PgoutputError
 from barnabas.spark.connectors.postgres.lsn import format_lsn
 from barnabas.spark.connectors.postgres.messages import (
@@ -313,5 +313,6 @@ def _binary(data: Any, at: Any, lengths: Any) -> Any:
     content = np.empty(int(offsets[-1]), np.uint8)
     copy_values(data, at, lengths, offsets, content)
     present = lengths >= 0
-    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), rows, [validity, pa.py_buffer(offsets), pa.py_buffer(content)])
+    return pa.Array.from_buffers(
+        pa.binary(), rows, [validity_buffer(present), pa.py_buffer(offsets), pa.py_buffer(content)]
+    )

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow.compute
 from msgspec import Struct
 
-from barnabas.client.columns.byte_column import np, pa
+from barnabas.client.columns.byte_column import np, pa, validity_buffer
 from barnabas.spark.connectors.postgres.errors import PostgresValueError
 from barnabas.spark.connectors.postgres.text_literals import LiteralError, split_arrays, split_hstores
 from barnabas.spark.connectors.postgres.types import ColumnType, Kind, NotANumber, OutOfRange, ValuePolicy
@@ -100,8 +100,10 @@ def _with_nulls(offsets: Any, text: Any) -> Any:
 
 
 def _booleans(text: Any) -> Any:
-    true = _pc.equal(text, "t")
-    if not _pc.all(_pc.or_(true, _pc.equal(text, "f")), min_count=0).as_py():
+    # An Arrow scalar, as in `equal(text, "t")`, would import pandas if it is installed: 0.3 s at the start of a query.
+    true = _pc.starts_with(text, "t")
+    are_letters = _pc.all(_pc.or_(true, _pc.starts_with(text, "f")), min_count=0).as_py()
+    if not are_letters or (_pc.max(_pc.binary_length(text)).as_py() or 1) > 1:
         raise LiteralError("a boolean is t or f")
     return true
 
@@ -117,8 +119,8 @@ def _hexadecimal(text: Any) -> Any:
     joined = binascii.unhexlify(_joined(digits.drop_null()))
     offsets = np.concatenate([[0], np.cumsum(lengths // 2)]).astype(np.int32)
     valid = digits.is_valid().to_numpy(zero_copy_only=False)
-    validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), len(text), [validity, pa.py_buffer(offsets), pa.py_buffer(joined)])
+    buffers = [validity_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(pa.binary(), len(text), buffers)
 
 
 def _joined(text: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.protocol.records.columnar._jit import np, pa
+from barnabas.protocol.records.columnar.from_numpy import validity_buffer
 
 _PARTIAL_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _INT64_DIGITS: Final = 18
@@ -82,9 +83,4 @@ def from_limbs(low: Any, high: Any, valid: Any, kind: Any) -> Any:
     limbs = np.empty((len(low), 2), np.uint64)
     limbs[:, 0] = low
     limbs[:, 1] = high.view(np.uint64)
-    return pa.Array.from_buffers(kind, len(low), [validity(valid), pa.py_buffer(limbs)])
-
-
-def validity(valid: Any) -> Any:
-    """Arrow's validity bitmap, or None if all cells are valid."""
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(low), [validity_buffer(valid), pa.py_buffer(limbs)])

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.protocol.records.columnar._jit import np, pa
+from barnabas.protocol.records.columnar.from_numpy import fixed_width_array
 
 _SECOND_US: Final = 1_000_000
 _FRACTION_US: Final = (1, 10_000, 100, 1)
@@ -55,9 +56,9 @@ def _real(year: Any, month: Any, day: Any) -> Any:
     return (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= last)
 
 
-def _nulls(real: Any, valid: Any) -> tuple[Any, int]:
-    """Arrow's mask of nulls, and the number of valid cells that hold no date."""
-    return ~(real & valid), int((valid & ~real).sum())
+def _dated(real: Any, valid: Any) -> tuple[Any, int]:
+    """Which cells hold a date, and the number of valid cells that hold none."""
+    return real & valid, int((valid & ~real).sum())
 
 
 def dates(raw: Any, valid: Any) -> tuple[Any, int]:
@@ -68,9 +69,9 @@ def dates(raw: Any, valid: Any) -> tuple[Any, int]:
 
 def civil_dates(year: Any, month: Any, day: Any, valid: Any) -> tuple[Any, int]:
     """Dates to date32. Returns the array and the number of zero dates."""
-    mask, zeros = _nulls(_real(year, month, day), valid)
-    days = np.where(mask, 0, _civil_days(year, month, day)).astype(np.int32)
-    return pa.array(days, pa.date32(), mask=mask), zeros
+    dated, zeros = _dated(_real(year, month, day), valid)
+    days = np.where(dated, _civil_days(year, month, day), 0).astype(np.int32)
+    return fixed_width_array(days, pa.date32(), dated), zeros
 
 
 def _fraction(raw: Any, at: int) -> Any:
@@ -92,9 +93,9 @@ def civil_datetimes(date: Sequence[Any], clock: Sequence[Any], fraction: Any, va
     """Dates with times of day to the timestamp type `kind`. Returns the array and the number of zero dates."""
     (year, month, day), (hour, minute, second) = date, clock
     _check_clock(valid, [(hour, 23), (minute, 59), (second, 59), (fraction, 999_999)])
-    mask, zeros = _nulls(_real(year, month, day), valid)
+    dated, zeros = _dated(_real(year, month, day), valid)
     seconds = _civil_days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
-    return pa.array(np.where(mask, 0, seconds * _SECOND_US + fraction), kind, mask=mask), zeros
+    return fixed_width_array(np.where(dated, seconds * _SECOND_US + fraction, 0), kind, dated), zeros
 
 
 def timestamps(raw: Any, valid: Any, digits: int) -> tuple[Any, int]:
@@ -102,8 +103,9 @@ def timestamps(raw: Any, valid: Any, digits: int) -> tuple[Any, int]:
     seconds = _big_endian(raw[:, :4])
     fraction = _fraction(raw, 4)
     _check_clock(valid, [(fraction, 999_999)])
-    mask, zeros = _nulls((seconds != 0) | (fraction != 0), valid)
-    return pa.array(np.where(mask, 0, seconds * _SECOND_US + fraction), pa.timestamp("us", "UTC"), mask=mask), zeros
+    dated, zeros = _dated((seconds != 0) | (fraction != 0), valid)
+    micros = np.where(dated, seconds * _SECOND_US + fraction, 0)
+    return fixed_width_array(micros, pa.timestamp("us", "UTC"), dated), zeros
 
 
 def durations(raw: Any, valid: Any, digits: int) -> Any:
@@ -116,7 +118,7 @@ def durations(raw: Any, valid: Any, digits: int) -> Any:
     hour, minute, second = clock >> 12, clock >> 6 & 63, clock & 63
     _check_clock(valid, [(hour, 838), (minute, 59), (second, 59), (fraction, 999_999)])
     total = ((hour * 60 + minute) * 60 + second) * _SECOND_US + fraction
-    return pa.array(np.where(packed < 0, -total, total), pa.int64(), mask=None if valid.all() else ~valid)
+    return fixed_width_array(np.where(packed < 0, -total, total), pa.int64(), valid)
 
 
 def _check_clock(valid: Any, parts: list[tuple[Any, int]]) -> None:

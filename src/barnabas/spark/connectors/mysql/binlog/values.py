@@ -30,6 +30,7 @@ import pyarrow.compute
 from msgspec import Struct
 
 from barnabas.protocol.records.columnar._jit import np, pa
+from barnabas.protocol.records.columnar.from_numpy import validity_buffer
 from barnabas.spark.connectors.mysql.binlog import decimals, times
 from barnabas.spark.connectors.mysql.binlog.charsets import (
     BINARY_COLLATION,
@@ -293,5 +294,5 @@ def binary_array(cells: Cells, padded: int | None = None) -> Any:
     out = np.empty(int(offsets[-1]), np.uint8)
     copy_cells(cells.data, cells.at, cells.length, out, offsets)
     return pa.Array.from_buffers(
-        pa.binary(), len(cells), [decimals.validity(cells.valid()), pa.py_buffer(offsets), pa.py_buffer(out)]
+        pa.binary(), len(cells), [validity_buffer(cells.valid()), pa.py_buffer(offsets), pa.py_buffer(out)]
     )
