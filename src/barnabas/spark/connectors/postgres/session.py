@@ -3,12 +3,21 @@
 Every error of the driver becomes a PostgresError that says what to do. All sessions have the settings on which the text
 form of values depends (`text_columns.SESSION_SETTINGS`), and no time-outs for statements and transactions, since a
 snapshot may take hours.
+
+A process of the server that decodes the log waits until the end of a record is written. If the server is killed while
+the record is incomplete, that process waits forever, since it does not notice that the server's main process is gone,
+and no server starts on the data while it lives. So a session closes its connection when nothing listens at the server's
+port any more (`watched`), and the server looks for a closed connection while a statement runs
+(`client_connection_check_interval`, PostgreSQL 14).
 """
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from barnabas.spark.connectors.postgres.errors import PostgresError, SlotError
@@ -20,6 +29,10 @@ CONNECT_TIMEOUT_S: Final = 10
 _NO_TIMEOUTS: Final = (
     "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
+_CLIENT_CHECK: Final = "SET client_connection_check_interval = '2s'"
+_CLIENT_CHECK_SINCE: Final = 140_000
+_LOOK_SECONDS: Final = 5.0
+"""How often a watched statement looks whether the server still listens."""
 _OBJECT_IN_USE: Final = "55006"
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
@@ -94,6 +107,9 @@ class Session:
             self.connection = psycopg.connect(**parameters, autocommit=True)
         if not replication:
             self.rows(session_settings(), "setting up the session")
+            if self.connection.info.server_version >= _CLIENT_CHECK_SINCE:
+                with suppress(PostgresError):  # a server on Windows cannot do this
+                    self.run(_CLIENT_CHECK, "setting up the session")
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -124,6 +140,38 @@ class Session:
             cursor.execute(statement.sql, statement.parameters)
             while page := cursor.fetchmany(size):
                 yield page
+
+    @contextmanager
+    def watched(self, seconds: float = _LOOK_SECONDS) -> Iterator[None]:
+        """Statements in this context fail with ConnectionLostError if nothing listens at the server's port any more."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(seconds):
+                if not self._is_listening():
+                    with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as shared:
+                        shared.shutdown(socket.SHUT_RDWR)
+                    return
+
+        threading.Thread(target=watch, name="watch the server", daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
+
+    def _is_listening(self) -> bool:
+        host, port = self.connection.info.host, self.connection.info.port
+        try:
+            if host.startswith("/"):
+                with socket.socket(socket.AF_UNIX) as probe:
+                    probe.connect(f"{host}/.s.PGSQL.{port}")
+            else:
+                socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True  # unknown: a lost network ends the connection by itself
+        return True
 
     def copy(self, sql: str, piece_bytes: int, doing: str) -> Iterator[bytes]:
         """The rows of a COPY .. TO STDOUT in pieces of about `piece_bytes` and at least one row.

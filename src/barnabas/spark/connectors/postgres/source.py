@@ -311,9 +311,11 @@ class PostgresSource:
     def _peek(self, end: int) -> Iterator[list[tuple[int, int, bytes]]]:
         statement = peek(self._options.slot, self._options.publication, end)
         for attempt in range(self._options.retries + 1):
-            pages = self._session().pages(statement, PAGE_ROWS, f"reading the slot {self._options.slot}")
+            session = self._session()
+            pages = session.pages(statement, PAGE_ROWS, f"reading the slot {self._options.slot}")
             try:
-                first = next(pages, [])
+                with session.watched():  # the server decodes all changes before it gives the first page
+                    first = next(pages, [])
             except SlotInUseError as error:
                 self._wait(attempt, error)
                 continue
@@ -401,7 +403,9 @@ class PostgresSource:
         attempt = 0
         while True:
             try:
-                return self._session().rows(statement, doing)
+                session = self._session()
+                with session.watched():
+                    return session.rows(statement, doing)
             except SlotInUseError as error:
                 self._wait(attempt, error)
                 attempt += 1
