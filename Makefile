@@ -49,8 +49,9 @@ wheel: | $(VENV)/bin/pip ## build dist/barnabas-VERSION-py3-none-any.whl, which 
 test: $(VENV)/.ready-dev ## the tests of every package, real processes among them
 	$(PYTEST) $(PARALLEL) -m 'not slow and not system'
 
-databases: ## installs PostgreSQL and MariaDB, which the tests of the connectors start for themselves
+databases: ## installs PostgreSQL, MariaDB and MySQL, which the tests of the connectors start for themselves
 	tests/system/connectors/install.sh
+	tests/system/connectors/install_mysql.sh || echo "MySQL cannot be downloaded: its tests are skipped"
 
 monitoring: ## installs Prometheus, which the tests of deploy/monitoring start for themselves
 	tests/system/monitoring/install.sh

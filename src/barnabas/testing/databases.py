@@ -1,12 +1,13 @@
-"""Shell: runs a PostgreSQL or MariaDB server as a process of its own, which a test or an example can kill and restart.
+"""Shell: runs a PostgreSQL, MariaDB or MySQL server as a process of its own, which a test can kill and restart.
 
     with PostgresServer() as server:
         connection = psycopg.connect(server.conninfo)
 
-The servers are the ones of the operating system (on Debian: `postgresql` and `mariadb-server-core`). Each has a
-temporary directory and a free port of 127.0.0.1, needs no rights and no configuration of the machine, and accepts every
-local client. Both log changes in the way that change capture needs (`wal_level=logical`; `binlog_format=ROW` with full
-metadata). They do not wait for the disk, so a commit survives the death of the server but not that of the machine.
+The servers are the ones of the operating system (on Debian: `postgresql` and `mariadb-server-core`; on Ubuntu, also
+`mysql-server-core`). Each has a temporary directory and a free port of 127.0.0.1, needs no rights and no configuration
+of the machine, and accepts every local client. All log changes in the way that change capture needs
+(`wal_level=logical`; `binlog_format=ROW` with full metadata). They do not wait for the disk, so a commit survives the
+death of the server but not that of the machine.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class DatabaseServerError(BarnabasError):
 
 
 class DatabaseServer:
-    """What both servers share: a directory, a port, a process. `kill()` is kill -9; `start()` starts it again on the
+    """What all servers share: a directory, a port, a process. `kill()` is kill -9; `start()` starts it again on the
     same data and port. `settings` are `name=value` strings for the server.
     """
 
@@ -260,6 +261,8 @@ class MariaDbServer(DatabaseServer):
     USERS = ("mysql",)
     READY = b"ready for connections"
     STILL_RUNS = b"Can't lock aria control file"
+    ADDED: tuple[str, ...] = ()
+    """Settings that other servers of this kind do not have."""
 
     user = "barnabas"
     password = "barnabas"
@@ -303,6 +306,33 @@ class MariaDbServer(DatabaseServer):
             "binlog-row-metadata=FULL",
             "innodb-buffer-pool-size=64M",
             "innodb-flush-log-at-trx-commit=2",
+            *self.ADDED,
             *self.settings,
         )
-        return [self.find("mariadbd"), "--no-defaults", *(f"--{setting}" for setting in settings)]
+        return [self.find(self.PROGRAM), "--no-defaults", *(f"--{setting}" for setting in settings)]
+
+
+class MySqlServer(MariaDbServer):
+    """A MySQL server with the same user and database. MariaDB's packages have a `mysqld`, too, which is not used."""
+
+    PROGRAM = "mysqld"
+    PACKAGE = "mysql-server-core"
+    STILL_RUNS = b"Unable to lock ./ibdata1"
+    ADDED = ("gtid-mode=ON", "enforce-gtid-consistency=ON", "mysqlx=OFF", "secure-file-priv=")
+
+    @classmethod
+    def find(cls, program: str) -> str:
+        found = super().find(program)
+        shown = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+        if "MariaDB" in shown:
+            raise DatabaseServerError(f"{found} is MariaDB's; on Ubuntu: apt-get install {cls.PACKAGE}")
+        return found
+
+    def creation(self) -> list[str]:
+        return [
+            self.find("mysqld"),
+            "--no-defaults",
+            "--initialize-insecure",
+            f"--datadir={self.data_dir}",
+            f"--tmpdir={self._temporary()}",
+        ]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.spark.environment import prepare_environment
-from barnabas.testing.databases import MariaDbServer, PostgresServer
+from barnabas.testing.databases import MariaDbServer, MySqlServer, PostgresServer
+from tests.system.connectors.mysql_sources import InstalledMySql, missing_mysql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,15 @@ def postgres() -> Iterator[PostgresServer]:
 def mariadb() -> Iterator[MariaDbServer]:
     """A MariaDB server that every test of the session shares: use a database or table names of your own."""
     with MariaDbServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MySqlServer]:
+    """A MySQL server that every test of the session shares. Without one, the test is skipped."""
+    if missing := missing_mysql():
+        pytest.skip(missing)
+    with InstalledMySql() as server:
         yield server
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from barnabas.testing.databases import MariaDbServer
 from barnabas.testing.process import BrokerProcess
+from tests.system.connectors.mysql_sources import run
 from tests.system.connectors.replays import read_topic
-from tests.system.connectors.test_mariadb_source import run
 from tests.system.pages import DOCS, run_page
 
 

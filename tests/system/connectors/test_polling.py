@@ -21,7 +21,8 @@ from barnabas.spark.connectors.polling.postgres import open_postgres_polling, pa
 from barnabas.spark.connectors.polling.source import PollingSource
 from barnabas.testing.databases import MariaDbServer, PostgresServer
 from barnabas.testing.process import BrokerProcess
-from tests.system.connectors.test_mariadb_source import TYPES, VALUES, connect, run
+from tests.system.connectors.mysql_sources import connect, run
+from tests.system.connectors.test_mariadb_source import TYPES, VALUES
 from tests.system.pages import DOCS, run_page
 
 pytestmark = pytest.mark.system

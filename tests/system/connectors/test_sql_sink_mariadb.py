@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from barnabas.spark.connectors.sinking.ports import BatchId
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
 from barnabas.spark.errors import SinkError
-from barnabas.testing.databases import MariaDbServer
+from barnabas.testing.databases import MariaDbServer, MySqlServer
 from tests.system.connectors.sql_databases import QUERY, MariaDbSinkDatabase, stage, write
 from tests.system.connectors.test_sql_sink_postgres import NOON, every_type
 
@@ -23,9 +24,9 @@ pytestmark = pytest.mark.system
 UPSERT = {"dbtable": "t", "pk_fields": "id", "insert_mode": "upsert"}
 
 
-@pytest.fixture
-def database(mariadb: MariaDbServer) -> Iterator[MariaDbSinkDatabase]:
-    opened = MariaDbSinkDatabase(mariadb)
+@pytest.fixture(params=["mariadb", "mysql"])
+def database(request: pytest.FixtureRequest) -> Iterator[MariaDbSinkDatabase]:
+    opened = MariaDbSinkDatabase(request.getfixturevalue(request.param))
     opened.open()
     yield opened
     opened.connection.close()
@@ -44,6 +45,8 @@ def test_every_type_in_a_table_that_is_created(database: MariaDbSinkDatabase) ->
     write(database.plan(**UPSERT, auto_create="true"), 0, rows)
     names = ", ".join(f"`{name}`" for name in rows.schema.names)
     found = database.rows(f"SELECT {names} FROM t ORDER BY id")
+    if isinstance(database.server, MySqlServer):  # its JSON is no text
+        found[0] = (*found[0][:-4], *(json.dumps(json.loads(text), separators=(",", ":")) for text in found[0][-4:]))
     assert found == [WRITTEN, (2, *[None] * (len(WRITTEN) - 1))]
 
 
@@ -91,7 +94,7 @@ def test_an_upsert_matches_only_the_key_of_the_rows(database: MariaDbSinkDatabas
     write(plan, 0, pa.RecordBatch.from_pydict({"id": [1, 2], "code": [11, 12], "n": [1, 2]}))
     assert database.rows("SELECT * FROM t ORDER BY id") == [(1, 11, 1), (2, 12, 2)]
     # ON DUPLICATE KEY UPDATE would change the row of id 1, whose code is the same.
-    with pytest.raises(SinkError, match="Duplicate entry '11' for key 'code'"):
+    with pytest.raises(SinkError, match=r"Duplicate entry '11' for key '(t\.)?code'"):
         write(plan, 1, pa.RecordBatch.from_pydict({"id": [3], "code": [11], "n": [3]}))
     assert database.rows("SELECT count(*) FROM t") == [(2,)]
 
@@ -114,7 +117,7 @@ def test_names_of_columns_have_the_case_of_the_table(database: MariaDbSinkDataba
 
 
 def test_a_table_without_transactions_is_refused(database: MariaDbSinkDatabase) -> None:
-    database.run("CREATE TABLE t (id int PRIMARY KEY) ENGINE=Aria")
+    database.run("CREATE TABLE t (id int PRIMARY KEY) ENGINE=MyISAM")
     plan = database.plan(**UPSERT)
     rows = pa.RecordBatch.from_pydict({"id": [1]})
     with pytest.raises(DatabaseSinkError, match="Run: ALTER TABLE `t` ENGINE=InnoDB"):
@@ -126,7 +129,8 @@ def test_a_table_without_transactions_is_refused(database: MariaDbSinkDatabase) 
 
 def test_a_missing_privilege_is_named_with_the_statement(database: MariaDbSinkDatabase) -> None:
     database.run("CREATE TABLE t (id int)")
-    database.run("CREATE OR REPLACE USER clerk@'%' IDENTIFIED BY 'x'")
+    database.run("DROP USER IF EXISTS clerk@'%'")
+    database.run("CREATE USER clerk@'%' IDENTIFIED BY 'x'")
     database.run(f"GRANT SELECT ON {database.schema}.t TO clerk@'%'")
     options = {"connection.url": database.url(), "connection.user": "clerk", "connection.password": "x"}
     plan = database.make({**options, "dbtable": "t"})
@@ -145,7 +149,7 @@ def test_long_rows_are_several_statements(database: MariaDbSinkDatabase) -> None
     write(database.plan(dbtable="t"), 0, pa.RecordBatch.from_pydict({"id": list(range(6)), "text": [text] * 6}))
     assert database.rows("SELECT count(*), min(length(text)) FROM t") == [(6, 2_000_000)]
     with pytest.raises(SinkError, match="SET GLOBAL max_allowed_packet"):
-        write(database.plan(dbtable="t"), 1, pa.RecordBatch.from_pydict({"id": [1], "text": ["x" * 17_000_000]}))
+        write(database.plan(dbtable="t"), 1, pa.RecordBatch.from_pydict({"id": [1], "text": ["x" * 68_000_000]}))
 
 
 def test_a_server_that_dies_after_the_tasks_loses_no_rows() -> None:

@@ -10,6 +10,7 @@ import pymysql
 import pytest
 
 from barnabas.testing.databases import DatabaseServerError, MariaDbServer, PostgresServer
+from tests.system.connectors.mysql_sources import InstalledMySql, missing_mysql
 
 pytestmark = pytest.mark.system
 
@@ -28,8 +29,17 @@ def test_a_killed_postgresql_keeps_what_is_committed() -> None:
     assert not folder.exists()
 
 
-def test_a_killed_mariadb_keeps_what_is_committed() -> None:
-    with MariaDbServer() as server:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        MariaDbServer,
+        pytest.param(
+            InstalledMySql, marks=pytest.mark.skipif(bool(missing_mysql()), reason=missing_mysql()), id="MySqlServer"
+        ),
+    ],
+)
+def test_a_killed_mariadb_or_mysql_keeps_what_is_committed(kind: type[MariaDbServer]) -> None:
+    with kind() as server:
         with contextlib.closing(_session(server)) as session, session.cursor() as cursor:
             cursor.execute("CREATE TABLE t (a int)")
             cursor.execute("INSERT INTO t VALUES (7)")
