@@ -52,6 +52,22 @@ def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> No
     )
 
 
+def other_history(position: BinlogPosition, found: str) -> PositionError:
+    """The error if a server's binlogs are not those that the query has read; `found` says what is wrong with them."""
+    return PositionError(
+        f"the server's binlogs do not have the transactions {position.gtids} up to {position.place}, which the query"
+        f" has read: {found}. RESET MASTER was run, the server was restored, it lost the end of its binlog in a crash"
+        " (set sync_binlog=1), or it is another one with the same identity. Start the query over with a new"
+        " checkpoint, an empty stagingLocation and a new snapshot"
+    )
+
+
+def check_grown(position: BinlogPosition, executed: GtidSet) -> None:
+    """Raise PositionError if a MySQL server does not have transactions that the query has read from it."""
+    if not executed.contains(GtidSet.parse(position.gtids)):
+        raise other_history(position, f"it has executed {executed or 'none'}")
+
+
 def begins_before(position: BinlogPosition, earlier: Gtids) -> bool:
     """Whether the search can begin in a binlog, before which a server executed `earlier`."""
     return covers(parse_gtids(position.gtids, mariadb=isinstance(earlier, MariadbGtidPosition)), earlier)

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
 from barnabas.spark.connectors.mysql.binlog.decoder import BinlogDecoder
-from barnabas.spark.connectors.mysql.binlog.events import MariadbGtidList, PreviousGtids
+from barnabas.spark.connectors.mysql.binlog.events import Gtid, MariadbGtidList, PreviousGtids
 from barnabas.spark.connectors.mysql.binlog.transactions import TransactionAssembler
-from barnabas.spark.connectors.mysql.errors import PositionError, ServerConnectionError, ServerSetupError
+from barnabas.spark.connectors.mysql.errors import (
+    MysqlSourceError,
+    PositionError,
+    ServerConnectionError,
+    ServerSetupError,
+)
 from barnabas.spark.connectors.mysql.options import MysqlOptions
-from barnabas.spark.connectors.mysql.positions import BinlogPosition, FilePosition, MariadbGtidPosition
+from barnabas.spark.connectors.mysql.positions import BinlogPosition, FilePosition, GtidSet, MariadbGtidPosition
 from barnabas.spark.connectors.mysql.relocation import (
     PlaceSearch,
     begins_before,
     check_executed,
+    check_grown,
+    other_history,
     parse_gtids,
     purged,
 )
 from barnabas.spark.connectors.mysql.server import ServerPlan, check_available, session_statements
 from barnabas.spark.connectors.mysql.session import MysqlSession
+
+_OWNED_ATTEMPTS: Final = 5
+_OWNED_RETRY_S: Final = 0.01
 
 
 class ServerBinlogs:
@@ -46,31 +57,69 @@ class ServerBinlogs:
         found = self._session.rows("SHOW BINARY LOGS", "listing the binlogs")
         return [(str(row[0]), int(row[1])) for row in found]
 
-    def at(self, place: FilePosition) -> BinlogPosition:
-        """The position at a place, with the GTIDs up to it. MySQL's may lack transactions that are being committed."""
-        gtids = self._newest_gtids(place)
-        if gtids is None:
-            gtids = self._gtids(place)
+    def at(self, place: FilePosition, begin: BinlogPosition | None = None) -> BinlogPosition:
+        """The position at a place up to which the server has written, with exactly the GTIDs up to the place.
+
+        `begin` is an earlier position of this server. It may be left out for MariaDB, and for MySQL while a lock holds
+        off all commits. Raises PositionError if the server has forgotten transactions of `begin`.
+        """
+        if not self._plan.uses_gtids:
+            gtids = ""
+        elif self._plan.mariadb:
+            gtids = self._mariadb_gtids(place)
+        elif begin is None:
+            gtids = str(self._executed())
+        else:
+            gtids = str(self._mysql_gtids(place, begin))
         return BinlogPosition(place.file, place.position, gtids, self._plan.server_uuid)
 
-    def _newest_gtids(self, place: FilePosition) -> str | None:
-        """The GTIDs up to a place of MariaDB if the server has written nothing behind it, else None.
+    def position_between_commits(self) -> BinlogPosition | None:
+        """The position up to which a MySQL server has written, if no transaction is being committed.
 
-        BINLOG_GTID_POS gives them too, and reads the whole file up to the place for that.
+        Its GTIDs are those up to its place if the server has written nothing more when this returns.
         """
-        if not self._plan.mariadb:
+        place = self.written()
+        if self._variable("gtid_owned"):
             return None
-        found = self._session.rows("SELECT @@global.gtid_binlog_pos", "reading the GTIDs")
-        return str(found[0][0] or "") if self.written() == place else None
+        return BinlogPosition(place.file, place.position, str(self._executed()), self._plan.server_uuid)
 
-    def _gtids(self, place: FilePosition) -> str:
-        if not self._plan.uses_gtids:
-            return ""
-        if self._plan.mariadb:
-            sql = f"SELECT BINLOG_GTID_POS('{place.file}', {place.position})"
-        else:
-            sql = "SELECT @@global.gtid_executed"
-        return str(self._session.rows(sql, "reading the GTIDs")[0][0] or "").replace("\n", "")
+    def _mariadb_gtids(self, place: FilePosition) -> str:
+        """BINLOG_GTID_POS reads the whole file up to the place, so it is asked only if the server has written more."""
+        newest = self._variable("gtid_binlog_pos")
+        if self.written() == place:
+            return newest
+        found = self._session.rows(f"SELECT BINLOG_GTID_POS('{place.file}', {place.position})", "reading the GTIDs")
+        return str(found[0][0] or "")
+
+    def _mysql_gtids(self, place: FilePosition, begin: BinlogPosition) -> GtidSet:
+        """MySQL has no function for this. A transaction is owned from before it is written until it is executed. So
+        while none is owned, those up to the place are the executed ones without those that were written behind it. A
+        server on which some transaction is always owned makes us read all transactions from `begin` on.
+        """
+        for _ in range(_OWNED_ATTEMPTS):
+            if not self._variable("gtid_owned"):
+                executed = self._executed()  # before `written`, so that each one of them is written
+                gtids = executed.subtract(
+                    self._gtids_between(BinlogPosition(place.file, place.position), self.written())
+                )
+                check_grown(begin, gtids)
+                return gtids
+            time.sleep(_OWNED_RETRY_S)
+        return GtidSet.parse(begin.gtids).union(self._gtids_between(begin, place))
+
+    def _gtids_between(self, begin: BinlogPosition, end: FilePosition) -> GtidSet:
+        gtids = GtidSet()
+        if begin.place < end:
+            for _, event, _ in self.events(begin, end):
+                if isinstance(event, Gtid):
+                    gtids = gtids.with_gtid(event.uuid, event.number)
+        return gtids
+
+    def _executed(self) -> GtidSet:
+        return GtidSet.parse(self._variable("gtid_executed"))
+
+    def _variable(self, name: str) -> str:
+        return str(self._session.rows(f"SELECT @@global.{name}", "reading the GTIDs")[0][0] or "").replace("\n", "")
 
     # -- checks
 
@@ -80,16 +129,35 @@ class ServerBinlogs:
 
     def check_history(self, position: BinlogPosition) -> None:
         """Raise PositionError if the binlogs have other transactions up to a position than the query has read."""
-        if not self._plan.mariadb or not position.gtids:
+        if not position.gtids:
             return
-        found = self._gtids(position.place)
+        if not self._plan.mariadb:
+            self._check_mysql_history(position)
+            return
+        found = self._mariadb_gtids(position.place)
         if MariadbGtidPosition.parse(found) != MariadbGtidPosition.parse(position.gtids):
-            raise PositionError(
-                f"up to {position.place}, the server's binlogs have the transactions {found or 'none'}, and the query "
-                f"has read {position.gtids}: RESET MASTER was run, the server was restored, or it is another one with "
-                "the same server_id. Start the query over with a new checkpoint, an empty stagingLocation and a new "
-                "snapshot"
-            )
+            raise other_history(position, f"up to {position.place}, they have {found or 'none'}")
+
+    def _check_mysql_history(self, position: BinlogPosition) -> None:
+        """Compare the GTIDs before the file and the first one behind the place, which needs no reading of the file."""
+        check_grown(position, self._executed())
+        written = self.written()
+        if written < position.place:
+            raise other_history(position, f"they end at {written}")
+        read = GtidSet.parse(position.gtids)
+        before = self._begin_of(position.file, written).gtids
+        if not read.contains(GtidSet.parse(before)):
+            raise other_history(position, f"before {position.file}, they have {before}")
+        if position.place == written:
+            return
+        try:
+            found = next((event for _, event, _ in self.events(position, written) if isinstance(event, Gtid)), None)
+        except ServerConnectionError:
+            raise
+        except MysqlSourceError as error:  # of the server or of the decoder, which have read some bytes as an event
+            raise other_history(position, f"the place is not between two events ({error})") from error
+        if found is not None and read.has(found.uuid, found.number):
+            raise other_history(position, f"behind the place, they have {found.uuid}:{found.number}")
 
     # -- events
 
@@ -156,8 +224,7 @@ class ServerBinlogs:
                 f"server {plan.server_uuid}, whose binlogs are others: connect to the server of the position, or start "
                 "the query over with a new checkpoint, an empty stagingLocation and a new snapshot"
             )
-        sql = "SELECT @@global.gtid_binlog_pos" if plan.mariadb else "SELECT @@global.gtid_executed"
-        executed = str(self._session.rows(sql, "reading the GTIDs")[0][0] or "")
+        executed = self._variable("gtid_binlog_pos" if plan.mariadb else "gtid_executed")
         check_executed(position, parse_gtids(executed, mariadb=plan.mariadb), plan.server_uuid)
         written = self.written()
         begin = self._search_begin(position, written)

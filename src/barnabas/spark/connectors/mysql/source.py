@@ -52,6 +52,10 @@ DECODED_BYTES: Final = 16 << 20
 RECONNECTS: Final = 10
 """How often in a row a read connects again without having read a transaction."""
 
+_BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+_QUIET_ATTEMPTS: Final = 20
+_QUIET_RETRY_S: Final = 0.02
+
 
 def open_mysql(options: CaptureOptions) -> MysqlSource:
     """The source of these options, which connects when a method is called. Raises OptionError."""
@@ -149,17 +153,14 @@ class MysqlSource:
     def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:
         session = self._session()
         plan = self._judged()
-        if not plan.mariadb:
-            session.run("FLUSH TABLES WITH READ LOCK")
         session.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        session.run("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         if plan.mariadb:
+            session.run(_BEGIN)
             status = dict(session.rows("SHOW STATUS LIKE 'binlog_snapshot_%'", "reading the snapshot's position"))
             place = FilePosition.of(status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"]))
+            position = self._binlogs().at(place)
         else:
-            place = self._binlogs().written()
-            session.run("UNLOCK TABLES")
-        position = self._binlogs().at(place)
+            position = self._begin_between_commits(session) or self._begin_locked(session)
         if rows:
             for one in self._tables():
                 if not one.transactional:
@@ -173,6 +174,29 @@ class MysqlSource:
                 stage.write(schema, self._table_rows(session, one, schema, indexes))
         session.run("COMMIT")
         return _to_position(position)
+
+    def _begin_between_commits(self, session: MysqlSession) -> BinlogPosition | None:
+        """Begin the transaction of a snapshot of MySQL at a moment without commits. None if there was no such moment,
+        or the server has no GTIDs, which show the commits that are going on.
+        """
+        binlogs = self._binlogs()
+        for _ in range(_QUIET_ATTEMPTS if self._judged().uses_gtids else 0):
+            position = binlogs.position_between_commits()
+            session.run(_BEGIN)
+            if position is not None and binlogs.written() == position.place:
+                return position
+            session.run("ROLLBACK")
+            time.sleep(_QUIET_RETRY_S)
+        return None
+
+    def _begin_locked(self, session: MysqlSession) -> BinlogPosition:
+        """Begin the transaction of a snapshot of MySQL while a lock holds off all commits, for some milliseconds."""
+        session.run("FLUSH TABLES WITH READ LOCK")
+        session.run(_BEGIN)
+        binlogs = self._binlogs()
+        position = binlogs.at(binlogs.written())
+        session.run("UNLOCK TABLES")
+        return position
 
     def _table_rows(
         self, session: MysqlSession, one: SnapshotTable, schema: TableSchema, indexes: tuple[int, ...]
@@ -239,7 +263,7 @@ class MysqlSource:
         if bytes_max is not None and binlogs.distance(begin.place, written) > bytes_max:
             end = binlogs.boundary(begin, written, bytes_max)
         else:
-            end = binlogs.at(written)
+            end = binlogs.at(written, begin)
         return _to_position(structs.replace(end, failovers=begin.failovers))
 
     # -- changes
