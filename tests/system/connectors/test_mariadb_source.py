@@ -123,6 +123,20 @@ def test_a_changed_table_has_its_columns_of_the_moment(server: MariaDbServer, tm
     source.close()
 
 
+def test_a_drop_is_warned_of_only_if_the_table_is_captured(
+    server: MariaDbServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(server, "CREATE OR REPLACE TABLE dropped (id INT PRIMARY KEY)", "CREATE OR REPLACE TABLE other (id INT)")
+    source = open_source(server, tmp_path, "dropped")
+    source.check(None, begun=False)
+    position, _, _ = snapshot(source, tmp_path)
+    run(server, "DROP TABLE other", "DROP TABLE dropped")
+    read_all(source, position)
+    drops = [record.getMessage() for record in caplog.records if "DROP" in record.getMessage()]
+    assert drops == ["DROP of shop.dropped has no events: the rows of the topic stay"]
+    source.close()
+
+
 def test_a_position_whose_binlog_is_purged_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
     run(server, "CREATE OR REPLACE TABLE purged (id INT PRIMARY KEY)")
     source = open_source(server, tmp_path, "purged")

@@ -338,14 +338,17 @@ class MysqlSource:
         return self._opened
 
     def _report(self, changes: tuple[Any, ...]) -> None:
-        """Log what removes rows without events."""
+        """Log what removes rows of captured tables without events."""
         silent = [StatementKind.DROP]
         if not self._options.capture.wants_truncates:
             silent.append(StatementKind.TRUNCATE)
         for change in changes:
             if isinstance(change, SchemaChange) and change.kind in silent:
-                names = ", ".join(f"{one.database}.{one.table}" for one in change.tables)
-                log.warning("%s of %s has no events: the rows of the topic stay", change.kind.value.upper(), names)
+                # A DROP of a whole database has no names of tables.
+                tables = [one for one in change.tables if not one.table or self._captured.has(one.database, one.table)]
+                if tables:
+                    names = ", ".join(f"{one.database}.{one.table or '*'}" for one in tables)
+                    log.warning("%s of %s has no events: the rows of the topic stay", change.kind.value.upper(), names)
 
 
 def _to_position(position: BinlogPosition) -> Position:
