@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.databases import MariaDbServer, PostgresServer
 from tests.system.connectors.driver_process import Driver
+from tests.system.connectors.mysql_sources import InstalledMySql
 from tests.system.connectors.replays import read_topic, replay
-from tests.system.connectors.shops import COPIES, MariaDbShop, PostgresShop, Shop, ShopWriters
+from tests.system.connectors.shops import COPIES, MariaDbShop, MySqlShop, PostgresShop, Shop, ShopWriters
 
 RECORD_BYTES_MAX: Final = 64 << 20
 """An update of a large value has the old and the new one, and base64 adds a third."""
@@ -94,27 +95,31 @@ def check_topics(servers: str, shop: Shop, writers: ShopWriters) -> None:
 
 def run(
     folder: Path, broker: Broker, servers: str, faults: Sequence[str], *,
-    seed: int, large: int, pause_s: float, copies: bool,
+    seed: int, large: int, pause_s: float, copies: bool, mysql: bool = False,
 ) -> None:  # fmt: skip
-    """Capture while the faults happen, and check all topics. The broker runs already, and listens on `servers`."""
+    """Capture while the faults happen, and check all topics. The broker runs already, and listens on `servers`.
+
+    With `mysql`, a server of MySQL takes the place of MariaDB.
+    """
     rng = random.Random(seed)
-    with PostgresServer(["deadlock_timeout=50ms"]) as postgres, MariaDbServer() as mariadb:
-        shops: tuple[Shop, ...] = PostgresShop(postgres), MariaDbShop(mariadb)
+    with PostgresServer(["deadlock_timeout=50ms"]) as postgres, InstalledMySql() if mysql else MariaDbServer() as other:
+        shops: tuple[Shop, ...] = PostgresShop(postgres), MySqlShop(other) if mysql else MariaDbShop(other)
         create_topics(servers, shops)
         for shop in shops:
             shop.create(100)
             shop.create_copies()
-        writers = [ShopWriters(shop, seed, keys=150, large=large) for shop in shops]
+        failures: list[Exception] = []
+        writers = [ShopWriters(shop, seed, 150, large, failures) for shop in shops]
         schemas = "true" if copies else "false"  # a sink makes events flat by their schemas
         queries = [capture_query(shop, folder, servers, schemas) for shop in shops]
         pairs = tuple(permutations(shops)) if copies else ()
-        queries += [copy_query(shop, other, servers) for shop, other in pairs]
+        queries += [copy_query(shop, copy, servers) for shop, copy in pairs]
         driver = Driver(folder, queries)
         try:
             for one in writers:
                 one.start(2)
             driver.start("continuous")
-            driver.wait_for_batches(2)
+            driver.wait_for_batches(2, failures)
             for fault in faults:
                 time.sleep(rng.random() * pause_s)  # the moment of the kill is at random
                 match fault:
@@ -132,11 +137,11 @@ def run(
                         time.sleep(rng.random() * pause_s)  # how long it is away is at random
                         broker.start()
                     case _:
-                        server = {"postgres": postgres, "mariadb": mariadb}[fault]
+                        server = {"postgres": postgres, "mariadb": other, "mysql": other}[fault]
                         server.kill()
                         time.sleep(rng.random() * pause_s)  # how long it is away is at random
                         server.start()
-                driver.wait_for_batches(2)
+                driver.wait_for_batches(2, failures)
             for one in writers:
                 one.stop()
             driver.finish()
@@ -144,5 +149,5 @@ def run(
             driver.kill()
         for one in writers:
             check_topics(servers, one.shop, one)
-        for shop, other in pairs:
-            check_copies(shop, other)
+        for shop, copy in pairs:
+            check_copies(shop, copy)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,18 @@ class Driver:
         logs = (self._folder / name / "commits" for name in self._names)
         return tuple(max((int(one.name) + 1 for one in log.glob("[0-9]*")), default=0) for log in logs)
 
-    def wait_for_batches(self, number: int) -> None:
-        """Return when each query has committed `number` more micro-batches. Fails if the process ends."""
+    def wait_for_batches(self, number: int, failures: Sequence[Exception] = ()) -> None:
+        """Return when each query has committed `number` more micro-batches. Fails if the process ends, or if there
+        are `failures` meanwhile.
+        """
         wanted = [count + number for count in self.batches()]
         wait_until(
-            lambda: not self.is_running() or all(map(int.__ge__, self.batches(), wanted)),
+            lambda: not self.is_running() or failures or all(map(int.__ge__, self.batches(), wanted)),
             f"each query commits {number} micro-batches",
             progress=self.batches,
             patience_s=FIRST_BATCH_S,
         )
+        assert not failures
         assert self.is_running(), f"the driver has failed:\n{self._end_of_log()}"
 
     def is_running(self) -> bool:

@@ -74,6 +74,10 @@ class Shop:
         begin, end = self.insert_ends
         cursor.execute(f"{begin} {table} ({names}) VALUES ({marks}) {end}", (key, 0, *values.values()))
 
+    def add_column(self, cursor: Any, name: str) -> None:
+        """Add a column to `shop.kinds`, if another thread has not done that."""
+        cursor.execute(f"ALTER TABLE shop.kinds ADD COLUMN IF NOT EXISTS {name} INTEGER")
+
     def options(self, folder: Path) -> dict[str, str]:
         """The options of a query that captures both tables as events, whose values show what `TypedColumn`s say."""
         return {
@@ -234,6 +238,24 @@ class MariaDbShop(Shop):
         }
 
 
+class MySqlShop(MariaDbShop):
+    def add_column(self, cursor: Any, name: str) -> None:
+        try:
+            cursor.execute(f"ALTER TABLE shop.kinds ADD COLUMN {name} INTEGER")
+        except pymysql.OperationalError as error:
+            if error.args[0] != pymysql.constants.ER.DUP_FIELDNAME:
+                raise
+
+    def options(self, folder: Path) -> dict[str, str]:
+        return super().options(folder) | {"format": "barnabas.mysql"}
+
+    def sink_options(self) -> dict[str, str]:
+        return super().sink_options() | {
+            "format": "barnabas.mysql",
+            "connection.url": f"jdbc:mysql://127.0.0.1:{self.server.port}/copies",
+        }
+
+
 @dataclass
 class ShopWriters:
     """Threads that change the tables of a shop at random until `stop` is called; they survive the server's death."""
@@ -243,11 +265,12 @@ class ShopWriters:
     keys: int
     large: int
     """How many rows with large values are written."""
+    failures: list[Exception] = field(default_factory=list)
+    """What has ended a thread."""
     done: Counter[str] = field(default_factory=Counter)
     """Committed changes by their kind."""
     extras: list[str] = field(default_factory=list)
     """Columns that were added."""
-    failures: list[Exception] = field(default_factory=list)
     _threads: list[threading.Thread] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -286,7 +309,7 @@ class ShopWriters:
         cursor = session.cursor()
         if self._wants_column():
             name = f"extra_{len(self.extras)}"
-            cursor.execute(f"ALTER TABLE shop.kinds ADD COLUMN IF NOT EXISTS {name} INTEGER")
+            self.shop.add_column(cursor, name)
             session.commit()
             self.extras.append(name)
             changes["ddl"] += 1
