@@ -23,6 +23,8 @@ from barnabas.testing.databases import MariaDbServer, PostgresServer
 from barnabas.testing.process import BrokerProcess
 from tests.system.connectors.mysql_sources import connect, run
 from tests.system.connectors.test_mariadb_source import TYPES, VALUES
+from tests.system.connectors.test_mysql_source import TYPES as MYSQL_TYPES
+from tests.system.connectors.test_mysql_source import VALUES as MYSQL_VALUES
 from tests.system.pages import DOCS, run_page
 
 pytestmark = pytest.mark.system
@@ -166,15 +168,19 @@ def test_mode_on_the_format_of_postgres_polls(spark: SparkSession, postgres: Pos
     assert rows.selectExpr("count(*)", "sum(id)").collect() == [(1000, 500500)]
 
 
-def test_mariadb_polls_all_types_and_changes(mariadb: MariaDbServer, tmp_path: Path) -> None:
-    with connect(mariadb, "") as connection, connection.cursor() as cursor:
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_all_types_and_changes_are_polled(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    server: MariaDbServer = request.getfixturevalue(kind)
+    types, values = (TYPES, VALUES) if kind == "mariadb" else (MYSQL_TYPES, MYSQL_VALUES)
+    with connect(server, "") as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS shop")
-    run(mariadb, TYPES, f"INSERT INTO types VALUES (1, {VALUES.replace('20000000', '20')})")
-    run(mariadb, "ALTER TABLE types ADD COLUMN changed DATETIME(3) NOT NULL DEFAULT '2024-01-01'")
+    run(server, "DROP TABLE IF EXISTS types", types)
+    run(server, f"INSERT INTO types VALUES (1, {values.replace('20000000', '20')})")
+    run(server, "ALTER TABLE types ADD COLUMN changed DATETIME(3) NOT NULL DEFAULT '2024-01-01'")
     texts = {
-        "connection.url": f"jdbc:mariadb://127.0.0.1:{mariadb.port}/shop",
-        "connection.user": mariadb.user,
-        "connection.password": mariadb.password,
+        "connection.url": f"jdbc:{kind}://127.0.0.1:{server.port}/shop",
+        "connection.user": server.user,
+        "connection.password": server.password,
         "stagingLocation": str(tmp_path / "staging"),
         "poll.interval.ms": "0",
         "output": "rows",
@@ -193,10 +199,10 @@ def test_mariadb_polls_all_types_and_changes(mariadb: MariaDbServer, tmp_path: P
         "hé😀",
         "it's",
     )
-    run(mariadb, "UPDATE types SET q = 'new', changed = '2024-01-02' WHERE id = 1")
+    run(server, "UPDATE types SET q = 'new', changed = '2024-01-02' WHERE id = 1")
     (row,), position = poll(source, position)
     assert row["q"] == "new"
-    run(mariadb, "UPDATE types SET q = 'newer', changed = NOW() + INTERVAL 1 DAY WHERE id = 1")
+    run(server, "UPDATE types SET q = 'newer', changed = NOW() + INTERVAL 1 DAY WHERE id = 1")
     assert poll(source, position) == ([], position)
     source.close()
 
