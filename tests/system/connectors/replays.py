@@ -58,7 +58,9 @@ def place_of(event: Row) -> tuple[int, ...]:
     """A position that grows with the changes of a row; on MySQL, with all changes."""
     source = event["source"]
     if "lsn" in source:
-        return (source["lsn"],)
+        # The position of the commit before and that of the change. Positions of changes alone are not in the order of
+        # commits: an UPDATE of a key is logged before it waits for the transaction that deletes the row with that key.
+        return tuple(int(position or 0) for position in json.loads(source["sequence"]))
     return int(source["file"].rpartition(".")[2]), source["pos"], source["row"]
 
 

@@ -138,6 +138,52 @@ def test_the_changes_fold_to_the_table_under_many_kills(tmp_path: Path, seed: in
         run_writers(server, tmp_path, seconds=40, kills=8, seed=seed)
 
 
+def test_the_sequence_of_events_grows_with_the_commits_over_several_reads(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """A change of a key is logged before it waits for the transaction that deletes the row with that key, so that its
+    own position is smaller than that of the earlier commit.
+    """
+    with create(postgres, "sequences", "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)") as one:
+        options = capture_options(postgres, tmp_path, "sequences")
+        found: list[tuple[int, int]] = []
+        with opened(options) as source, session(postgres) as other:
+            source.check(None, begun=False)
+            position, _ = take_snapshot(source, options)
+            output = RecordsOutput(options)
+            for number in range(2):
+                one.execute("BEGIN")
+                one.execute(f"UPDATE t SET id = {number + 10} WHERE id = 1")
+                waiting = threading.Thread(
+                    target=other.execute, args=(f"UPDATE sequences.t SET id = {number + 10} WHERE id = 2",)
+                )
+                waiting.start()
+                wait_until(lambda: _waits_for_lock(postgres), "the other transaction waits")
+                one.execute(f"DELETE FROM t WHERE id = {number + 10}")
+                one.execute("COMMIT")
+                waiting.join()
+                one.execute(f"DELETE FROM t WHERE id = {number + 10}")
+                one.execute("INSERT INTO t VALUES (1), (2)")
+                end = source.find_end(position, None, None)
+                for captured in source.read(position, end):
+                    for batch in output.records(captured):
+                        for text in batch.column("value").to_pylist():
+                            if text is not None:
+                                event = json.loads(text)
+                                before, lsn = json.loads(event.get("payload", event)["source"]["sequence"])
+                                found.append((int(before), int(lsn)))
+                position = end
+    positions = [lsn for _, lsn in found]
+    assert len(found) == 16  # a change of a key is two
+    assert positions != sorted(positions)
+    assert found == sorted(found)
+
+
+def _waits_for_lock(server: PostgresServer) -> bool:
+    with session(server) as admin:
+        return bool(admin.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall())
+
+
 TYPES = {
     "bool": "true",
     "int2": "'-32768'",

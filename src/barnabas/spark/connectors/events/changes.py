@@ -70,8 +70,9 @@ class TableSchema(Struct, frozen=True):
 class PostgresPositions(Struct, frozen=True):
     """Where changes come from in PostgreSQL, one element of each numpy array for each row.
 
-    `last_commit_lsn` is the commit LSN of the transaction before, or -1 if none is known; `xid` is -1 for rows of a
-    snapshot. `origin` is the name of the replication origin, with its LSN in `origin_lsn`, if the rows have one.
+    `last_commit_lsn` is the commit LSN of the transaction before, or the position at which the read begins; it and
+    `xid` are -1 for rows of a snapshot. `origin` is the name of the replication origin, with its LSN in `origin_lsn`,
+    if the rows have one.
     """
 
     lsn: Any

@@ -1,7 +1,7 @@
 """Machine: the block `source` of change events: where a change comes from.
 
 The fields of all databases, then those of PostgreSQL or MySQL, in Debezium's order. `sequence` of PostgreSQL is the
-text of a JSON list: the commit LSN of the transaction before, or null, and the LSN of the change.
+text of a JSON list: the commit LSN of the transaction before (null in a snapshot), and the LSN of the change.
 Source: io.debezium.connector.AbstractSourceInfoStructMaker and its subclasses.
 """
 

@@ -34,12 +34,14 @@ _OPS[[pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE]] = [CREATE, UPDATE, DEL
 
 
 class BatchContext(Struct):
-    """What the batches of one read share. `last_commit_lsn` is that of the last transaction, -1 before the first."""
+    """What the batches of one read share. `last_commit_lsn` is that of the last transaction, and before the first one
+    the position at which the read begins, so that it grows from one read to the next, too.
+    """
 
     database: str
     policy: ValuePolicy
     options: CaptureOptions
-    last_commit_lsn: int = -1
+    last_commit_lsn: int
 
 
 def place_of(commit_lsn: int, order: int) -> str:

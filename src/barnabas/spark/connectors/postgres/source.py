@@ -273,7 +273,7 @@ class PostgresSource:
         reader = TransactionReader(begin.lsn, end.lsn, ReaderOptions(keys, count_truncates=truncates))
         divider = BatchDivider(reader, DECODED_BYTES)
         options = self._options
-        context = BatchContext(options.connection["dbname"], options.policy, options.capture)
+        context = BatchContext(options.connection["dbname"], options.policy, options.capture, begin.lsn)
         is_checked = False
         for page in self._peek(end.lsn):
             if not is_checked:
