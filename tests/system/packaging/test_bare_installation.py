@@ -179,3 +179,9 @@ def test_every_extra_that_is_named_exists() -> None:
     for path in (ROOT / "src").rglob("*.py"):
         named |= {one for part in re.findall(r"barnabas\[([a-z,]+)\]", path.read_text()) for one in part.split(",")}
     assert named <= set(extras)
+
+
+def test_the_extra_of_mysql_has_what_its_default_authentication_needs() -> None:
+    """PyMySQL encrypts a password for `caching_sha2_password`, MySQL's default, with a package of its extra `rsa`."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(one.startswith("pymysql[rsa]") for one in extras["mysql"])
