@@ -88,6 +88,21 @@ def _readable(doing: str, error: Any) -> PostgresError:
     return PostgresError(f"{text}: correct the cause that the server names, and start the query again")
 
 
+def _is_listening(host: str, port: int) -> bool:
+    """Whether something accepts connections there; `host` is the directory of a local socket if it begins with /."""
+    try:
+        if host.startswith("/"):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(f"{host}/.s.PGSQL.{port}")
+        else:
+            socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:
+        return True  # unknown: a lost network ends the connection by itself
+    return True
+
+
 class Session:
     """One connection. It is in autocommit mode; `transaction` groups statements."""
 
@@ -145,11 +160,14 @@ class Session:
     def watched(self, seconds: float = _LOOK_SECONDS) -> Iterator[None]:
         """Statements in this context fail with ConnectionLostError if nothing listens at the server's port any more."""
         done = threading.Event()
+        with readable("watching the server"):
+            host, port = self.connection.info.host, self.connection.info.port
+            shared = socket.socket(fileno=os.dup(self.connection.fileno()))
 
         def watch() -> None:
             while not done.wait(seconds):
-                if not self._is_listening():
-                    with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as shared:
+                if not _is_listening(host, port):
+                    with suppress(OSError):  # the statement has ended meanwhile, and `shared` is closed
                         shared.shutdown(socket.SHUT_RDWR)
                     return
 
@@ -158,20 +176,7 @@ class Session:
             yield
         finally:
             done.set()
-
-    def _is_listening(self) -> bool:
-        host, port = self.connection.info.host, self.connection.info.port
-        try:
-            if host.startswith("/"):
-                with socket.socket(socket.AF_UNIX) as probe:
-                    probe.connect(f"{host}/.s.PGSQL.{port}")
-            else:
-                socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except OSError:
-            return True  # unknown: a lost network ends the connection by itself
-        return True
+            shared.close()
 
     def copy(self, sql: str, piece_bytes: int, doing: str) -> Iterator[bytes]:
         """The rows of a COPY .. TO STDOUT in pieces of about `piece_bytes` and at least one row.
