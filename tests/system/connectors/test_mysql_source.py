@@ -209,14 +209,14 @@ def test_a_user_without_privileges_is_refused_with_the_grants_to_run(server: MyS
     source.close()
 
 
-def test_a_tagged_gtid_is_refused_with_what_to_do(server: MySqlServer, tmp_path: Path) -> None:
-    with InstalledMySql() as other:
-        run(other, "CREATE TABLE tagged (id INT PRIMARY KEY)")
-        source = open_source(other, tmp_path, "tagged")
+def test_a_tagged_gtid_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with InstalledMySql() as server:
+        run(server, "CREATE TABLE tagged (id INT PRIMARY KEY)")
+        source = open_source(server, tmp_path, "tagged")
         source.check(None, begun=False)
         position, _, _ = snapshot(source, tmp_path)
         end = source.find_end(position, None, None)
-        run(other, "SET gtid_next = 'AUTOMATIC:blue'", "INSERT INTO tagged VALUES (1)")
+        run(server, "SET gtid_next = 'AUTOMATIC:blue'", "INSERT INTO tagged VALUES (1)")
         with pytest.raises((PositionError, UnsupportedBinlogError), match="tagged GTID"):
             source.find_end(end, None, None)
         source.close()

@@ -1,4 +1,4 @@
-"""Codec: converts between record batches and Arrow columns. Imported on first use, because numba and pyarrow are
+"""Codec: converts between record batches and Arrow columns. Imported on first use, because numpy and pyarrow are
 large."""
 
 from __future__ import annotations

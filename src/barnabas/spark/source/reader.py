@@ -308,7 +308,7 @@ def _read(
 def _read_raw(
     options: SourceOptions, columns: tuple[str, ...], task: Task, mode: QueryMode
 ) -> Iterator[pa.RecordBatch]:
-    # These modules import numba and numpy: 150 MB that the driver's processes do not need.
+    # These modules import numpy and compile kernels by numba: 150 MB that the driver's processes do not need.
     if options.read_as is ReadAs.TABLE:
         from barnabas.spark.source.table import TableRead, read_table
 

@@ -1,6 +1,6 @@
 """Machine: the operations of `keys.PlainKeys` for many batches at once, by compiled kernels without the GIL.
 
-Importing this module needs numpy and numba (`barnabas[columnar]`) and takes some 150 MB of memory, so only the
+This module needs numpy and numba (`barnabas[columnar]`), and its kernels take some 150 MB of memory, so only the
 cleaner's own process imports it. The records of adjacent batches are put into one `RecordTable` of bounded size, one
 row for each record, so that the cost of a kernel call is divided among small batches.
 """

@@ -53,7 +53,10 @@ def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> No
 
 
 def other_history(position: BinlogPosition, found: str) -> PositionError:
-    """The error if a server's binlogs are not those that the query has read; `found` says what is wrong with them."""
+    """The error if a server's binlogs are not those that the query has read.
+
+    `found` is a clause that says what the server has instead.
+    """
     return PositionError(
         f"the server's binlogs do not have the transactions {position.gtids} up to {position.place}, which the query"
         f" has read: {found}. RESET MASTER was run, the server was restored, it lost the end of its binlog in a crash"
@@ -65,7 +68,7 @@ def other_history(position: BinlogPosition, found: str) -> PositionError:
 def check_grown(position: BinlogPosition, executed: GtidSet) -> None:
     """Raise PositionError if a MySQL server does not have transactions that the query has read from it."""
     if not executed.contains(GtidSet.parse(position.gtids)):
-        raise other_history(position, f"it has executed {executed or 'none'}")
+        raise other_history(position, f"the server has executed {executed or 'none'}")
 
 
 def begins_before(position: BinlogPosition, earlier: Gtids) -> bool:

@@ -32,6 +32,7 @@ from barnabas.spark.connectors.mysql.server import ServerPlan, check_available, 
 from barnabas.spark.connectors.mysql.session import MysqlSession
 
 _OWNED_ATTEMPTS: Final = 5
+"""How often the server is asked for a moment in which no transaction is being committed."""
 _OWNED_RETRY_S: Final = 0.01
 
 
@@ -136,18 +137,18 @@ class ServerBinlogs:
             return
         found = self._mariadb_gtids(position.place)
         if MariadbGtidPosition.parse(found) != MariadbGtidPosition.parse(position.gtids):
-            raise other_history(position, f"up to {position.place}, they have {found or 'none'}")
+            raise other_history(position, f"up to {position.place}, the binlogs have {found or 'none'}")
 
     def _check_mysql_history(self, position: BinlogPosition) -> None:
         """Compare the GTIDs before the file and the first one behind the place, which needs no reading of the file."""
         check_grown(position, self._executed())
         written = self.written()
         if written < position.place:
-            raise other_history(position, f"they end at {written}")
+            raise other_history(position, f"the binlogs end at {written}")
         read = GtidSet.parse(position.gtids)
         before = self._begin_of(position.file, written).gtids
         if not read.contains(GtidSet.parse(before)):
-            raise other_history(position, f"before {position.file}, they have {before}")
+            raise other_history(position, f"before {position.file}, the binlogs have {before}")
         if position.place == written:
             return
         try:
@@ -157,7 +158,7 @@ class ServerBinlogs:
         except MysqlSourceError as error:  # of the server or of the decoder, which have read some bytes as an event
             raise other_history(position, f"the place is not between two events ({error})") from error
         if found is not None and read.has(found.uuid, found.number):
-            raise other_history(position, f"behind the place, they have {found.uuid}:{found.number}")
+            raise other_history(position, f"behind the place, the binlogs have {found.uuid}:{found.number}")
 
     # -- events
 

@@ -54,6 +54,7 @@ RECONNECTS: Final = 10
 
 _BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _QUIET_ATTEMPTS: Final = 20
+"""How often a snapshot of MySQL tries to begin between two commits before it takes a lock."""
 _QUIET_RETRY_S: Final = 0.02
 
 
