@@ -13,7 +13,7 @@ from barnabas import Admin, Producer
 from barnabas.client.values import ConfigResource, ConfigSource, NewTopic
 from barnabas.core.child_processes import start_child
 from barnabas.testing.process_cluster import ClusterProcess
-from tests.progress import STANDSTILL_S
+from tests.progress import STANDSTILL_S, described, wait_until
 
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -31,6 +31,10 @@ def run(address: str, *arguments: str) -> str:
     return said
 
 
+def replicas(admin: Admin) -> list[set[int]]:
+    return [set(partition.replicas) for partition in described(admin, "t").partitions]
+
+
 def throttles(admin: Admin, *brokers: int) -> dict[str, str | None]:
     """The throttle configs that are set on the topic and on these brokers."""
     resources = {"t": ConfigResource.topic("t")} | {str(b): ConfigResource.broker(b) for b in brokers}
@@ -41,6 +45,15 @@ def throttles(admin: Admin, *brokers: int) -> dict[str, str | None]:
         for name, entry in sorted(found[resource].items())  # type: ignore[union-attr]  # all can be described
         if entry.source in (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
     }
+
+
+def wait_for_throttles(admin: Admin, wanted: dict[str, str | None]) -> None:
+    """A command ends when its change is committed; the broker that is asked reads it a moment later."""
+    wait_until(
+        lambda: throttles(admin, 1, 2, 3, 4) == wanted,
+        f"the throttle configs are {wanted}",
+        progress=lambda: throttles(admin, 1, 2, 3, 4),
+    )
 
 
 def throttled(bytes_per_second: int, *brokers: int) -> dict[str, str | None]:
@@ -71,21 +84,20 @@ def test_interrupted_drain_finishes_after_the_drained_broker_is_killed(tmp_path:
                 "not waiting any more: the reassignments continue, and the throttle remains set; `barnabas cluster "
                 "moves`, when no reassignment is under way, removes it\n",
             )
-            assert throttles(admin, 1, 2, 3, 4) == throttled(1000, 1, 2, 3, 4)
+            wait_for_throttles(admin, throttled(1000, 1, 2, 3, 4))
             run(address, "drain", "1", "--throttle", "2000", "--no-wait")
             assert "2 moves under way" in run(address, "moves")
-            assert throttles(admin, 1, 2, 3, 4) == throttled(2000, 1, 2, 3, 4)
+            wait_for_throttles(admin, throttled(2000, 1, 2, 3, 4))
 
             cluster.node(1).kill()
             assert "2 partitions moved" in run(address, "drain", "1", "--throttle", "1000000000")
             assert admin.list_partition_reassignments() == {}
-            view = admin.describe_topics(["t"])["t"]
-            assert [set(p.replicas) for p in view.partitions] == [{2, 3}, {2, 4}]  # type: ignore[union-attr]
+            wait_until(lambda: replicas(admin) == [{2, 3}, {2, 4}], "the partitions are on brokers 2, 3 and 2, 4")
             cluster.node(1).start(60)
-            assert throttles(admin, 1, 2, 3, 4) == {}
+            wait_for_throttles(admin, {})
 
             run(address, "reassign", "--topic", "t", "--to", "1,2", "--throttle", "1000000000", "--no-wait")
             run(address, "reassign", "--topic", "t", "--to", "1,2")  # waits for what is under way
             assert throttles(admin, 1, 2, 3, 4) != {}
             assert run(address, "moves") == ("throttle removed from t; brokers 1, 2, 3, 4\n0 moves under way\n")
-            assert throttles(admin, 1, 2, 3, 4) == {}
+            wait_for_throttles(admin, {})

@@ -13,7 +13,7 @@ import pytest
 from barnabas import Admin, Producer
 from barnabas.client.values import NewTopic
 from barnabas.core.errors import KafkaError
-from tests.progress import STANDSTILL_S, wait_until
+from tests.progress import STANDSTILL_S, described, wait_until
 from tests.system.cluster.test_cluster_up import cluster_up
 
 README = Path(__file__).parents[3] / "README.md"
@@ -37,9 +37,7 @@ def leaders(admin: Admin) -> list[int]:
 
 
 def replicas(admin: Admin) -> set[int]:
-    view = admin.describe_topics(["flights"])["flights"]
-    assert not isinstance(view, KafkaError)
-    return {broker for partition in view.partitions for broker in partition.replicas}
+    return {broker for partition in described(admin, "flights").partitions for broker in partition.replicas}
 
 
 @pytest.mark.system
@@ -57,7 +55,7 @@ def test_commands_of_the_readme_work_on_the_cluster_of_the_readme(tmp_path: Path
         for words in others:
             done = run(cluster.address, words)
             assert done.returncode == 0, done.stderr
-        assert drained not in replicas(admin)
+        wait_until(lambda: drained not in replicas(admin), f"broker {drained} has no replica")
 
 
 @pytest.mark.system

@@ -122,7 +122,8 @@ def test_an_unbalanced_cluster_becomes_balanced_and_heals_under_load(tmp_path: P
                 done = command(address, "rebalance", *goals, "--execute", "--throttle", "1000000000", "--at-once", "3")
                 assert done["executed"] is True
                 moved = {move["partition"]: tuple(move["to"]) for move in done["moves"]}
-                assert placement(admin) == [moved.get(f"t-{p}", (1, 2, 3)) for p in range(PARTITIONS)]
+                planned = [moved.get(f"t-{p}", (1, 2, 3)) for p in range(PARTITIONS)]
+                wait_until(lambda: placement(admin) == planned, "the replicas are where the plan puts them")
                 after = {row["broker"]: (row["after"]["replicas"], row["after"]["leaders"]) for row in done["brokers"]}
                 assert after == {1: (6, 2), 2: (6, 2), 3: (6, 2), 4: (6, 2)}
                 wait_until(lambda: sorted(leaders(admin)) == [1, 1, 2, 2, 3, 3, 4, 4], "the preferred replicas lead")
@@ -137,7 +138,10 @@ def test_an_unbalanced_cluster_becomes_balanced_and_heals_under_load(tmp_path: P
                 assert (shown["dead"], shown["executed"]) == ([4], False)
                 with watching(address, tmp_path / "watch.txt") as said:
                     wait_until(lambda: "healed: " in said(), "the watch has healed the cluster", progress=said)
-                    assert [set(replicas) for replicas in placement(admin)] == [{1, 2, 3}] * PARTITIONS
+                    wait_until(
+                        lambda: [set(replicas) for replicas in placement(admin)] == [{1, 2, 3}] * PARTITIONS,
+                        "the replicas are on the brokers that live",
+                    )
                 healed = command(address, "heal", "--after", "PT0S", "--execute", "--disk-percent", "100")
                 assert (healed["executed"], healed["moves"], healed["unplaced"]) == (False, [], [])
                 count = len(acknowledged)

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas import Admin, Consumer, ErrorCode, KafkaError, Producer
 from barnabas.cli.acl_words import Grant, bindings_of, consumer_grants, producer_grants
-from barnabas.protocol.security.acls import AclBindingFilter, PatternType
+from barnabas.protocol.security.acls import AclBinding, AclBindingFilter, PatternType
 from barnabas.server.broker.authorization.loading import STANDARD
 from barnabas.testing.process_cluster import ClusterProcess
 from tests.progress import wait_until
@@ -48,12 +48,22 @@ def refusal(call: Callable[[], object]) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def grant(admin: Admin) -> None:
+def grant(servers: str) -> set[AclBinding]:
     """alice produces to topics that begin with `team-`, and creates them; bob consumes team-orders in group billing."""
     prefixed = Grant(["team-"], principals=["User:alice"], hosts=["*"], pattern_type=PatternType.PREFIXED)
     reading = Grant(["team-orders"], ["billing"], principals=["User:bob"], hosts=["*"])
-    results = admin.create_acls([*producer_grants(prefixed), *consumer_grants(reading)])
-    assert set(results.values()) == {None}
+    bindings = {*producer_grants(prefixed), *consumer_grants(reading)}
+    with Admin(settings_of("admin", servers)) as admin:
+        assert set(admin.create_acls(list(bindings)).values()) == {None}
+    wait_until_all_know(servers, bindings)
+    return bindings
+
+
+def wait_until_all_know(servers: str, bindings: set[AclBinding]) -> None:
+    """A change of ACLs is answered when the controllers have committed it; each broker reads it a moment later."""
+    for address in servers.split(","):
+        with Admin(settings_of("admin", address)) as admin:
+            wait_until(lambda a=admin: set(a.describe_acls()) == bindings, f"{address} knows the ACLs")
 
 
 def write(servers: str, user: str, value: bytes, topic: str = "team-orders") -> None:
@@ -75,9 +85,7 @@ def read(servers: str, user: str, count: int) -> list[bytes | None]:
 def test_acls_hold_on_every_node_and_after_the_death_of_one(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, settings=SETTINGS) as cluster:
         servers = cluster.bootstrap_servers
-        with Admin(settings_of("admin", servers)) as admin:
-            grant(admin)
-            size = len(admin.describe_acls())
+        bindings = grant(servers)
         # Each broker forwards the request to the active controller, which authorizes alice and not the broker.
         for number, address in enumerate(servers.split(",")):
             with Admin(settings_of("alice", address)) as alice:
@@ -104,7 +112,7 @@ def test_acls_hold_on_every_node_and_after_the_death_of_one(tmp_path: Path) -> N
         assert sorted(value or b"" for value in read(left, "bob", 2)) == [b"one", b"two"]
         assert refusal(lambda: write(left, "carol", b"no")) is not ErrorCode.NONE
         with Admin(settings_of("admin", left)) as admin:
-            assert len(admin.describe_acls()) == size
+            assert set(admin.describe_acls()) == bindings
             denial = Grant(["team-orders"], principals=["User:bob"], hosts=["*"], operations=["Read"], deny=True)
             admin.create_acls(bindings_of(denial))
             wait_until(
@@ -112,4 +120,4 @@ def test_acls_hold_on_every_node_and_after_the_death_of_one(tmp_path: Path) -> N
                 "bob may not read any more",
             )
             admin.delete_acls([AclBindingFilter(principal="User:bob")])
-            assert {acl.principal for acl in admin.describe_acls()} == {"User:alice"}
+        wait_until_all_know(left, {acl for acl in bindings if acl.principal == "User:alice"})
