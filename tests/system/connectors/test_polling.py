@@ -21,10 +21,8 @@ from barnabas.spark.connectors.polling.postgres import open_postgres_polling, pa
 from barnabas.spark.connectors.polling.source import PollingSource
 from barnabas.testing.databases import MariaDbServer, PostgresServer
 from barnabas.testing.process import BrokerProcess
+from tests.system.connectors.binlog_servers import FLAVOURS
 from tests.system.connectors.mysql_sources import connect, run
-from tests.system.connectors.test_mariadb_source import TYPES, VALUES
-from tests.system.connectors.test_mysql_source import TYPES as MYSQL_TYPES
-from tests.system.connectors.test_mysql_source import VALUES as MYSQL_VALUES
 from tests.system.pages import DOCS, run_page
 
 pytestmark = pytest.mark.system
@@ -171,11 +169,11 @@ def test_mode_on_the_format_of_postgres_polls(spark: SparkSession, postgres: Pos
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
 def test_all_types_and_changes_are_polled(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     server: MariaDbServer = request.getfixturevalue(kind)
-    types, values = (TYPES, VALUES) if kind == "mariadb" else (MYSQL_TYPES, MYSQL_VALUES)
+    flavour = FLAVOURS["MariaDB" if kind == "mariadb" else "MySQL"]
     with connect(server, "") as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS shop")
-    run(server, "DROP TABLE IF EXISTS types", types)
-    run(server, f"INSERT INTO types VALUES (1, {values.replace('20000000', '20')})")
+    run(server, "DROP TABLE IF EXISTS types", flavour.types)
+    run(server, f"INSERT INTO types VALUES (1, {flavour.values.replace('20000000', '20')})")
     run(server, "ALTER TABLE types ADD COLUMN changed DATETIME(3) NOT NULL DEFAULT '2024-01-01'")
     texts = {
         "connection.url": f"jdbc:{kind}://127.0.0.1:{server.port}/shop",
