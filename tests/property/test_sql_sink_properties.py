@@ -57,7 +57,7 @@ class Database:
         self.connection.execute("CREATE TABLE t (id TEXT PRIMARY KEY, a TEXT, b TEXT, other TEXT DEFAULT 'new')")
         self._stages = 0
 
-    def write(self, tasks: list[list[tuple[Any, ...]]]) -> None:
+    def write(self, tasks: list[list[tuple[Any, ...]]], origins: list[str] | None = None) -> None:
         parts = []
         for task, changes in enumerate(tasks):
             divider = TableDivider(self.options.rows, task)
@@ -65,11 +65,12 @@ class Database:
                 rows = list(zip(*changes[start : start + 3], strict=True))
                 arrays = [pa.array(column, pa.string()) for column in rows]
                 batch = pa.RecordBatch.from_arrays(arrays, [*NAMES, "__op"])
-                parts += [self._stage(task, each) for each in divider.divide_columns(batch)]
+                origin = None if origins is None else frozenset([origins[task]])
+                parts += [self._stage(task, each, origin) for each in divider.divide_columns(batch)]
         for step in plan_changes(self.options, TABLE, parts):
             self.connection.execute(step.statement.sql, step.statement.parameters)
 
-    def _stage(self, task: int, rows: TableRows) -> StagedRowsPart:
+    def _stage(self, task: int, rows: TableRows, origins: frozenset[str] | None) -> StagedRowsPart:
         self._stages += 1
         names = tuple(rows.rows.schema.names)
         columns = tuple(TableColumn(f"c{index}", "TEXT", ColumnKind.TEXT) for index in range(len(names)))
@@ -82,7 +83,8 @@ class Database:
         marks = ",".join("?" * (3 + len(names)))
         self.connection.executemany(f"INSERT INTO {stage.name} VALUES ({marks})", lines)
         order = int(rows.order[0].as_py())
-        part = StagedPart("t", rows.rows.schema, rows.key, rows.step, task, len(deleted), sum(deleted), order, "")
+        counts = (len(deleted), sum(deleted), order)
+        part = StagedPart("t", rows.rows.schema, rows.key, rows.step, task, *counts, "", origins)
         return StagedRowsPart(part, stage, (stage.name,))
 
     def state(self) -> dict[str, Row]:
@@ -108,9 +110,22 @@ def test_the_changes_of_each_key_are_applied_in_their_order(mode: str, batches: 
 def test_the_rows_of_several_tasks_are_applied_in_the_order_of_the_tasks(
     changes: list[tuple[Any, ...]], cut: int
 ) -> None:
-    whole = [(key, a if a != LOST else None, b if b != LOST else None, op) for key, a, b, op in changes]
     database = Database("upsert")
-    database.write([whole[:cut], whole[cut:]])
+    database.write([changes[:cut], changes[cut:]])
     state: dict[str, Row] = {}
-    model(state, whole, "upsert")
+    model(state, changes, "upsert")
+    assert database.state() == state
+
+
+@settings(max_examples=150, deadline=None)
+@given(tasks=st.lists(st.tuples(st.sampled_from("ab"), st.lists(CHANGES, max_size=6)), max_size=5))
+def test_tasks_of_one_partition_of_a_topic_are_applied_in_their_order(
+    tasks: list[tuple[str, list[tuple[Any, ...]]]],
+) -> None:
+    """Tasks of two partitions, which have keys of their own, are applied together."""
+    work = [[(f"{origin}{key}", *rest) for key, *rest in changes] for origin, changes in tasks]
+    database = Database("upsert")
+    database.write(work, [origin for origin, _ in tasks])
+    state: dict[str, Row] = {}
+    model(state, [change for changes in work for change in changes], "upsert")
     assert database.state() == state

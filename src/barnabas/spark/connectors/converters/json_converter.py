@@ -117,10 +117,15 @@ class JsonConverter:
         return runs
 
     def _decode_by_content(self, schema: ConnectSchema, texts: ByteColumn, bad: BadRows) -> list[Run]:
-        is_null = texts.length < 0
-        rows, nulls = np.flatnonzero(~is_null), np.flatnonzero(is_null)
-        runs = self._decode_values(schema, texts.take(rows), rows, bad) if len(rows) else []
-        return [*runs, null_run(nulls, self._name)] if len(nulls) else runs
+        """Values of one schema, with their nulls, are one run: changes of a key stay in their order."""
+        numbers = np.where(texts.length < 0, -1, 0)
+        runs: list[Run] = []
+        for number, rows in split_runs(numbers, np.arange(len(texts))):
+            is_null = number < 0
+            runs += (
+                [null_run(rows, self._name)] if is_null else self._decode_values(schema, texts.take(rows), rows, bad)
+            )
+        return runs
 
     def _decode_values(self, schema: ConnectSchema, part: ByteColumn, rows: Any, bad: BadRows) -> list[Run]:
         """The run of rows whose values have this schema; none if all of them are bad."""

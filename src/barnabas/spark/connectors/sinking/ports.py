@@ -80,7 +80,8 @@ class StagedPart(Struct, frozen=True):
     """What one attempt staged for one table and set of columns. `place` is where, in the form of the target.
 
     `schema` is the Arrow schema of the columns, `deletes` the number of rows that delete their key, `first_order` the
-    smallest `order` of the rows.
+    smallest `order` of the rows. `origins` are the partitions of topics whose records the attempt had, such as
+    `orders-0`, or None if that is not known.
     """
 
     table: str
@@ -92,6 +93,7 @@ class StagedPart(Struct, frozen=True):
     deletes: int
     first_order: int
     place: str
+    origins: frozenset[str] | None = None
 
 
 class Stage(Protocol):

@@ -63,10 +63,17 @@ class TableDivider:
         self._options = options
         self._next_order = partition << ROWS_BITS
         self._steps: dict[str, Steps] = {}
+        self._origins: set[str] | None = set()
+
+    @property
+    def origins(self) -> frozenset[str] | None:
+        """The partitions of topics whose records were divided, or None if that is not known (`StagedPart.origins`)."""
+        return None if self._origins is None else frozenset(self._origins)
 
     def divide_columns(self, batch: Any) -> list[TableRows]:
         """The rows of a batch with the columns of a table. Raises SinkError for a row that cannot be written."""
         options = self._options
+        self._origins = None
         names = [name for name in batch.schema.names if name not in META_COLUMNS or name in (options.fields or ())]
         missing = [name for name in (*options.key_fields, *(options.fields or ())) if name not in batch.schema.names]
         if missing:
@@ -105,10 +112,17 @@ class TableDivider:
             rows = None if len(names) == 1 else pc.indices_nonzero(pc.equal(topics, topic)).cast(pa.int64())
             one = batch if rows is None else batch.take(rows)
             where = _numbers(batch.num_rows) if rows is None else rows
+            self._note_origins(topic, one)
             columns, bad = self._record_columns(topic, one, order if rows is None else order.take(rows), where)
             problems += [Problem(where[each.row].as_py(), each.reason) for each in bad]
             tables += self._parts(columns)
         return Divided(tables, problems)
+
+    def _note_origins(self, topic: str, batch: Any) -> None:
+        if self._origins is None or not {"partition", "offset"} <= set(batch.schema.names):
+            self._origins = None
+            return
+        self._origins |= {f"{topic}-{partition}" for partition in pc.unique(batch.column("partition")).to_pylist()}
 
     # -- columns -----------------------------------------------------------------------------------------------------
 

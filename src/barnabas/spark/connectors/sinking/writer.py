@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.spark.connectors.sinking.failures import FailedRecords, prepare_topic, read_records
@@ -36,6 +37,9 @@ class Divider(Protocol):
     def divide_columns(self, batch: Any) -> list[TableRows]: ...
 
     def divide_records(self, batch: Any) -> Divided: ...
+
+    @property
+    def origins(self) -> frozenset[str] | None: ...
 
 
 class SinkPlan(msgspec.Struct, frozen=True):
@@ -165,7 +169,7 @@ def stage_rows(iterator: Iterator[pa.RecordBatch], plan: SinkPlan, attempt: Atte
                 for each in divided.tables:
                     for problem in stage.add(each):
                         failed.add(batch, _row_of(one, problem.row), problem.reason)
-        parts = tuple(stage.finish())
+        parts = tuple(replace(part, origins=divider.origins) for part in stage.finish())
         failed.flush()
         return StagedRows(attempt.query_id, parts)
     except BaseException:  # `iterator` raises what the user's plan raises; Spark interrupts killed tasks

@@ -172,3 +172,18 @@ def test_records_without_a_schema_have_that_of_schema_content() -> None:
     assert list(bad.found) == [2]
     written = converter.encode_column(pa.array([1], pa.int64()), record_field("value", schema), pa.array(["t"]))
     assert json.loads(written[0].as_py()) == {"schema": json_schema(schema), "payload": 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schemas_enable": "true", "schema_content": '{"type":"int64"}'},
+        {"schemas_enable": "false"},
+    ],
+)
+def test_a_null_between_values_stays_in_their_run(options: dict[str, str]) -> None:
+    """Runs are read one after the other, so a run of nulls at the end would delete keys that have newer values."""
+    bad = BadRows("value", raises=False)
+    runs = make("JsonConverter", **options).decode_column(pa.array([b"1", None, b"2"], pa.binary()), bad)
+    assert not bad.found
+    assert [run.rows.tolist() for run in runs] == [[0, 1, 2]]

@@ -5,14 +5,15 @@
     plan_changes    the statements of the transaction
 
 Rows with different columns are applied in the order of their steps (`sinking/steps.py`), and in each step: deletes,
-then one statement that inserts or changes. An upsert is two statements (change, then insert what is missing) if one
+then one statement that inserts or changes. Steps are counted in each task, so tasks that may have the same keys are
+applied one after the other. An upsert is two statements (change, then insert what is missing) if one
 would not do: because the rows lack a column that must have a value, or because MySQL would also match other unique keys
 than the one that the rows have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -167,19 +168,47 @@ def optional_column(dialect: Dialect, table: SqlTable, name: str) -> str:
 
 def plan_changes(options: SqlSinkOptions, table: SqlTable, parts: Sequence[StagedRowsPart]) -> list[Step]:
     """The steps that apply staged rows to a table that has all of their columns."""
-    steps = sorted({each.part.step for each in parts})
     stages = [each.stage.name for each in parts]
     several = {name for name in stages if stages.count(name) > 1}
     planned: list[Step] = []
-    for step in steps:
-        groups: dict[tuple[frozenset[str], tuple[str, ...]], list[StagedRowsPart]] = {}
-        for each in parts:
-            if each.part.step == step:
-                present = frozenset(name for name in each.stage.names if table.column(name) is not None)
-                groups.setdefault((present, each.part.key), []).append(each)
-        for group in sorted(groups.values(), key=_first):
-            planned += _changes(options, table, group, several)
+    is_ordered = options.rows.changes_keys and (len(_groups(table, parts)) > 1 or any(each.part.step for each in parts))
+    for wave in _waves(parts) if is_ordered else [parts]:
+        for step in sorted({each.part.step for each in wave}):
+            groups = _groups(table, [each for each in wave if each.part.step == step])
+            for group in sorted(groups.values(), key=_first):
+                planned += _changes(options, table, group, several)
     return planned
+
+
+def _groups(table: SqlTable, parts: Sequence[StagedRowsPart]) -> dict[Hashable, list[StagedRowsPart]]:
+    """The parts that can be applied together, as far as their columns are concerned."""
+    groups: dict[Hashable, list[StagedRowsPart]] = {}
+    for each in parts:
+        present = frozenset(name for name in each.stage.names if table.column(name) is not None)
+        groups.setdefault((present, each.part.key), []).append(each)
+    return groups
+
+
+def _waves(parts: Sequence[StagedRowsPart]) -> list[list[StagedRowsPart]]:
+    """Parts that are applied one after the other: those of a wave are of one task, or of tasks that read other
+    partitions, and so have other keys. A later task of a partition has later records.
+    """
+    tasks: dict[int, list[StagedRowsPart]] = {}
+    for each in parts:
+        tasks.setdefault(each.part.partition, []).append(each)
+    waves: list[list[StagedRowsPart]] = []
+    last: dict[str, int] = {}  # the newest wave with records of a partition
+    floor = 0  # the first wave that a task may be in: after all tasks of unknown partitions
+    for _, found in sorted(tasks.items()):
+        origins = found[0].part.origins
+        at = len(waves) if origins is None else max([floor, *(last[name] + 1 for name in origins if name in last)])
+        if origins is None:
+            floor = at + 1
+        else:
+            last |= dict.fromkeys(origins, at)
+        waves += [[] for _ in range(at + 1 - len(waves))]
+        waves[at] += found
+    return waves
 
 
 def _first(group: Sequence[StagedRowsPart]) -> tuple[int, int]:
