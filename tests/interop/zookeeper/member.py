@@ -47,6 +47,8 @@ class Member:
         self.log = ZooKeeperMetadataLog(ZooKeeperConfig(connect, session_ms, 30_000), me, clock)
         self.publisher = Publisher(ClusterImage())
         self.blocks: list[int] = []
+        self.next_offset = 0
+        """The offset behind the last record that `blocks` is made of. The log's high watermark can be larger."""
         settings = controller_config(node_id=node_id, broker_session_timeout_ms=600_000)
         self.service = ControllerService(
             Controller(settings), self.log, lambda: self.publisher.image, node_id=node_id, clock=clock, rng=rng,
@@ -58,9 +60,11 @@ class Member:
 
     def on_commit(self, batch: CommittedBatch) -> None:
         self.blocks += [r.next_producer_id for r in batch.records if isinstance(r, ProducerIdsRecord)]
+        self.next_offset = batch.last_offset + 1
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         self.blocks = [-record.next_producer_id for record in snapshot.records if isinstance(record, ProducerIdsRecord)]
+        self.next_offset = snapshot.end_offset
 
     def on_leader(self, leader_id: int, epoch: int) -> None:
         say({"leader": leader_id, "epoch": epoch})
@@ -120,7 +124,7 @@ class Member:
         return {"start": answer.producer_id_start}
 
     async def _state(self, order: dict[str, Any]) -> dict[str, Any]:
-        return {"blocks": self.blocks, "offset": self.log.high_watermark, "active": self.service.active}
+        return {"blocks": self.blocks, "offset": self.next_offset, "active": self.service.active}
 
     async def _snapshot(self, order: dict[str, Any]) -> dict[str, Any]:
         image = self.publisher.image
