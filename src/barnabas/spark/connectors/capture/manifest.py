@@ -28,10 +28,13 @@ _KEY: Final = b"barnabas"
 
 
 class Started(Struct, frozen=True):
-    """A snapshot that was begun. `source` names the source, so that two queries cannot share a directory."""
+    """A snapshot that was begun. `source` names the source, so that two queries cannot share a directory. `rows` is
+    false if only its position was wanted (snapshot.mode=no_data).
+    """
 
     source: str
     id: str
+    rows: bool = True
 
 
 class StagedFile(Struct, frozen=True):

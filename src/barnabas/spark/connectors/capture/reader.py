@@ -4,9 +4,9 @@
     driver, planning     CaptureBatchReader.partitions(); creates what is pickled for the workers
     workers, forked      read(): one task for each staged file, one task for all changes of the micro-batch
 
-A query begins at a constant offset, so that a restart before the first micro-batch repeats nothing wrong: the first
-`latestOffset` takes the snapshot, or adopts the complete one that an earlier start staged. The changes before a
-micro-batch are confirmed when the next one is planned, which Spark does after the first one is in its commit log.
+The initial offset of a query is a constant, so a restart before the first micro-batch begins at the same offset. The
+first `latestOffset` takes the snapshot, or uses the complete snapshot that an earlier start of the query staged. The
+end of a micro-batch is confirmed when the next one is planned: Spark has then written the commit of the first one.
 """
 
 from __future__ import annotations
@@ -273,16 +273,15 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _take_snapshot(self, source: ChangeSource) -> Manifest:
         staging = self._staging()
-        writer = staging.begin(source.identity)
         mode = self._options.snapshot_mode
+        rows = mode is not SnapshotMode.NO_DATA
+        writer = staging.begin(source.identity, rows=rows)
         taken_us = time.time_ns() // 1000
-        position = source.take_snapshot(
-            writer, rows=mode is not SnapshotMode.NO_DATA, follow=mode is not SnapshotMode.INITIAL_ONLY
-        )
+        position = source.take_snapshot(writer, rows=rows, follow=mode is not SnapshotMode.INITIAL_ONLY)
         manifest = writer.manifest(position, taken_us)
         staging.complete(manifest)
-        rows = sum(file.rows for file in manifest.files)
-        log.info("the snapshot %s is staged: %d rows in %d files", manifest.id, rows, len(manifest.files))
+        staged = sum(file.rows for file in manifest.files)
+        log.info("the snapshot %s is staged: %d rows in %d files", manifest.id, staged, len(manifest.files))
         self._manifest = manifest
         return manifest
 

@@ -71,19 +71,20 @@ class Staging:
         return manifest
 
     def was_begun(self, source: str) -> bool:
-        """Whether a snapshot of this source was begun. Raises StagingError if it was one of another source."""
+        """Whether a snapshot of this source, with rows, was begun. Raises StagingError if it was of another source."""
         data = self._read(_STARTED)
         if data is None:
             return False
-        self._check_source(decode_started(data).source, source)
-        return True
+        started = decode_started(data)
+        self._check_source(started.source, source)
+        return started.rows
 
-    def begin(self, source: str) -> StagedWriter:
-        """Begin a new snapshot. What an incomplete one left is deleted."""
+    def begin(self, source: str, *, rows: bool = True) -> StagedWriter:
+        """Begin a new snapshot, without `rows` only its position. What an incomplete one left is deleted."""
         data = self._read(_STARTED)
         if data is not None:
             self._delete(decode_started(data).id)
-        started = Started(source, uuid.uuid4().hex)
+        started = Started(source, uuid.uuid4().hex, rows)
         self._system.create_dir(self._root, recursive=True)
         self._write(_STARTED, encode_manifest(started))
         return self._writer(started)

@@ -9,11 +9,12 @@ from barnabas.spark.connectors.postgres.errors import SlotError
 from barnabas.spark.connectors.postgres.messages import Column, Relation, ReplicaIdentity, TypeName
 from barnabas.spark.connectors.postgres.options import PostgresOptions
 from barnabas.spark.connectors.postgres.session import Session
-from barnabas.spark.connectors.postgres.setup_state import Publication, Server, Slot, Table
+from barnabas.spark.connectors.postgres.setup_state import PrimaryKey, Publication, Server, Slot, Table
 from barnabas.spark.connectors.postgres.statements import (
     SERVER,
     list_tables,
     read_columns_of,
+    read_keys,
     read_publication,
     read_published_tables,
     read_slot,
@@ -47,9 +48,27 @@ def load_publication(session: Session, name: str) -> Publication | None:
 
 def load_tables(session: Session, names: Sequence[TableName]) -> list[Table]:
     tables = []
-    for schema, table, kind, persistence, identity, *flags in session.rows(read_tables(names), "reading the tables"):
-        tables.append(Table((schema, table), kind, persistence, ReplicaIdentity(identity), *flags))
+    for row in session.rows(read_tables(names), "reading the tables"):
+        schema, table, kind, persistence, identity, has_identity, may_select, is_owner, unlike = row
+        found = ReplicaIdentity(identity)
+        tables.append(
+            Table((schema, table), kind, persistence, found, has_identity, may_select, is_owner, tuple(unlike))
+        )
     return tables
+
+
+def load_primary_keys(session: Session, names: Sequence[TableName]) -> dict[TableName, PrimaryKey]:
+    """The primary keys of those tables that have one."""
+    columns: dict[TableName, list[tuple[str, bool]]] = {}
+    for schema, table, column, in_key in session.rows(read_keys(names), "reading the primary keys"):
+        columns.setdefault((schema, table), []).append((column, in_key))
+    keys = {
+        name: PrimaryKey(
+            tuple(column for column, _ in found), tuple(at for at, (_, in_key) in enumerate(found) if in_key)
+        )
+        for name, found in columns.items()
+    }
+    return {name: key for name, key in keys.items() if key.places}
 
 
 def wanted_tables(session: Session, options: PostgresOptions) -> tuple[TableName, ...]:
@@ -88,10 +107,6 @@ class TableDescription:
         if self.relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
             return self.primary_key
         return tuple(place for place, column in enumerate(self.relation.columns) if column.in_key)
-
-    @property
-    def primary_key_names(self) -> tuple[str, ...]:
-        return tuple(self.relation.columns[place].name for place in self.primary_key)
 
 
 def describe_table(session: Session, name: TableName) -> TableDescription:

@@ -175,12 +175,17 @@ def _nulls(column: Any) -> Any:
 
 
 def _fill(rows: Rows, relation: Relation) -> Tuples:
-    """The new tuples, with unchanged values taken from the old tuples as far as these have the column."""
+    """The new tuples, with unchanged values taken from the old tuples as far as these have the column.
+
+    An unchanged value is never null, so an old tuple with null was not sent whole: that of a partition whose replica
+    identity is not that of its table.
+    """
     values, masks = list(rows.new.values), list(rows.new.unchanged)
     for column, mask in enumerate(masks):
         if mask is None:
             continue
         known = mask & (rows.old.present if relation.columns[column].in_key else rows.old_full)
+        known &= ~_nulls(rows.old.values[column])
         if known.any():
             values[column] = _pc.if_else(pa.array(known), rows.old.values[column], values[column])
             left = mask & ~known

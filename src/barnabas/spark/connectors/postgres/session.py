@@ -31,6 +31,8 @@ _NO_TIMEOUTS: Final = (
 )
 _CLIENT_CHECK: Final = "SET client_connection_check_interval = '2s'"
 _CLIENT_CHECK_SINCE: Final = 140_000
+_NO_TRANSACTION_TIMEOUT: Final = "SET transaction_timeout = 0"
+_TRANSACTION_TIMEOUT_SINCE: Final = 170_000
 _LOOK_SECONDS: Final = 5.0
 """How often a watched statement looks whether the server still listens."""
 _OBJECT_IN_USE: Final = "55006"
@@ -122,6 +124,8 @@ class Session:
             self.connection = psycopg.connect(**parameters, autocommit=True)
         if not replication:
             self.rows(session_settings(), "setting up the session")
+            if self.connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+                self.run(_NO_TRANSACTION_TIMEOUT, "setting up the session")
             if self.connection.info.server_version >= _CLIENT_CHECK_SINCE:
                 with suppress(PostgresError):  # a server on Windows cannot do this
                     self.run(_CLIENT_CHECK, "setting up the session")

@@ -64,7 +64,8 @@ class Table(Struct, frozen=True):
     """A table that the query reads.
 
     `kind` is pg_class.relkind, `persistence` pg_class.relpersistence. `has_identity` says whether the columns of the
-    replica identity exist: the primary key for DEFAULT, the index for INDEX.
+    replica identity exist: the primary key for DEFAULT, the index for INDEX. `unlike_partitions` has the quoted names
+    of partitions whose replica identity is another one, and not FULL.
     """
 
     name: TableName
@@ -74,6 +75,14 @@ class Table(Struct, frozen=True):
     has_identity: bool
     may_select: bool
     is_owner: bool
+    unlike_partitions: tuple[str, ...] = ()
+
+
+class PrimaryKey(Struct, frozen=True):
+    """The primary key of a table as it is now: the names of all columns of the table, and the places of the key."""
+
+    columns: tuple[str, ...]
+    places: tuple[int, ...]
 
 
 class PublicationMode(StrEnum):
@@ -93,9 +102,9 @@ class Checkpoint(Struct, frozen=True):
 class Wanted(Struct, frozen=True):
     """What the query wants to read.
 
-    `checkpoint` is None before the first batch. `created_slot` says that an earlier start of this same query created
-    the slot, so that it may be dropped as long as there is no checkpoint. `snapshot` says that the first batches are
-    the rows of the tables. `truncates` says that the publication must have truncates.
+    `checkpoint` is None before the first batch. `created_slot` says that an earlier start of this same query was to
+    create the slot for a snapshot, so that it may be dropped as long as there is no checkpoint. `snapshot` says that
+    the first batches are the rows of the tables. `truncates` says that the publication must have truncates.
     """
 
     slot: str

@@ -131,12 +131,30 @@ def _check_tables(wanted: Wanted, server: Server, tables: Sequence[Table]) -> No
             f"the role {server.role} may not read {', '.join(map(_shown, unreadable))}: allow that as the owner.",
             (f"GRANT SELECT ON {', '.join(map(_path, unreadable))} TO {_quoted(server.role)}",),
         )
+    for table in tables:
+        check_partitions(table)
     anonymous = [table.name for table in tables if not _identifies_rows(table)]
     if anonymous:
         raise SlotError(
             f"{', '.join(map(_shown, anonymous))}: a published table without a replica identity refuses every UPDATE"
             " and DELETE of the application. Add a primary key, or let changes contain the whole old row.",
             tuple(f"ALTER TABLE {_path(name)} REPLICA IDENTITY FULL" for name in anonymous),
+        )
+
+
+def check_partitions(table: Table) -> None:
+    """Raise SlotError if changes of a partition have other old values than the table's replica identity says: the
+    server logs them by the identity of the partition, and describes them by that of the table.
+    """
+    if table.unlike_partitions:
+        names = ", ".join(table.unlike_partitions)
+        raise SlotError(
+            f"partitions of {_shown(table.name)} have another replica identity than the table ({names}), so that old"
+            " values of their rows are missing. Give all of them the same one; ALTER TABLE .. REPLICA IDENTITY of a"
+            " partitioned table does not change its partitions, and a new partition does not inherit it.",
+            tuple(
+                f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in (_path(table.name), *table.unlike_partitions)
+            ),
         )
 
 

@@ -25,6 +25,7 @@ from barnabas.spark.connectors.capture.ports import (
 from barnabas.spark.connectors.events.changes import PostgresPositions, TableSchema
 from barnabas.spark.connectors.postgres.catalog import (
     describe_table,
+    load_primary_keys,
     load_publication,
     load_server,
     load_slot,
@@ -35,13 +36,12 @@ from barnabas.spark.connectors.postgres.change_batches import BatchContext, capt
 from barnabas.spark.connectors.postgres.changes import Batch, TableName
 from barnabas.spark.connectors.postgres.errors import SlotError
 from barnabas.spark.connectors.postgres.lsn import format_lsn, parse_lsn
-from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
 from barnabas.spark.connectors.postgres.peeking import BatchDivider
 from barnabas.spark.connectors.postgres.position import from_position, to_position
 from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session, SlotInUseError
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Setup, Slot, Wanted
-from barnabas.spark.connectors.postgres.slot import check_position, decide_setup, plan_batch
+from barnabas.spark.connectors.postgres.slot import check_partitions, check_position, decide_setup, plan_batch
 from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
 from barnabas.spark.connectors.postgres.statements import advance, peek, probe
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
@@ -268,9 +268,7 @@ class PostgresSource:
                 attempt += 1
 
     def _read_once(self, begin: Checkpoint, end: Checkpoint) -> Iterator[CapturedChanges]:
-        keys = self._key_columns(self._session())
-        truncates = self._options.capture.wants_truncates
-        reader = TransactionReader(begin.lsn, end.lsn, ReaderOptions(keys, count_truncates=truncates))
+        reader = TransactionReader(begin.lsn, end.lsn, self._reader_options(self._session()))
         divider = BatchDivider(reader, DECODED_BYTES)
         options = self._options
         context = BatchContext(options.connection["dbname"], options.policy, options.capture, begin.lsn)
@@ -323,8 +321,10 @@ class PostgresSource:
             yield from pages
             return
 
-    def _key_columns(self, session: Session) -> dict[TableName, tuple[str, ...]]:
-        """The keys that are configured, and the primary keys of tables whose replica identity does not say them."""
+    def _reader_options(self, session: Session) -> ReaderOptions:
+        """The captured tables and their keys. Changes may have been written before a table's replica identity was
+        changed, so the primary keys of all tables without a configured key are read.
+        """
         options = self._options
         keys = {
             (table.partition(".")[0], table.partition(".")[2]): columns
@@ -332,9 +332,10 @@ class PostgresSource:
         }
         names = wanted_tables(session, options)
         for table in load_tables(session, names):
-            if table.name not in keys and table.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
-                keys[table.name] = describe_table(session, table.name).primary_key_names
-        return keys
+            check_partitions(table)
+        primary_keys = load_primary_keys(session, [name for name in names if name not in keys])
+        truncates = options.capture.wants_truncates
+        return ReaderOptions(keys, primary_keys, options.wants_table, count_truncates=truncates)
 
     # -- the rest of the port
 

@@ -19,6 +19,9 @@ from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for
 _INVALIDATION_VERSION: Final = 170_000
 _BASE: Final = "'0/0'::pg_lsn"
 
+_KEY_OF: Final = "a.attnum = ANY(coalesce(({0}.indkey::int2[])[0:{0}.indnkeyatts - 1], ARRAY[]::int2[]))"
+"""Whether a column is in the key of an index: the columns of INCLUDE are not."""
+
 SERVER: Final = Statement(
     "SELECT current_setting('server_version_num')::int, (SELECT system_identifier FROM pg_control_system()),"
     " current_setting('wal_level'), pg_is_in_recovery(), current_setting('max_replication_slots')::int,"
@@ -70,12 +73,20 @@ def read_published_tables(name: str) -> Statement:
 
 
 def read_tables(names: Sequence[TableName]) -> Statement:
-    """(schema, table, kind, persistence, identity, has_identity, may_select, is_owner) of those tables that exist."""
+    """(schema, table, kind, persistence, identity, has_identity, may_select, is_owner, unlike_partitions) of those
+    tables that exist.
+
+    A primary key that is deferrable does not count as a replica identity.
+    """
     return Statement(
         "SELECT n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, c.relreplident::text,"
-        " CASE c.relreplident WHEN 'd' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"
+        " CASE c.relreplident WHEN 'd' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary"
+        " AND i.indimmediate)"
         " WHEN 'i' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident) ELSE false END,"
-        " has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE')"
+        " has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),"
+        " ARRAY(SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.relname) FROM pg_partition_tree(c.oid) tree"
+        " JOIN pg_class p ON p.oid = tree.relid JOIN pg_namespace pn ON pn.oid = p.relnamespace"
+        " WHERE tree.isleaf AND p.oid <> c.oid AND p.relreplident NOT IN ('f', c.relreplident) ORDER BY 1)"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN unnest(%s::text[], %s::text[]) AS wanted(s, t) ON n.nspname = wanted.s AND c.relname = wanted.t",
         ([schema for schema, _ in names], [table for _, table in names]),
@@ -127,9 +138,9 @@ def read_columns_of(name: TableName) -> Statement:
         " WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped"
         " UNION ALL SELECT b.oid, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.base WHERE t.typtype = 'd')"
         " SELECT a.attname::text, a.atttypid::bigint, a.atttypmod, CASE c.relreplident WHEN 'f' THEN true"
-        " WHEN 'd' THEN a.attnum = ANY(coalesce(p.indkey::int2[], '{}'))"
-        " WHEN 'i' THEN a.attnum = ANY(coalesce(i.indkey::int2[], '{}')) ELSE false END,"
-        " a.attnum = ANY(coalesce(p.indkey::int2[], '{}')), tn.nspname::text, t.typname::text, c.oid::bigint,"
+        f" WHEN 'd' THEN coalesce(p.indimmediate, false) AND {_KEY_OF.format('p')}"
+        f" WHEN 'i' THEN {_KEY_OF.format('i')} ELSE false END,"
+        f" {_KEY_OF.format('p')}, tn.nspname::text, t.typname::text, c.oid::bigint,"
         " c.relreplident::text, c.relkind::text"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN base b ON b.oid = a.atttypid JOIN pg_type t ON t.oid = b.base AND t.typtype <> 'd'"
@@ -139,6 +150,18 @@ def read_columns_of(name: TableName) -> Statement:
         " WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"
         " ORDER BY a.attnum",
         (*name, *name),
+    )
+
+
+def read_keys(names: Sequence[TableName]) -> Statement:
+    """(schema, table, column, whether it is in the primary key) of the columns of tables, in their order."""
+    return Statement(
+        f"SELECT n.nspname::text, c.relname::text, a.attname::text, {_KEY_OF.format('p')}"
+        " FROM unnest(%s::text[], %s::text[]) AS wanted(s, t) JOIN pg_namespace n ON n.nspname = wanted.s"
+        " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.t"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"
+        " LEFT JOIN pg_index p ON p.indrelid = c.oid AND p.indisprimary ORDER BY 1, 2, a.attnum",
+        ([schema for schema, _ in names], [table for _, table in names]),
     )
 
 

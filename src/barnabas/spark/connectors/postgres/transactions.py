@@ -15,7 +15,8 @@ Source: `logicalfuncs.c` (where a peek stops), `decode.c` and `snapbuild.c` (Sna
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -35,6 +36,7 @@ from barnabas.spark.connectors.postgres.messages import (
     TypeName,
 )
 from barnabas.spark.connectors.postgres.pgoutput import ROW_TAGS, decode_message, relation_oid
+from barnabas.spark.connectors.postgres.setup_state import PrimaryKey
 from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE
 from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 
@@ -42,13 +44,20 @@ from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
 class ReaderOptions(Struct, frozen=True):
     """What a reader needs to know beside the range.
 
-    `key_columns` gives the keys of tables whose replica identity is FULL or NOTHING, since the server marks all or none
-    of their columns. A key of another table is some of the columns of its identity. `count_truncates` gives truncates
-    a place in the order of events.
+    `key_columns` gives the keys that are configured (message.key.columns). A key of a table whose replica identity is
+    an index is some of the columns of the index. `primary_keys` gives the keys of tables whose replica identity is FULL
+    or NOTHING, since the server marks all or none of their columns. `wants` says for a schema and a table whether the
+    table is captured; a publication may have others. `count_truncates` gives truncates a place in the order of events.
     """
 
     key_columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+    primary_keys: Mapping[TableName, PrimaryKey] = field(default_factory=dict)
+    wants: Callable[[str, str], bool] | None = None
     count_truncates: bool = False
+
+
+_UNWANTED: Final = RowMessages(TableVersion(Relation(0, "", "", ReplicaIdentity.NOTHING, ()), {}, ()))
+"""Stands for the rows of tables that are not captured."""
 
 
 class TransactionReader:
@@ -59,6 +68,8 @@ class TransactionReader:
         self._end = end
         self._options = ReaderOptions() if options is None else options
         self._types: dict[int, TypeName] = {}
+        self._described: dict[int, tuple[Relation, Mapping[int, TypeName]]] = {}
+        self._unwanted: set[int] = set()
         self._tables: dict[int, TableVersion] = {}
         self._open: OpenTransaction | None = None
         self._open_rows: dict[bytes, RowMessages] = {}
@@ -87,6 +98,8 @@ class TransactionReader:
                 lists = open_rows.get(data[1:5])
                 if lists is None:
                     lists = self._first_row(lsn, data)
+                if lists is _UNWANTED:
+                    continue
                 lists.lsns.append(lsn)
                 lists.messages.append(data)
                 lists.ordinals.append(ordinal)
@@ -118,16 +131,27 @@ class TransactionReader:
     def _first_row(self, lsn: int, data: bytes) -> RowMessages:
         oid = relation_oid(lsn, data)
         transaction = self._inside(lsn, "a row")
-        table = self._tables.get(oid)
-        if table is None:
-            raise ChangeOrderError(
-                f"the row at LSN {format_lsn(lsn)} belongs to the table with the oid {oid}, which no message describes:"
-                " read the peek from its first row"
-            )
-        lists = RowMessages(table)
-        transaction.rows.append(lists)
+        if oid in self._unwanted:
+            lists = _UNWANTED
+        else:
+            lists = RowMessages(self._table(oid, f"the row at LSN {format_lsn(lsn)} belongs to"))
+            transaction.rows.append(lists)
         self._open_rows[data[1:5]] = lists
         return lists
+
+    def _table(self, oid: int, subject: str) -> TableVersion:
+        """The table of a change. Its key is looked for only here, since transactions that are skipped need none."""
+        table = self._tables.get(oid)
+        if table is None:
+            described = self._described.get(oid)
+            if described is None:
+                raise ChangeOrderError(
+                    f"{subject} the table with the oid {oid}, which no message describes: read the peek from its first"
+                    " row"
+                )
+            relation, types = described
+            table = self._tables[oid] = TableVersion(relation, types, self._key(relation))
+        return table
 
     def _inside(self, lsn: int, subject: str) -> OpenTransaction:
         if self._open is None:
@@ -186,6 +210,14 @@ class TransactionReader:
             self._collected.add(transaction, commit)
 
     def _relation(self, lsn: int, relation: Relation) -> None:
+        wants = self._options.wants
+        if wants is not None and not wants(relation.schema, relation.table):
+            self._unwanted.add(relation.oid)
+            self._forget(relation.oid)
+            return
+        if relation.oid in self._unwanted:  # a table that was renamed
+            self._unwanted.remove(relation.oid)
+            self._forget(relation.oid)
         types = {}
         for column in relation.columns:
             if column.type_oid >= FIRST_NAMED_TYPE:
@@ -197,16 +229,45 @@ class TransactionReader:
                         " read the peek from its first row"
                     )
                 types[column.type_oid] = name
-        version = TableVersion(relation, types, self._key(relation))
-        if version != self._tables.get(relation.oid):
-            self._tables[relation.oid] = version
-            self._open_rows.pop(relation.oid.to_bytes(4, "big"), None)
+        if (relation, types) != self._described.get(relation.oid):
+            self._forget(relation.oid)
+            self._described[relation.oid] = (relation, types)
+
+    def _forget(self, oid: int) -> None:
+        """The rows that follow belong to another version of the table."""
+        self._described.pop(oid, None)
+        self._tables.pop(oid, None)
+        self._open_rows.pop(oid.to_bytes(4, "big"), None)
+
+    def _primary_key(self, relation: Relation) -> tuple[int, ...]:
+        """The places of the primary key. The changes can be older than the key that the catalog has: a column of the
+        key that was renamed since then is found by its place.
+        """
+        key = self._options.primary_keys.get((relation.schema, relation.table))
+        if key is None:
+            return ()
+        names = [column.name for column in relation.columns]
+        places = []
+        for place in key.places:
+            name = key.columns[place]
+            if name in names:
+                places.append(names.index(name))
+            elif len(names) == len(key.columns) and names[place] not in key.columns:
+                places.append(place)
+            else:
+                raise ChangeOrderError(
+                    f"the column {name} of the primary key of {relation.schema}.{relation.table} is not in the changes,"
+                    " which are older than that key: name columns that they have until these changes are read"
+                    f" (message.key.columns={relation.schema}.{relation.table}:..), or start the query over with a new"
+                    " checkpoint, which reads a new snapshot"
+                )
+        return tuple(places)
 
     def _key(self, relation: Relation) -> tuple[int, ...]:
         names = self._options.key_columns.get((relation.schema, relation.table))
         if names is None:
-            if relation.identity is ReplicaIdentity.FULL:
-                return ()
+            if relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
+                return self._primary_key(relation)
             return tuple(index for index, column in enumerate(relation.columns) if column.in_key)
         columns = relation.columns
         places = {column.name: index for index, column in enumerate(columns)}
@@ -235,12 +296,9 @@ class TransactionReader:
         if not transaction.kept:
             return
         for oid in truncate.oids:
-            table = self._tables.get(oid)
-            if table is None:
-                raise ChangeOrderError(
-                    f"the truncate at LSN {format_lsn(lsn)} names the table with the oid {oid}, which no message"
-                    " describes: read the peek from its first row"
-                )
+            if oid in self._unwanted:
+                continue
+            table = self._table(oid, f"the truncate at LSN {format_lsn(lsn)} names")
             transaction.truncates.append(TruncateEvent(table.relation, lsn, self._ordinal, truncate))
             self._ordinal += 1
 

@@ -257,3 +257,13 @@ def test_a_peek_names_the_publication_as_an_identifier() -> None:
     settings = session_settings()
     assert settings.sql.count("%s") == len(settings.parameters)
     assert dict(zip(settings.parameters[::2], settings.parameters[1::2], strict=True))["timezone"] == "UTC"
+
+
+def test_a_partition_with_another_replica_identity_is_refused() -> None:
+    table = changed(TABLE, kind="p", identity=ReplicaIdentity.FULL, unlike_partitions=('"public"."orders_2024"',))
+    with pytest.raises(SlotError, match="old values of their rows are missing") as caught:
+        decide_setup(WANTED, SERVER, None, changed(PUBLICATION, via_root=True), [table])
+    assert list(caught.value.sql) == [
+        'ALTER TABLE "public"."orders" REPLICA IDENTITY FULL',
+        'ALTER TABLE "public"."orders_2024" REPLICA IDENTITY FULL',
+    ]

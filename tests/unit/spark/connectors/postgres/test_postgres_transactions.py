@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.pgoutput import UNCHANGED, delete, encode, insert, update
 
 from barnabas.spark.connectors.postgres import decoding
@@ -21,6 +22,7 @@ from barnabas.spark.connectors.postgres.messages import (
     Truncate,
     TypeName,
 )
+from barnabas.spark.connectors.postgres.setup_state import PrimaryKey
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
 
 ORDERS = Relation(
@@ -268,3 +270,43 @@ def test_messages_in_an_impossible_order_are_refused(peek: Peek, problem: str) -
     with pytest.raises(ChangeOrderError) as caught:
         read(peek)
     assert problem in str(caught.value)
+
+
+def test_changes_of_tables_that_are_not_captured_are_left_out() -> None:
+    """A publication can have other tables: those of another query, or all."""
+    other = structs.replace(ITEMS, columns=(Column("id", 99_999, -1, True),))  # even with an unknown type
+    renamed = structs.replace(ORDERS, table="old_orders")
+    peek = [
+        *transaction(1, 100, ORDERS, other, insert(1, [b"1", None]), insert(2, [b"7"]), insert(1, [b"2", None])),
+        *transaction(2, 200, insert(2, [b"8"]), encode(Truncate((1, 2), False, False))),
+        *transaction(3, 300, renamed, insert(1, [b"3", None])),
+    ]
+    batch = read(peek, wants=lambda schema, table: (schema, table) == ("public", "orders"))
+    assert [(table.relation.table, new_rows(table)) for table in batch.tables] == [
+        ("orders", [(b"1", None), (b"2", None)])
+    ]
+    assert [one.relation.table for one in batch.truncates] == ["orders"]
+    assert [(one.xid, one.event_count) for one in batch.transactions] == [(1, 2), (2, 0)]
+
+
+def test_a_primary_key_that_was_renamed_after_the_changes_is_found_by_its_place() -> None:
+    peek = transaction(1, 100, ITEMS, insert(2, [b"1", b"a"]))
+    for columns, places, key in [
+        (("id", "note"), (0,), (0,)),
+        (("item_id", "note"), (0,), (0,)),
+        (("note", "id"), (1,), (0,)),
+        (("id", "remark"), (1,), (1,)),
+    ]:
+        (table,) = read(peek, primary_keys={("public", "items"): PrimaryKey(columns, places)}).tables
+        assert table.key == key
+    later = {("public", "items"): PrimaryKey(("id", "note", "code"), (2,))}
+    with pytest.raises(ChangeOrderError, match=r"column code of the primary key.*message\.key\.columns=public\.items"):
+        read(peek, primary_keys=later)
+    assert read(peek, 200, primary_keys=later).tables == ()  # those changes were read before
+
+
+def test_an_unchanged_value_that_is_null_in_the_old_row_was_not_sent() -> None:
+    """A partition with DEFAULT logs keys only, and its changes come as those of its table, which has FULL."""
+    peek = transaction(1, 100, ITEMS, update(2, [b"2", UNCHANGED], old=[b"1", None]))
+    (table,) = read(peek, primary_keys={("public", "items"): PrimaryKey(("id", "note"), (0,))}).tables
+    assert table.rows.new.unchanged[1].tolist() == [True]
