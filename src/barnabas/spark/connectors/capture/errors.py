@@ -8,6 +8,8 @@ SparkSourceError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.spark.errors import SparkSourceError
 
 
@@ -21,3 +23,15 @@ class StagingError(CaptureError):
 
 class TableChangedError(CaptureError):
     """The captured table has other columns than the query, whose columns Spark has fixed at its start."""
+
+
+def not_sent(table: str, columns: Sequence[str], otherwise: str) -> CaptureError:
+    """The error for columns of a table whose values the database did not send. `otherwise` ends the message: what to do
+    about changes that are written already.
+    """
+    return CaptureError(
+        f"an update of {table} did not change the large values of {', '.join(columns)}, and the database did not send"
+        f" them. Make it send whole old rows from now on (PostgreSQL: ALTER TABLE {table} REPLICA IDENTITY FULL, also"
+        " for each partition), and read the changes until then with unavailable.value.handling.mode=null, which sends"
+        f" null for such values{otherwise}"
+    )

@@ -43,7 +43,8 @@ class SnapshotMode(StrEnum):
 
 
 class UnavailableValues(StrEnum):
-    """`unavailable.value.handling.mode`: what output=rows does with a value that the database did not send."""
+    """`unavailable.value.handling.mode`: what to do with a value that the database did not send, and for which no
+    placeholder can stand (output=records) or any such value (output=rows)."""
 
     FAIL = "fail"
     NULL = "null"
@@ -111,9 +112,9 @@ def key_columns(name: str, text: str) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 CAPTURE_OPTIONS: Final = (
-    ConnectorOption("stagingLocation", "a directory of this query alone, which driver and workers share"),
+    ConnectorOption("stagingLocation", "a directory that driver and workers share, and no other query uses"),
     ConnectorOption("output", "`records` for a topic, or `rows` of one table", parse_as.one_of(Output), Output.RECORDS),
-    ConnectorOption("maxBytesPerTrigger", "about how much a micro-batch reads", parse_as.size, TRIGGER_BYTES_MAX),
+    ConnectorOption("maxBytesPerTrigger", "about how many bytes a micro-batch reads", parse_as.size, TRIGGER_BYTES_MAX),
     ConnectorOption("topic.prefix", "the logical name of the source, and the start of its topics", topic_prefix),
     ConnectorOption("snapshot.mode", "`initial`, `initial_only` or `no_data`", snapshot_mode, SnapshotMode.INITIAL),
     ConnectorOption("snapshot.max.threads", "tables that are copied at the same time", parse_as.positive, 1),
@@ -184,7 +185,8 @@ CAPTURE_OPTIONS: Final = (
     ),
     ConnectorOption(
         "unavailable.value.handling.mode",
-        "such values with output=rows: `fail`, `null`, or `list` with a column `__unavailable`",
+        "values that the database did not send, if no placeholder can stand for them (all with output=rows): `fail`,"
+        " `null`, or `list` (only output=rows: null, and a column `__unavailable` names the columns)",
         parse_as.one_of(UnavailableValues),
         UnavailableValues.FAIL,
     ),
@@ -294,6 +296,8 @@ def parse_capture_options(
     output: Output = given.get("output")
     if output is Output.RECORDS:
         prefix = given.require("topic.prefix", "a logical name of the source, with which the names of its topics begin")
+        if given.get("unavailable.value.handling.mode") is UnavailableValues.LIST:
+            raise OptionError("unavailable.value.handling.mode=list is for output=rows: use fail or null")
     else:
         prefix = given.get("topic.prefix") or connector
         _check_rows_output(given)

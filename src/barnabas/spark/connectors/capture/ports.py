@@ -4,8 +4,8 @@
     ChangeSource  one open source: setup, snapshot, positions, changes
     SnapshotStage where a source puts the rows of its snapshot
 
-The driver calls all methods of a source, a worker only `read`, `snapshot_positions` and `close`. Each process opens a
-source of its own. No method may be called by two threads at once.
+The driver may call all methods of a source; a worker calls only `read`, `snapshot_positions`, `snapshot_place` and
+`close`. Each process opens a source of its own. No method may be called by two threads at once.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class ChangeSource(Protocol):
         """
 
     def find_target(self, start: Position) -> Position:
-        """Where a query from `start` on that reads what is there now (AvailableNow) ends: `until` of `find_end`.
+        """The position at which a query with Trigger.AvailableNow that starts at `start` ends.
 
-        It need not be a position from which changes can be read.
+        `find_end` gets this position as `until`. It need not be a position from which changes can be read.
         """
 
     def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:

@@ -1,6 +1,6 @@
 """Machine: captured changes as records for a topic: events, then transforms, then converters to bytes.
 
-The records of several tables are put into the order of their changes, piece by piece.
+The records of several tables are put into the order of their changes, window by window.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from typing import Any, Final
 
 import pyarrow.compute
 
-from barnabas.client.columns.byte_column import pa
-from barnabas.spark.connectors.capture.options import CaptureOptions
+from barnabas.client.columns.byte_column import np, pa
+from barnabas.spark.connectors.capture.errors import not_sent
+from barnabas.spark.connectors.capture.options import CaptureOptions, UnavailableValues
 from barnabas.spark.connectors.capture.ports import CapturedChanges
-from barnabas.spark.connectors.events.envelope import ORDINAL, change_records
+from barnabas.spark.connectors.events.envelope import ORDINAL, change_records, columns_without_placeholder
 from barnabas.spark.connectors.events.metadata import heartbeat_records, transaction_records
 from barnabas.spark.connectors.record_encoder import RECORD_PREFIXES, RecordEncoder
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
+WINDOW_BYTES: Final = 32 << 20
+"""About how many bytes of encoded records of several tables are put into order at once."""
+FIRST_RECORD_BYTES: Final = 8 << 10
+"""The size of a record that is assumed until some were encoded."""
 _NAMES: Final = ("topic", "key", "value", "headers", "timestamp")
 
 
@@ -28,23 +33,50 @@ class RecordsOutput:
     def __init__(self, options: CaptureOptions) -> None:
         self._options = options
         self._encoder = RecordEncoder(options.given.under(*RECORD_PREFIXES))
+        self._record_bytes = FIRST_RECORD_BYTES
 
     def records(self, captured: CapturedChanges) -> Iterator[Any]:
-        """The records of the changes and of the transactions: batches of topic, key, value, headers, timestamp."""
+        """The records of the changes and of the transactions: batches of topic, key, value, headers, timestamp.
+
+        Raises CaptureError for a value that the database did not send and for which no placeholder can stand.
+        """
         events = self._options.events
         if captured.transactions:
             yield from self._encode(transaction_records(captured.transactions, events))
-        batches = [change_records(one.changes, events) for one in captured.tables if len(one.changes)]
+        changed = [one.changes for one in captured.tables if len(one.changes)]
+        if self._options.unavailable is UnavailableValues.FAIL:
+            for changes in changed:
+                if names := columns_without_placeholder(changes, events):
+                    raise not_sent(changes.table.id, names, "")
+        batches = [change_records(changes, events) for changes in changed]
         if len(batches) < 2:
             for batch in batches:
                 yield from self._encode(batch)
             return
-        pieces = [piece for batch in batches for piece in self._encode(batch, keep=ORDINAL)]
-        if not pieces:
-            return
-        table = pa.Table.from_batches(pieces)
-        order = _pc.sort_indices(table, sort_keys=[(ORDINAL, "ascending")])  # stable: a change's records stay in order
-        yield from table.take(order).drop_columns([ORDINAL]).combine_chunks().to_batches()
+        for window in self._windows(batches):
+            pieces = [piece for batch in window for piece in self._encode(batch, keep=ORDINAL)]
+            if not pieces:
+                continue
+            table = pa.Table.from_batches(pieces)
+            self._record_bytes = max(1, table.nbytes // table.num_rows)
+            order = _pc.sort_indices(
+                table, sort_keys=[(ORDINAL, "ascending")]
+            )  # stable: those of a change stay in order
+            yield from table.take(order).drop_columns([ORDINAL]).combine_chunks().to_batches()
+
+    def _windows(self, batches: list[Any]) -> Iterator[list[Any]]:
+        """The records of several tables in windows of about WINDOW_BYTES, by the order of their changes: they are put
+        into order when they are encoded, so a window must fit into memory, and into one Arrow array.
+        """
+        ordinals = [batch.column(ORDINAL).to_numpy() for batch in batches]
+        merged = np.sort(np.concatenate(ordinals))
+        low = 0
+        while low < len(merged):
+            high = min(low + max(1, WINDOW_BYTES // self._record_bytes), len(merged)) - 1
+            first, last = merged[low], merged[high]
+            cuts = [np.searchsorted(one, (first, last + 1)).tolist() for one in ordinals]
+            yield [batch.slice(at, end - at) for batch, (at, end) in zip(batches, cuts, strict=True) if end > at]
+            low = int(np.searchsorted(merged, last + 1))
 
     def heartbeat(self, time_ms: int) -> Iterator[Any]:
         """The heartbeat record of this time."""

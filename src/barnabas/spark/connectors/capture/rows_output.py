@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow.compute
 
 from barnabas.client.columns.byte_column import np, pa
-from barnabas.spark.connectors.capture.errors import CaptureError, TableChangedError
+from barnabas.spark.connectors.capture.errors import TableChangedError, not_sent
 from barnabas.spark.connectors.capture.options import UnavailableValues
 from barnabas.spark.connectors.capture.ports import TableChange
 from barnabas.spark.connectors.events.changes import DELETE, ChangeBatch, TableSchema
@@ -85,7 +85,9 @@ def rows_of(change: TableChange, schema: Any, unavailable: UnavailableValues) ->
     columns.append(change.places.take(pa.array(index)))
     missing = _unavailable(changes, index, deleted, names)
     if missing and unavailable is UnavailableValues.FAIL:
-        raise _not_sent(changes.table, sorted(missing))
+        raise not_sent(
+            changes.table.id, sorted(missing), f", or with list, whose column {_UNAVAILABLE} names such columns"
+        )
     if unavailable is UnavailableValues.LIST:
         columns.append(_name_lists(missing, len(index)))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -100,7 +102,7 @@ def _check_columns(table: TableSchema, schema: Any) -> None:
     if new:
         raise TableChangedError(
             f"the table {table.id} has changes with a column {new[0]}, which the query does not have: restart the"
-            " query, which then has the columns of today. If the column was dropped or renamed since,"
+            " query, so that it has the table's current columns. If the column was dropped or renamed since,"
             f" leave it out with column.exclude.list={table.id}.{new[0]}"
         )
 
@@ -146,12 +148,3 @@ def _name_lists(missing: dict[str, Any], rows: int) -> Any:
         return pa.nulls(rows, _NAMES)
     lists = [[name for name, mask in missing.items() if mask[row]] or None for row in range(rows)]
     return pa.array(lists, _NAMES)
-
-
-def _not_sent(table: TableSchema, names: list[str]) -> CaptureError:
-    return CaptureError(
-        f"an update of {table.id} did not change the large values of {', '.join(names)}, and the database did not send"
-        f" them. Make it send whole old rows from now on (PostgreSQL: ALTER TABLE {table.id} REPLICA IDENTITY FULL),"
-        " and read the changes until then with unavailable.value.handling.mode=null, or with list, whose column"
-        f" {_UNAVAILABLE} names such columns"
-    )

@@ -25,7 +25,7 @@ from barnabas.spark.connectors.converters.json_texts import json_texts
 from barnabas.spark.connectors.events.changes import CREATE, DELETE, ChangeBatch, TableSchema
 from barnabas.spark.connectors.events.errors import EventError
 from barnabas.spark.connectors.events.field_types import field_schema
-from barnabas.spark.connectors.events.field_values import field_values, fill_unavailable
+from barnabas.spark.connectors.events.field_values import field_values, fill_unavailable, unavailable_placeholder
 from barnabas.spark.connectors.events.masking import masked
 from barnabas.spark.connectors.events.names import adjusted_name
 from barnabas.spark.connectors.events.options import EventOptions
@@ -137,6 +137,16 @@ def _keys(changes: ChangeBatch, plan: _Plan, topic: str, options: EventOptions) 
         arrays.append(field_values(_pick(sides[0], sides[1], plan), column, one, options))
     field = record_field("key", schema)
     return field, pa.StructArray.from_arrays(arrays, fields=list(field.type))
+
+
+def columns_without_placeholder(changes: ChangeBatch, options: EventOptions) -> list[str]:
+    """The columns with values that the database did not send, for which nothing can stand in an event."""
+    columns = changes.table.columns
+    return [
+        columns[at].name
+        for at, missing in sorted(changes.unavailable.items())
+        if missing.any() and unavailable_placeholder(field_schema(columns[at], options), options) is None
+    ]
 
 
 def _row_schema(table: TableSchema, topic: str, options: EventOptions) -> ConnectSchema:

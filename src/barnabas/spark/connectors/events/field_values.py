@@ -51,21 +51,27 @@ def field_values(values: Any, column: ColumnSchema, schema: ConnectSchema, optio
 
 
 def fill_unavailable(values: Any, missing: Any, schema: ConnectSchema, options: EventOptions) -> Any:
-    """Put the placeholder where `missing` (numpy, bool) is true: into text and bytes; an array has it as its element.
+    """Put the placeholder where `missing` (numpy, bool) is true. Values of a type without one stay null."""
+    placeholder = unavailable_placeholder(schema, options)
+    if placeholder is None:
+        return values
+    return _pc.if_else(pa.array(missing), pa.scalar(placeholder, values.type), values)
 
-    Values of other types stay null, so that only the caller knows that they are unknown.
+
+def unavailable_placeholder(schema: ConnectSchema, options: EventOptions) -> str | bytes | list[str] | None:
+    """What stands for a value that the server did not send: text and bytes; an array of texts has it as its element.
+    None for other types, in which every value could be a real one.
     """
     text = options.unavailable_value
-    mask = pa.array(missing)
     match schema.type:
         case ConnectType.STRING:
-            return _pc.if_else(mask, pa.scalar(text, values.type), values)
+            return text
         case ConnectType.BYTES if schema.name is None:
-            return _pc.if_else(mask, pa.scalar(text.encode(), values.type), values)
+            return text.encode()
         case ConnectType.ARRAY if schema.items is not None and schema.items.type is ConnectType.STRING:
-            return _pc.if_else(mask, pa.scalar([text], values.type), values)
+            return [text]
         case _:
-            return values
+            return None
 
 
 def _zero(schema: ConnectSchema, kind: Any) -> Any:

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
+from barnabas.spark.connectors.capture import records_output
+from barnabas.spark.connectors.capture.errors import CaptureError
 from barnabas.spark.connectors.capture.options import CaptureOptions, parse_capture_options
 from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
 from barnabas.spark.connectors.capture.records_output import RecordsOutput, check_records_output
@@ -118,3 +121,40 @@ def test_a_heartbeat_has_its_own_topic() -> None:
 def test_wrong_options_are_refused_before_anything_is_read(more: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         check_records_output(options(**more))
+
+
+def test_many_records_of_several_tables_are_put_into_order_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them at once could exceed what an Arrow array holds."""
+    monkeypatch.setattr(records_output, "WINDOW_BYTES", 40_000)
+    ordinals = np.random.default_rng(5).permutation(1000)
+    tables = [np.sort(part) for part in np.split(ordinals, [100, 700])]
+    captured = CapturedChanges(
+        tuple(inserts(name, part.tolist(), part.tolist()) for name, part in zip("abc", tables, strict=True))
+    )
+    batches = list(RecordsOutput(options()).records(captured))
+    assert [json.loads(key)["id"] for batch in batches for key in batch.column("key").to_pylist()] == list(range(1000))
+    assert len(batches) > 5
+    assert max(batch.nbytes for batch in batches) < 120_000
+
+
+def unsent(kind: Any, **more: str) -> Any:
+    """The `after` of an update whose column `v` the database did not send."""
+    one = inserts("a", [1], [0]).changes
+    schema = TableSchema("db", "public", "a", (*one.table.columns, ColumnSchema("v", kind, True)), (0,))
+    after = pa.StructArray.from_arrays([pa.array([1], pa.int64()), pa.nulls(1, kind)], names=["id", "v"])
+    changes = structs.replace(one, table=schema, after=after, unavailable={1: np.ones(1, np.bool_)})
+    ((_, _, value),) = records(CapturedChanges((TableChange(changes, pa.array([""])),)), **more)
+    return value["after"]
+
+
+def test_a_value_that_was_not_sent_and_has_no_placeholder_stops_the_query() -> None:
+    """Null would be written over the value by a sink."""
+    assert unsent(pa.string()) == {"id": 1, "v": "__debezium_unavailable_value"}
+    for kind in (pa.list_(pa.float64()), pa.decimal128(10, 2)):
+        with pytest.raises(
+            CaptureError, match=r"values of v.*REPLICA IDENTITY FULL.*unavailable\.value\.handling\.mode"
+        ):
+            unsent(kind)
+        assert unsent(kind, **{"unavailable.value.handling.mode": "null"}) == {"id": 1, "v": None}
+    with pytest.raises(OptionError, match="list is for output=rows"):
+        options(**{"unavailable.value.handling.mode": "list"})
