@@ -71,7 +71,7 @@ HTTP_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
     ConnectorOption("http.timeout", "Seconds that an answer may take.", parse_as.positive, 30),
     ConnectorOption("batching.enabled", "true: several records in a request.", parse_as.boolean, False),
     ConnectorOption("batch.max.size", "The largest number of records in a request.", parse_as.positive, 500),
-    ConnectorOption("batch.bytes.max", "The size of a body of several records.", parse_as.size, 1024 * 1024),
+    ConnectorOption("batch.bytes.max", "The most bytes in a body of several records.", parse_as.size, 1024 * 1024),
     ConnectorOption(
         "batch.format",
         "json-array: a JSON array of the records; lines: a record on each line.",
@@ -82,7 +82,7 @@ HTTP_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
     ConnectorOption(
         "retry.backoff.ms", "The time before the first repetition; it doubles each time.", parse_as.duration_ms, 1000
     ),
-    ConnectorOption("retry.backoff.max.ms", "The longest time between two.", parse_as.duration_ms, 60_000),
+    ConnectorOption("retry.backoff.max.ms", "The longest time between two attempts.", parse_as.duration_ms, 60_000),
 )
 _OF_TABLES: Final = (
     "dbtable", "table.name.format", "insert.mode", "pk.mode", "pk.fields", "delete.enabled", "fields.whitelist",

@@ -9,18 +9,19 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.spark.connectors.http.connection import HttpConnection
+from barnabas.spark.connectors.http.errors import HttpUnavailableError
 from barnabas.spark.connectors.http.options import HttpOptions, parse_http_options
 from barnabas.spark.connectors.http.requests import BadText, Request, requests_of
 from barnabas.spark.connectors.http.retrying import Accepted, Again, judge_answer
 from barnabas.spark.connectors.http.texts import record_texts
 from barnabas.spark.connectors.sinking.failures import FailedRecords, prepare_topic, read_records
 from barnabas.spark.connectors.sinking.options import InputKind
-from barnabas.spark.connectors.sinking.records import RecordReader
+from barnabas.spark.connectors.sinking.records import ROW, RecordReader
 from barnabas.spark.errors import SinkError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.reporting import readable_errors
@@ -107,20 +108,34 @@ def send_rows(iterator: Iterator[pa.RecordBatch], options: HttpOptions, attempt:
         for batch in iterator:
             decoded = [batch] if reader is None else read_records(reader, batch, failed)
             for one in decoded:
-                texts = record_texts(one, source, rows)
+                texts = record_texts(one, source, rows, None if reader is None else read_topics(batch, one))
                 rows += one.num_rows
                 for request in requests_of(texts, options):
                     if isinstance(request, BadText):
-                        failed.add(one, range(request.index, request.index + 1), request.reason)
+                        _add_failed(failed, batch, one, range(request.index, request.index + 1), request.reason)
                         continue
                     requests += 1
                     reason = sender.send(request)
                     if reason is not None:
-                        failed.add(one, range(request.first, request.end), reason)
+                        _add_failed(failed, batch, one, range(request.first, request.end), reason)
         failed.flush()
     finally:
         sender.close()
     return Sent(requests, rows, failed.count)
+
+
+def read_topics(batch: Any, decoded: Any) -> Any:
+    """The topic from which each decoded record was read; a transform may have given it another one."""
+    return batch.column("topic").take(decoded.column(ROW))
+
+
+def _add_failed(failed: FailedRecords, batch: Any, decoded: Any, rows: range, reason: str) -> None:
+    """Report rows of decoded records, as the records that were read."""
+    if ROW not in decoded.schema.names:
+        failed.add(batch, rows, reason)
+        return
+    for row in decoded.column(ROW).slice(rows.start, len(rows)).to_pylist():
+        failed.add(batch, range(row, row + 1), reason)
 
 
 class RequestSender:
@@ -132,7 +147,10 @@ class RequestSender:
         self._random = random.Random()
 
     def send(self, request: Request) -> str | None:
-        """Send a request until the web service accepts it. Returns why it does not, or None."""
+        """Send a request until the web service accepts it. Returns why it refuses the records, or None.
+
+        Raises HttpUnavailableError if the request could be accepted later: the records are not at fault.
+        """
         options = self._options
         headers = {**dict(options.headers), options.key_header: request.key}
         sent = 0
@@ -144,6 +162,11 @@ class RequestSender:
             if isinstance(verdict, Accepted):
                 return None
             if not isinstance(verdict, Again):
+                if not verdict.lasting:
+                    raise HttpUnavailableError(
+                        f"{verdict.reason}. The query can be started again when the web service works; a larger"
+                        " max.retries bridges longer outages"
+                    )
                 return verdict.reason
             log.info("%s: request %s is sent again in %d ms (%s)", options.url, request.key, verdict.delay_ms, answer)
             time.sleep(verdict.delay_ms / 1000)

@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from barnabas.spark.connectors.http.errors import HttpUnavailableError
 from barnabas.spark.connectors.http.options import HttpOptions, parse_http_options
 from barnabas.spark.connectors.http.requests import BadText, RecordText, Request, requests_of
 from barnabas.spark.connectors.http.retrying import Accepted, Again, Answer, Refused, judge_answer
 from barnabas.spark.connectors.http.writer import Sent, send_rows
+from barnabas.spark.connectors.sinking import failures
 from barnabas.spark.errors import OptionError, SinkError
 from barnabas.spark.sink.tasks import Attempt
 
@@ -279,3 +281,43 @@ def test_records_are_decoded_and_transformed_before_they_are_sent(service: WebSe
         ("t-0-0", {"number": 0}),
         ("t-0-2", {"number": 2}),
     ]
+
+
+def test_an_outage_stops_the_task_whatever_is_tolerated(service: WebService) -> None:
+    """The records are not at fault: with errors.tolerance=all a topic would be emptied into nothing."""
+    service.script = [(503, {})] * 2
+    with pytest.raises(HttpUnavailableError, match=r"answered 503.*sent 2 times \(max\.retries\)"):
+        send_rows(iter([batch()]), sending(service, errors_tolerance="all", max_retries="1"), ATTEMPT)
+
+
+def test_a_transform_changes_neither_the_key_of_a_request_nor_a_dead_letter(
+    service: WebService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters: list[dict[str, Any]] = []
+
+    class Letters:
+        def write(self, topic: str, table: Any) -> None:
+            letters.extend(table.to_pylist())
+
+    monkeypatch.setattr(failures, "shared", lambda *_: Letters())
+    given = {
+        "value_converter": "JsonConverter",
+        "value_converter_schemas_enable": "false",
+        "transforms": "route,mask",
+        "transforms_route_type": "RegexRouter",
+        "transforms_route_regex": ".*",
+        "transforms_route_replacement": "all",
+        "transforms_mask_type": "MaskField$Value",
+        "transforms_mask_fields": "n",
+        "errors_tolerance": "all",
+        "errors_deadletterqueue_topic_name": "letters",
+        "kafka_bootstrap_servers": "localhost:1",
+    }
+    one, two = batch(2), batch(2)
+    two = two.set_column(0, "topic", pa.array(["u", "u"]))
+    service.script = [(200, {}), (422, {})]
+    assert send_rows(iter([one, two]), sending(service, **given), ATTEMPT) == Sent(4, 4, 1)
+    assert [key for key, _ in service.accepted] == ["t-0-0", "u-0-0", "u-0-1"]
+    assert [letter["value"] for letter in letters] == [b'{"n": 1}']
+    headers = {header["key"]: header["value"] for header in letters[0]["headers"]}
+    assert headers["__connect.errors.topic"] == b"t"
