@@ -9,8 +9,9 @@
     (of older versions)              left out                          stays
 
 Truncates are left out. A value is a change event if its schema has a name that ends with `.Envelope`, as Debezium
-decides; or, if the schema has no name, if it has the fields `before`, `after` and `op`. Other records, such as
-heartbeats, stay as they are, and records without a value are taken for the tombstones of deletes.
+decides; or, if there is no schema or the schema has no name, if it has the fields `before`, `after` and `op`. Other
+records, such as heartbeats, stay as they are, and records without a value are taken for the tombstones of deletes.
+Debezium leaves events without a schema as they are.
 Source: io.debezium.transforms.ExtractNewRecordState and its documentation, "New Record State Extraction".
 """
 
@@ -25,8 +26,11 @@ from msgspec import Struct
 
 from barnabas.client.columns.byte_column import np, pa
 from barnabas.spark.connectors.arrow_fields import NAME, OPTIONAL
+from barnabas.spark.connectors.converters.runs import is_json
+from barnabas.spark.connectors.events.added_fields import AddedField
 from barnabas.spark.connectors.events.envelope import HEADERS_TYPE
 from barnabas.spark.connectors.events.errors import EventError
+from barnabas.spark.connectors.events.json_events import JsonEvent, as_text, json_events
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
@@ -50,14 +54,6 @@ class DeleteHandling(StrEnum):
     DELETE_TO_TOMBSTONE = "delete-to-tombstone"
     KEEP_TOMBSTONE = "keep-tombstone"
     """What drop.tombstones=false without delete.handling.mode meant; not a value of the option."""
-
-
-class AddedField(Struct, frozen=True):
-    """A field of the envelope that the flat record keeps: where it is, and its new name."""
-
-    struct: str | None
-    field: str
-    name: str
 
 
 class UnwrapOptions(Struct, frozen=True):
@@ -98,6 +94,8 @@ def unwrap(batch: Any, options: UnwrapOptions) -> Any:
     """The records with flat values. Raises EventError if a field that is to be added is not in the events."""
     place = batch.schema.get_field_index("value")
     field = batch.schema.field(place)
+    if is_json(field) and pa.types.is_string(field.type):
+        return _unwrap_json(batch, place, options)
     if not is_envelope(field):
         return _handle_tombstones(batch, batch.column(place).is_null(), options)
     truncates = _pc.fill_null(_pc.equal(batch.column(place).field("op"), _TRUNCATE), False)
@@ -109,7 +107,7 @@ def unwrap(batch: Any, options: UnwrapOptions) -> Any:
     there = value.is_valid().to_numpy(zero_copy_only=False)
     op = value.field("op")
     deleted = _pc.fill_null(_pc.equal(op, _DELETE), False).to_numpy(zero_copy_only=False) & there
-    rewrites = options.deletes in (DeleteHandling.REWRITE, DeleteHandling.REWRITE_WITH_TOMBSTONE)
+    rewrites = _rewrites(options)
     row = value.field("after")
     if rewrites and deleted.any():
         row = _pc.if_else(pa.array(deleted), value.field("before"), row)
@@ -124,6 +122,48 @@ def unwrap(batch: Any, options: UnwrapOptions) -> Any:
     flat = pa.RecordBatch.from_arrays(columns, schema=schema)
     keep = _kept(there, deleted, options.deletes)
     return flat if keep.all() else flat.filter(pa.array(keep))
+
+
+def _unwrap_json(batch: Any, place: int, options: UnwrapOptions) -> Any:
+    """The same for values without a schema. Values that are no change events stay as they are."""
+    events = json_events(batch.column(place).to_pylist())
+    if not any(events):
+        return _handle_tombstones(batch, batch.column(place).is_null(), options)
+    stays = [row for row, event in enumerate(events) if event is None or event.op != _TRUNCATE]
+    if len(stays) < len(events):
+        batch, events = batch.take(pa.array(stays, pa.int64())), [events[row] for row in stays]
+    there = batch.column(place).is_valid().to_numpy(zero_copy_only=False)
+    deleted = np.array([event is not None and event.op == _DELETE for event in events], np.bool_)
+    columns, schema = list(batch.columns), batch.schema
+    columns[place] = pa.array(
+        [
+            text if event is None else event.flat(options.fields, DELETED if _rewrites(options) else None)
+            for text, event in zip(columns[place].to_pylist(), events, strict=True)
+        ],
+        columns[place].type,
+    )
+    if options.headers:
+        removed = _removed_headers(options)
+        rows = zip(batch.column("headers").to_pylist(), events, there, strict=True)
+        headers = [
+            (before or []) + (_json_headers(event, options) if event is not None else [] if is_there else removed)
+            for before, event, is_there in rows
+        ]
+        _replace(columns, schema, "headers", lambda _: pa.array(headers, HEADERS_TYPE))
+    if options.route_by_field is not None:
+        routes = [None if event is None else event.route(options.route_by_field) for event in events]
+        _replace(columns, schema, "topic", lambda old: _pc.coalesce(pa.array(routes, pa.string()), old))
+    flat = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return flat.filter(pa.array(_kept(there, deleted, options.deletes)))
+
+
+def _json_headers(event: JsonEvent, options: UnwrapOptions) -> list[dict[str, Any]]:
+    texts = ((one.name, as_text(event.field(one.struct, one.field))) for one in options.headers)
+    return [{"key": name, "value": None if text is None else text.encode()} for name, text in texts]
+
+
+def _rewrites(options: UnwrapOptions) -> bool:
+    return options.deletes in (DeleteHandling.REWRITE, DeleteHandling.REWRITE_WITH_TOMBSTONE)
 
 
 def _handle_tombstones(batch: Any, tombstone: Any, options: UnwrapOptions) -> Any:

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from barnabas.spark.connectors.converters.runs import json_field
 from barnabas.spark.connectors.events.changes import ChangeBatch, ColumnSchema, PostgresPositions, TableSchema
-from barnabas.spark.connectors.events.envelope import change_records
+from barnabas.spark.connectors.events.envelope import HEADERS_TYPE, change_records
 from barnabas.spark.connectors.events.errors import EventError
 from barnabas.spark.connectors.events.metadata import heartbeat_records
 from barnabas.spark.connectors.events.options import EventOptions
@@ -140,3 +141,57 @@ def test_a_value_with_another_schema_stays_though_it_has_the_fields_of_an_event(
 def test_a_field_of_the_transaction_needs_no_struct() -> None:
     options = UnwrapOptions(DeleteHandling.DROP, added_fields(["id", "total_order:at"], "__"))
     assert flat(options) == [({"id": 1}, {**INSERTED, "__id": None, "__at": None})]
+
+
+def without_schema(*texts: str | None) -> Any:
+    """Records whose values are JSON texts, as the JsonConverter reads them with schemas.enable=false."""
+    count = len(texts)
+    fields = [
+        pa.field("topic", pa.string()),
+        pa.field("key", pa.string()),
+        json_field("value"),
+        pa.field("headers", HEADERS_TYPE),
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(["t"] * count), pa.array(["k"] * count), pa.array(texts, pa.string()), pa.nulls(count, HEADERS_TYPE)],
+        schema=pa.schema(fields),
+    )
+
+
+JSON_EVENTS = (
+    '{"before":null,"after":{"id":1,"n":1.10},"source":{"lsn":7},"op":"c","ts_ms":5}',
+    '{"after":null,"before":{"id":2},"op":"d","ts_ms":6,"source":{"lsn":8}}',
+    None,
+    '{"ts_ms":9}',
+    '{"before":null,"after":null,"source":null,"op":"t"}',
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("tombstone", ['{"id":1,"n":1.10}', None, '{"ts_ms":9}']),
+        ("drop", ['{"id":1,"n":1.10}', '{"ts_ms":9}']),
+        (
+            "rewrite",
+            ['{"id":1,"n":1.10,"__deleted":"false"}', '{"id":2,"__deleted":"true"}', '{"ts_ms":9}'],
+        ),
+    ],
+)
+def test_events_without_a_schema_become_flat_as_well(mode: str, expected: list[str | None]) -> None:
+    batch = unwrap(without_schema(*JSON_EVENTS), UnwrapOptions(DeleteHandling(mode)))
+    assert batch.column("value").to_pylist() == expected
+
+
+def test_events_without_a_schema_keep_fields_and_say_their_topic() -> None:
+    options = UnwrapOptions(
+        fields=added_fields(["op", "source.lsn"], "__"), headers=added_fields(["ts_ms"], "__"), route_by_field="id"
+    )
+    batch = unwrap(without_schema(JSON_EVENTS[0], None), options)
+    assert batch.column("value").to_pylist() == ['{"id":1,"n":1.10,"__op":"c","__source_lsn":7}']
+    assert batch.column("topic").to_pylist() == ["1"]
+    assert batch.column("headers").to_pylist() == [[{"key": "__ts_ms", "value": b"5"}]]
+    with pytest.raises(EventError, match=r"no field source\.nope.*add\.fields"):
+        unwrap(without_schema(JSON_EVENTS[0]), UnwrapOptions(fields=added_fields(["source.nope"], "")))
+    with pytest.raises(EventError, match="after of a change event is not an object"):
+        unwrap(without_schema('{"before":null,"after":[1],"op":"c"}'), UnwrapOptions())
