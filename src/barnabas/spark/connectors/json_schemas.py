@@ -26,7 +26,7 @@ _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n"
 
 
 class ConnectSchemaError(ValueError):
-    """A JSON value is not the schema of a key or value."""
+    """A schema of Connect cannot be read, or has no form in Arrow, JSON or Avro."""
 
 
 def escaped(text: str) -> str:

@@ -125,7 +125,7 @@ class ChangeSource(Protocol):
         """The place of all rows of a snapshot that was taken at `position`, not after that of any later change."""
 
     def read_tables(self) -> list[TableSchema]:
-        """The captured tables with their columns of today. Called before `check`, for the columns of output=rows."""
+        """The captured tables with their current columns. Called before `check`, for the columns of output=rows."""
 
     def beat(self) -> None:
         """Run the statement of heartbeat.action.query, if the query has one."""

@@ -116,7 +116,7 @@ def _column(changes: ChangeBatch, at: int | None, index: Any, deleted: Any, fiel
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableChangedError(
             f"the column {field.name} of {changes.table.id} has values of type {values.type} that the query's type"
-            f" {field.type} has no place for ({error}): restart the query, which then has the types of today; or leave"
+            f" {field.type} has no place for ({error}): restart the query, so that it has the current types; or leave"
             " the column out with column.exclude.list"
         ) from error
 

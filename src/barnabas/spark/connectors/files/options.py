@@ -39,7 +39,7 @@ _SHARED: Final[tuple[ConnectorOption, ...]] = (
 SOURCE_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
     *_SHARED,
     ConnectorOption("topic", "The value of the column topic.", parse_as.name),
-    ConnectorOption("maxBytesPerTrigger", "The size of a micro-batch.", parse_as.size),
+    ConnectorOption("maxBytesPerTrigger", "About how many bytes a micro-batch reads.", parse_as.size),
     ConnectorOption("key.converter", "The converter of keys, which are null; with it, lines are records."),
     ConnectorOption("value.converter", "The converter of lines; with it, lines are records for a topic."),
     ConnectorOption("transforms", "The names of transforms; with it, lines are records.", parse_as.name_list),

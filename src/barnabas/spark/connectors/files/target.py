@@ -1,4 +1,4 @@
-"""Shell: a directory of files as a sink. Tasks stage whole files, and the driver gives those that count their names.
+"""Shell: a directory of files as a sink. Tasks stage whole files; the driver renames those of the committed attempts.
 
 A reader of the directory finds rows of committed micro-batches only, without a list of files as Spark's own file sink
 needs it (`_spark_metadata`).

@@ -55,6 +55,9 @@ class TextFile:
             while start < end:
                 chunk = file.read(min(_CHUNK, end - start))
                 if not chunk:
-                    raise FileReadError(f"{self._path} ends at {start}, but {end} bytes of it were there before")
+                    raise FileReadError(
+                        f"{self._path} has {start} bytes, and had at least {end} when the micro-batch was planned: it"
+                        " was cut. Restore it, or start the query with a new checkpoint"
+                    )
                 start += len(chunk)
                 yield chunk

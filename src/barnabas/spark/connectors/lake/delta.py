@@ -79,7 +79,10 @@ class DeltaLakeTable:
     def write(self, rows: Any, attempt: str) -> list[str]:
         partitions = self._partitions()
         if len(partitions) == rows.num_columns:
-            raise LakeError(f"{self._location} is partitioned by all of its columns; a file needs at least one more")
+            raise LakeError(
+                f"the table {self._location} is partitioned by all of its columns, and a data file needs at least one"
+                " other column: create the table with fewer columns in partition.by"
+            )
         files = []
         for values, part in partition_slices(rows, partitions):
             path = f"{partition_directory(values)}part-{attempt}-{uuid.uuid4().hex[:8]}.zstd.parquet"

@@ -1,6 +1,6 @@
 """Port: what the sink needs of a table format, and the files that it keeps beside the table's own.
 
-    <table>/_barnabas/<query id>/<batch id>/<attempt>               a note: this attempt writes data files
+    <table>/_barnabas/<query id>/<batch id>/<attempt>               a marker file: this attempt writes data files
     <table>/_barnabas/<query id>/<batch id>/<attempt>-<n>.parquet   rows that the driver merges into the table
 
 An attempt has a name of its own, which the name of each of its data files contains. A data file belongs to the table

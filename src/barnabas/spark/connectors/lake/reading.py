@@ -110,7 +110,8 @@ class DeltaReading:
             self._dataset = self._table.to_pyarrow_dataset()
         except DeltaError as error:
             raise LakeReadError(
-                f"the Delta table {location} has features that its Python reader does not have: {error}"
+                f"the Delta table {location} has features that the package deltalake cannot read: {error}. Upgrade"
+                " deltalake, or read the table with Delta's connector for Spark"
             ) from error
 
     def schema(self) -> Any:
@@ -140,7 +141,10 @@ class IcebergReading:
         current = self._table.current_snapshot()
         self._snapshot = snapshot if snapshot is not None or current is None else current.snapshot_id
         if snapshot is not None and self._table.snapshot_by_id(snapshot) is None:
-            raise LakeReadError(f"{name} has no snapshot {snapshot}: it is expired, or belongs to another table")
+            raise LakeReadError(
+                f"the Iceberg table {name} has no snapshot {snapshot}: it was expired, or belongs to another table."
+                " Correct snapshot-id, or leave it out to read the newest snapshot"
+            )
 
     def schema(self) -> Any:
         return lake_schema(self._scan().projection().as_arrow())

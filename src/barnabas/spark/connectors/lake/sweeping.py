@@ -1,8 +1,8 @@
-"""Shell: removes the files of attempts that do not count: of failed tasks, and of drivers that died.
+"""Shell: removes the files of attempts that were not committed: of failed tasks, and of drivers that died.
 
-Files are removed only for micro-batches that are committed. Before that, another driver of the query that is still
-alive could commit them. The commit of a micro-batch names its attempts, so that all other notes of that micro-batch
-belong to attempts whose files are not in the table, and never will be.
+Files of a micro-batch are removed only after the micro-batch is committed: until then, another driver of the query
+that is still alive could commit the files. The commit of a micro-batch names its attempts. All other marker files of
+that micro-batch belong to attempts whose files are not in the table, and never will be.
 """
 
 from __future__ import annotations

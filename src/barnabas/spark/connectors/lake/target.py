@@ -1,4 +1,4 @@
-"""Shell: a lake as a sink: tasks write files, the driver commits those of the attempts that count.
+"""Shell: a lake table as a sink: tasks write files, the driver commits the files of the attempts that Spark reports.
 
     insert    a task writes data files into the table's directory; the commit adds them
     upsert    a task stages its rows as Parquet files; the commit merges one change for each key
@@ -178,7 +178,7 @@ class _Writer:
         self._number = 0
 
     def _note(self) -> None:
-        """Leave a note before the first file, by which files of attempts that do not count are found."""
+        """Write a marker file before the first data file, by which files that were not committed are found."""
         if not self._noted:
             self._table.storage.write(attempt_note(self._batch, self._attempt), b"")
             self._noted = True

@@ -133,7 +133,7 @@ POLLING_OPTIONS: Final = (
         parse_as.name_list,
         (),
     ),
-    ConnectorOption("timestamp.delay.interval.ms", "how old a row must be to be read", milliseconds),
+    ConnectorOption("timestamp.delay.interval.ms", "how old a row must be to be read (MySQL: 10 s)", milliseconds),
     ConnectorOption("timestamp.initial", "the time after which rows are read, in ms since 1970; -1: now", initial_time),
     ConnectorOption("validate.non.null", "refuse columns of the mode that allow null", parse_as.boolean, True),
     ConnectorOption("table.whitelist", "names of the tables to read", parse_as.name_list, ()),
@@ -148,9 +148,9 @@ POLLING_OPTIONS: Final = (
     ConnectorOption("table.poll.interval.ms", "time between two searches for new tables", milliseconds, 60_000),
     ConnectorOption("batch.max.rows", "rows of a table in one poll, about", parse_as.positive, BATCH_ROWS_MAX),
     ConnectorOption(
-        "maxBytesPerTrigger", "about how much of a poll a micro-batch reads", parse_as.size, TRIGGER_BYTES_MAX
+        "maxBytesPerTrigger", "about how many bytes of a poll a micro-batch reads", parse_as.size, TRIGGER_BYTES_MAX
     ),
-    ConnectorOption("topic.prefix", "the start of the topics' names; the table follows at once", topic_start),
+    ConnectorOption("topic.prefix", "the start of the topics' names, directly before the table's name", topic_start),
     ConnectorOption(
         "numeric.mapping",
         "decimals as numbers: `none`, `precision_only`, `best_fit` or `best_fit_eager_double`",

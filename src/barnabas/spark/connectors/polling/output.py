@@ -122,8 +122,8 @@ def _rows_of(changes: ChangeBatch, schema: Any) -> Any:
     new = [name for name in places if schema.get_field_index(name) < 0]
     if new:
         raise TableChangedError(
-            f"the table {table.id} has a column {new[0]}, which the query does not have: restart the query, which then"
-            " has the columns of today"
+            f"the table {table.id} has a column {new[0]}, which the query does not have: restart the query, so"
+            " that it has the current columns"
         )
     arrays = []
     for field in schema:
@@ -136,7 +136,7 @@ def _rows_of(changes: ChangeBatch, schema: Any) -> Any:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TableChangedError(
                 f"the column {field.name} of {table.id} has values of type {values.type} that the query's type"
-                f" {field.type} has no place for ({error}): restart the query, which then has the types of today"
+                f" {field.type} has no place for ({error}): restart the query, so that it has the current types"
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -168,7 +168,7 @@ def read_keys(names: Sequence[TableName]) -> Statement:
 def read_rewritten(names: Sequence[TableName]) -> Statement:
     """(schema, table) of those tables, or their partitions, whose files are not those of the session's snapshot.
 
-    `pg_relation_filenode` sees the catalog of today, and the query that of the snapshot.
+    `pg_relation_filenode` sees the current catalog, and the query that of the snapshot.
     """
     return Statement(
         "SELECT n.nspname::text, c.relname::text FROM unnest(%s::text[], %s::text[]) AS wanted(s, t)"

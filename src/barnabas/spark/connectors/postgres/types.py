@@ -13,7 +13,7 @@ strings, interval, timetz, money and geometric types. A domain is its base type;
 its precision, so a domain over numeric is a string. An array of a user-defined type is a list of strings: the server
 sends only the name of the type, and PostgreSQL begins the names of array types with an underscore. A user-defined type
 that is no array must not have such a name. The result depends only on what the server sends with the changes, never on
-the catalog, which would show the types of today.
+the catalog, which would show the current types.
 Source: `src/include/catalog/pg_type.dat`, `numeric.c` (typmod), `pgoutput.c` (names of types).
 """
 

@@ -1,8 +1,8 @@
 """Machine: whether a micro-batch is published, from the number that the target stores for the query.
 
 A target stores, in the transaction that makes a micro-batch visible, the query's id and the number of the micro-batch.
-Spark writes a micro-batch again if the driver died before it noted the commit, with possibly other rows in each task;
-then the number is equal, and nothing of it is written.
+If the driver dies before Spark has logged the commit, Spark repeats the micro-batch, possibly with other rows in each
+task. Its number is then equal to the stored number, and nothing of the repeated micro-batch is written.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ ROW_OPTIONS: Final = (
     ),
     ConnectorOption(
         "errors.tolerance",
-        "none: a record that cannot be decoded or transformed stops the query; all: it is left out.",
+        "none: a record that cannot be decoded, transformed or written stops the query; all: the record is left out.",
         parse_as.one_of(ErrorsTolerance),
         ErrorsTolerance.NONE,
     ),
@@ -113,7 +113,7 @@ ROW_OPTIONS: Final = (
     ),
     ConnectorOption(
         "errors.deadletterqueue.topic.replication.factor",
-        "Its replication factor if it has to be created (-1: the default of the brokers).",
+        "The replication factor of the dead-letter topic if it has to be created (-1: the default of the brokers).",
         parse_as.replication_factor,
         -1,
     ),
@@ -249,7 +249,9 @@ def _dead_letters(given: ConnectorOptions) -> DeadLetterOptions | None:
     if topic is None:
         return None
     if given.get("errors.tolerance") is not ErrorsTolerance.ALL:
-        raise OptionError("errors.deadletterqueue.topic.name has no effect with errors.tolerance=none: set it to all")
+        raise OptionError(
+            "errors.deadletterqueue.topic.name has no effect with errors.tolerance=none: set errors.tolerance=all"
+        )
     return DeadLetterOptions(
         topic,
         given.get("errors.deadletterqueue.context.headers.enable"),
