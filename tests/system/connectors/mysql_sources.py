@@ -120,6 +120,12 @@ def table_rows(server: MariaDbServer, table: str) -> Rows:
         return {(row["id"],): row for row in cursor.fetchall()}
 
 
+def has_table(server: MariaDbServer, table: str) -> bool:
+    with connect(server, "") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM information_schema.tables WHERE table_name = %s", (table,))
+        return bool(cursor.fetchall())
+
+
 def purge_older(server: MariaDbServer) -> None:
     """Delete all binlogs but the newest one."""
     with connect(server) as connection, connection.cursor() as cursor:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError
+from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError, ServerSetupError
 from barnabas.testing.databases import MariaDbServer
 from tests.system.connectors.binlog_servers import FLAVOURS, replicated
 from tests.system.connectors.mysql_sources import open_source, purge_older, read_all, run, snapshot
@@ -55,4 +55,25 @@ def test_a_replica_that_lacks_transactions_or_has_others_is_refused(tmp_path: Pa
         run(second, "INSERT INTO behind VALUES (2)")
         with pytest.raises(PositionError, match="have diverged"):
             source.check(position, begun=False)
+        source.close()
+
+
+def test_tables_with_system_versioning_are_refused_by_name(tmp_path: Path) -> None:
+    with MariaDbServer() as server:
+        run(server, "CREATE TABLE plain (id INT PRIMARY KEY)")
+        run(server, "CREATE TABLE versioned (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+        source = open_source(server, tmp_path, ".*")
+        with pytest.raises(ServerSetupError, match=r"shop\.versioned[\s\S]*table\.exclude\.list"):
+            source.check(None, begun=False)
+        source.close()
+        source = open_source(server, tmp_path, "plain")
+        source.check(None, begun=False)
+        position, _, _ = snapshot(source, tmp_path)
+        run(server, "INSERT INTO versioned VALUES (1)", "INSERT INTO plain VALUES (1)")
+        captured, position = read_all(source, position)
+        assert [part.changes.table.table for one in captured for part in one.tables] == ["plain"]
+        run(server, "SET STATEMENT max_statement_time = 100 FOR ALTER TABLE plain ADD SYSTEM VERSIONING")
+        run(server, "DELETE FROM plain")
+        with pytest.raises(ServerSetupError, match=r"ALTER TABLE `shop`\.`plain` DROP SYSTEM VERSIONING"):
+            read_all(source, position)
         source.close()

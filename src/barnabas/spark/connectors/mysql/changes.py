@@ -25,10 +25,10 @@ from barnabas.spark.connectors.events.changes import (
 )
 from barnabas.spark.connectors.mysql.binlog.codes import ChangeKind
 from barnabas.spark.connectors.mysql.binlog.events import BinlogTable, RowsEvent
-from barnabas.spark.connectors.mysql.binlog.rows import RowDecoder
+from barnabas.spark.connectors.mysql.binlog.rows import RowDecoder, check_described
 from barnabas.spark.connectors.mysql.binlog.statements import StatementKind, TableName
 from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction, RowChanges, SchemaChange
-from barnabas.spark.connectors.mysql.columns import SYSTEM_DATABASES, is_sequence, keep_columns, table_schema
+from barnabas.spark.connectors.mysql.columns import SYSTEM_DATABASES, captured_schema, is_sequence
 from barnabas.spark.connectors.mysql.images import RowImages, build_images
 from barnabas.spark.connectors.mysql.orders import EventOrders, number_events, place_texts
 from barnabas.spark.connectors.mysql.positions import FilePosition
@@ -55,9 +55,9 @@ class CapturedTables(Struct, frozen=True):
 
     def schema(self, table: BinlogTable) -> tuple[TableSchema, tuple[int, ...]]:
         """The captured columns of a table, and their indexes. Raises UnsupportedBinlogError."""
+        check_described(table)
         name = f"{table.database}.{table.name}"
-        whole = table_schema(table, self.keys.get(name, ()))
-        return keep_columns(whole, lambda column: self.wants_column(name, column))
+        return captured_schema(table, lambda column: self.wants_column(name, column), self.keys.get(name, ()))
 
 
 class _Run(Struct):
@@ -173,7 +173,8 @@ class ChangeCollector:
             return found[1]
         captured = None
         if self._tables.has(table.database, table.name) and not is_sequence(table):
-            captured = _Captured(RowDecoder(table), *self._tables.schema(table))
+            schema, indexes = self._tables.schema(table)
+            captured = _Captured(RowDecoder(table, indexes), schema, indexes)
         if len(self._captured) > 10_000:
             self._captured.clear()
         self._captured[id(table)] = table, captured  # the table is kept, so that no other one gets its id

@@ -7,7 +7,7 @@ descriptions become a `BinlogColumn`, so that the rows of a snapshot have the ty
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -35,6 +35,7 @@ _MEANINGS: Final = {
     _T.YEAR: Meaning.YEAR,
     _T.TIME2: Meaning.TIME,
 }
+_HASH_COLUMN: Final = re.compile(r"DB_ROW_HASH_\d+")
 _SEQUENCE_COLUMNS: Final = (
     "next_not_cached_value",
     "minimum_value",
@@ -72,21 +73,35 @@ def column_schema(table: BinlogTable, column: BinlogColumn) -> ColumnSchema:
     )
 
 
-def table_schema(table: BinlogTable, key: tuple[str, ...] = ()) -> TableSchema:
-    """A table as changes describe it. `key` names the columns of another key than the primary key.
+def captured_schema(
+    table: BinlogTable, wants: Callable[[str], bool], key: tuple[str, ...] = ()
+) -> tuple[TableSchema, tuple[int, ...]]:
+    """A table as changes describe it, and the indexes of its captured columns: those whose names `wants` accepts.
 
-    Raises UnsupportedBinlogError if the table has a column that cannot be read, or lacks a column of `key`.
+    `key` names the columns of another key than the primary key. Columns of the key are always captured. Raises
+    UnsupportedBinlogError if a captured column cannot be read, or if the table lacks a column of `key`.
     """
-    columns = tuple(column_schema(table, column) for column in table.columns)
-    names = [column.name for column in columns]
+    names = [column.name for column in table.columns]
     missing = [name for name in key if name not in names]
     if missing:
         raise UnsupportedBinlogError(
             f"message.key.columns names the column {missing[0]}, which {table.database}.{table.name} lacks: its "
             f"columns are {', '.join(names)}"
         )
-    indexes = tuple(names.index(name) for name in key) if key else table.primary_key
-    return TableSchema(table.database, "", table.name, columns, indexes)
+    in_key = tuple(names.index(name) for name in key) if key else table.primary_key
+    indexes = tuple(
+        i
+        for i, column in enumerate(table.columns)
+        if i in in_key or (wants(column.name) and not _is_hidden_hash(column))
+    )
+    place = {index: i for i, index in enumerate(indexes)}
+    columns = tuple(column_schema(table, table.columns[i]) for i in indexes)
+    return TableSchema(table.database, "", table.name, columns, tuple(place[i] for i in in_key)), indexes
+
+
+def _is_hidden_hash(column: BinlogColumn) -> bool:
+    """Whether MariaDB added a column for a UNIQUE index USING HASH. Queries do not have it, and TABLE_MAP has it."""
+    return column.type == _T.LONGLONG and not column.nullable and _HASH_COLUMN.fullmatch(column.name) is not None
 
 
 class SnapshotTable(Struct, frozen=True):
@@ -100,19 +115,13 @@ class SnapshotTable(Struct, frozen=True):
 COLUMNS_QUERY: Final = (
     "SELECT c.table_schema, c.table_name, c.column_name, c.is_nullable, c.data_type, c.column_type,"
     " c.character_octet_length, c.character_set_name, c.numeric_precision, c.numeric_scale, c.datetime_precision,"
-    " t.engine FROM information_schema.columns c JOIN information_schema.tables t"
+    " t.engine, c.extra, t.table_type FROM information_schema.columns c JOIN information_schema.tables t"
     " ON t.table_schema = c.table_schema AND t.table_name = c.table_name"
     " WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.table_schema NOT IN"
     " ('mysql', 'information_schema', 'performance_schema', 'sys')"
     " ORDER BY c.table_schema, c.table_name, c.ordinal_position"
 )
-"""One row for each column of each table that the user may see. `tables_of` takes the rows as tuples."""
-
-KEYS_QUERY: Final = (
-    "SELECT table_schema, table_name, column_name FROM information_schema.statistics"
-    " WHERE index_name = 'PRIMARY' ORDER BY table_schema, table_name, seq_in_index"
-)
-"""One row for each column of each primary key."""
+"""One row for each column of each table that the user may see."""
 
 _INTEGERS: Final = {
     "tinyint": _T.TINY,
@@ -151,22 +160,8 @@ _MARIADB_BYTES: Final = {
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
-def tables_of(columns: Iterable[tuple[Any, ...]], keys: Iterable[tuple[str, str, str]]) -> list[SnapshotTable]:
-    """The tables of the rows of COLUMNS_QUERY and KEYS_QUERY, without databases of the server itself.
-
-    Raises UnsupportedBinlogError for a column of an unknown type.
-    """
-    found: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
-    for row in columns:
-        if row[0] not in SYSTEM_DATABASES:
-            found.setdefault((row[0], row[1]), []).append(row)
-    names: dict[tuple[str, str], list[str]] = {}
-    for database, table, column in keys:
-        names.setdefault((database, table), []).append(column)
-    return [_table(name, rows, names.get(name, [])) for name, rows in found.items()]
-
-
-def _table(name: tuple[str, str], rows: list[tuple[Any, ...]], key: list[str]) -> SnapshotTable:
+def snapshot_table(name: tuple[str, str], rows: list[tuple[Any, ...]], key: Sequence[str]) -> SnapshotTable:
+    """A table from its rows of COLUMNS_QUERY, and the columns of its key. A column may be `unreadable`."""
     described = [_column(row) for row in rows]
     columns = tuple(column for column, _ in described)
     place = {column.name: i for i, column in enumerate(columns)}
@@ -224,17 +219,8 @@ def _column(row: tuple[Any, ...]) -> tuple[BinlogColumn, str]:
     if kind in _MARIADB_BYTES:
         size, expression = _MARIADB_BYTES[kind]
         return typed(_T.STRING, size, BINARY_COLLATION), expression.format(quoted)
-    raise UnsupportedBinlogError(
-        f"column {database}.{table}.{name} has the type {full}, which Barnabas does not read: leave the table out with "
-        "table.exclude.list, or change the column's type"
+    problem = (
+        f"column {database}.{table}.{name} has the type {full}, which Barnabas does not read: leave the column out "
+        "with column.exclude.list, or the table with table.exclude.list, or change the column's type"
     )
-
-
-def keep_columns(schema: TableSchema, wants: Callable[[str], bool]) -> tuple[TableSchema, tuple[int, ...]]:
-    """The table with those columns whose names `wants` accepts, and their indexes. Columns of the key stay."""
-    indexes = tuple(i for i, column in enumerate(schema.columns) if i in schema.key or wants(column.name))
-    if len(indexes) == len(schema.columns):
-        return schema, indexes
-    place = {index: i for i, index in enumerate(indexes)}
-    columns = tuple(schema.columns[i] for i in indexes)
-    return structs.replace(schema, columns=columns, key=tuple(place[i] for i in schema.key)), indexes
+    return structs.replace(column, type=int(_T.NULL), unreadable=problem), quoted

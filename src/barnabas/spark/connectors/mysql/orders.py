@@ -54,7 +54,7 @@ def number_events(weights: Any, tables: Any, owners: Any, transactions: int, nam
 
 
 def _era(failovers: int) -> str:
-    """The beginning of places: a letter is after all digits."""
+    """The prefix of places after a failover. Letters sort after digits, so these places follow those before it."""
     return f"e{failovers:04d}." if failovers else ""
 
 

@@ -8,6 +8,7 @@
 | binlog_row_metadata | MINIMAL | NO_LOG | FULL |
 | binlog_row_value_options | empty | - | empty |
 | gtid_mode | OFF | always on | any; ON to survive a failover |
+| log_replica_updates | ON | OFF | ON if the server is a replica |
 | binlog_expire_logs_seconds, expire_logs_days | 30 days | never | longer than the longest pause of the query |
 
 Sources: MySQL 8.4's manual, "Binary Logging Options and Variables"; MariaDB's manual, "Replication and Binary Log
@@ -29,6 +30,7 @@ from barnabas.spark.connectors.mysql.errors import (
     ServerSetupError,
 )
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, GtidSet
+from barnabas.spark.connectors.mysql.unlogged import BinlogScope, scope_problems
 
 VARIABLES: Final = (
     "version",
@@ -45,12 +47,17 @@ VARIABLES: Final = (
     "binlog_storage_engine",
     "gtid_mode",
     "gtid_purged",
+    "gtid_slave_pos",
+    "log_replica_updates",
+    "log_slave_updates",
+    "innodb_native_foreign_keys",
 )
-"""The global variables that `judge` reads; SHOW GLOBAL VARIABLES has those that the server's version knows."""
+"""The global variables that decide how a server is captured. Each version of a server has only some of them."""
 
 EXPIRY_SECONDS_MIN: Final = 24 * 3600
 """The shortest expiry of binlogs that is accepted by default."""
 
+_WHOLE_SCOPE: Final = BinlogScope()
 _MYSQL_MIN: Final = (8, 0, 1)
 _MARIADB_MIN: Final = (10, 5, 0)
 _REPLICATION_SLAVE: Final = frozenset(("REPLICATION SLAVE", "REPLICATION REPLICA"))
@@ -78,30 +85,43 @@ class ServerPlan(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+def server_version(variables: Mapping[str, str]) -> tuple[bool, tuple[int, ...]]:
+    """Whether a server is MariaDB, and its version, from its variables."""
+    text = variables.get("version") or ""
+    return "mariadb" in text.lower(), tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+def status_statement(version: tuple[int, ...], *, mariadb: bool) -> str:
+    """The statement for the end of the binlog and for its filters."""
+    return "SHOW BINARY LOG STATUS" if not mariadb and version >= (8, 2) else "SHOW MASTER STATUS"
+
+
 def judge(
     variables: Mapping[str, str],
     grants: Iterable[str],
     databases: Iterable[str] = (),
     *,
+    scope: BinlogScope = _WHOLE_SCOPE,
     expiry_seconds_min: int = EXPIRY_SECONDS_MIN,
 ) -> ServerPlan:
     """The plan for a server.
 
     `variables` are of SHOW GLOBAL VARIABLES, `grants` the lines of SHOW GRANTS (on MySQL 8 with USING the roles), and
-    `databases` those whose tables are read. Raises ServerSetupError, which lists everything that is wrong at once.
+    `databases` those whose tables are captured. Raises ServerSetupError, which lists everything that is wrong at once.
     """
     values = {name.lower(): value or "" for name, value in variables.items()}
-    text = values.get("version", "")
-    mariadb = "mariadb" in text.lower()
-    version = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    mariadb, version = server_version(values)
     oldest = _MARIADB_MIN if mariadb else _MYSQL_MIN
     if version < oldest:
         name = "MariaDB" if mariadb else "MySQL"
         raise ServerSetupError(
-            f"the server is version {text or 'unknown'}; change capture needs {name} {'.'.join(map(str, oldest))} or "
+            f"the server is version {values.get('version') or 'unknown'}; change capture "
+            f"needs {name} {'.'.join(map(str, oldest))} or "
             "newer, which writes the names of columns into the binlog: upgrade the server, or use polling"
         )
-    problems = _problems(values, mariadb) + _missing_privileges(grants, databases, mariadb)
+    databases = list(databases)
+    unlogged, warnings = scope_problems(values, scope, databases, mariadb=mariadb)
+    problems = _problems(values, mariadb) + unlogged + _missing_privileges(grants, databases, mariadb)
     seconds = _expiry_seconds(values)
     if 0 < seconds < expiry_seconds_min:
         seconds_name = not mariadb or "binlog_expire_logs_seconds" in values  # MariaDB has it from 10.6 on
@@ -114,7 +134,6 @@ def judge(
         raise ServerSetupError("the server cannot be captured yet:\n" + "\n".join(f"- {line}" for line in problems))
     gtid_mode = values.get("gtid_mode", "OFF").upper()
     uses_gtids = mariadb or gtid_mode == "ON"
-    warnings = []
     if not uses_gtids:
         warnings.append(
             f"gtid_mode is {gtid_mode}: positions are files of this server only, and a failover needs a new snapshot. "

@@ -28,7 +28,7 @@ from barnabas.spark.connectors.mysql.relocation import (
     parse_gtids,
     purged,
 )
-from barnabas.spark.connectors.mysql.server import ServerPlan, check_available, session_statements
+from barnabas.spark.connectors.mysql.server import ServerPlan, check_available, session_statements, status_statement
 from barnabas.spark.connectors.mysql.session import MysqlSession
 
 _OWNED_ATTEMPTS: Final = 5
@@ -46,8 +46,7 @@ class ServerBinlogs:
 
     def written(self) -> FilePosition:
         """The place up to which the server has written its binlog, which is between transactions."""
-        renamed = not self._plan.mariadb and self._plan.version >= (8, 2)
-        statement = "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
+        statement = status_statement(self._plan.version, mariadb=self._plan.mariadb)
         found = self._session.rows(statement, "reading the position of the binlog")
         if not found:
             raise ServerSetupError("the server writes no binlog: set log_bin in its configuration, and restart it")
@@ -93,9 +92,11 @@ class ServerBinlogs:
         return str(found[0][0] or "")
 
     def _mysql_gtids(self, place: FilePosition, begin: BinlogPosition) -> GtidSet:
-        """MySQL has no function for this. A transaction is owned from before it is written until it is executed. So
-        while none is owned, those up to the place are the executed ones without those that were written behind it. A
-        server on which some transaction is always owned makes us read all transactions from `begin` on.
+        """The GTIDs up to a place. MySQL has no function like MariaDB's BINLOG_GTID_POS.
+
+        A GTID is in gtid_owned from before its transaction is written to the binlog until the GTID is in gtid_executed.
+        So while gtid_owned is empty, the GTIDs up to the place are those of gtid_executed without those of transactions
+        behind the place. If gtid_owned is never empty, all transactions from `begin` to the place are read.
         """
         for _ in range(_OWNED_ATTEMPTS):
             if not self._variable("gtid_owned"):

@@ -171,8 +171,9 @@ class MysqlSession:
             limit -= size
             if limit < 0:
                 raise BinlogLimitError(
-                    f"an event after {position.file}:{position.position} has more than {EVENT_BYTES_MAX} bytes: lower "
-                    "binlog_row_event_max_size, and start from a new snapshot"
+                    f"an event after {position.file}:{position.position} has more than {EVENT_BYTES_MAX} bytes: set "
+                    "binlog_row_event_max_size to its default of 8192, keep single rows and statements below the "
+                    "limit, and start the query over with a new checkpoint, an empty stagingLocation and a new snapshot"
                 )
             parts.append(self._connection._read_bytes(size))
             if size < _LONGEST_PAYLOAD:
@@ -213,7 +214,9 @@ class MysqlSession:
         try:
             data: bytes = file.read1(_CHUNK_BYTES) if file is not None else b""
         except OSError as error:
-            raise ServerConnectionError(f"{doing} failed: the connection was lost ({error}): start again") from error
+            raise ServerConnectionError(
+                f"{doing} failed: the connection was lost ({error}): start the query again"
+            ) from error
         if not data:
             raise ServerConnectionError(f"{doing} failed: the server closed the connection: start the query again")
         return data

@@ -23,26 +23,17 @@ from barnabas.spark.connectors.events.changes import MySqlPositions, TableSchema
 from barnabas.spark.connectors.mysql.binlog.statements import StatementKind
 from barnabas.spark.connectors.mysql.binlog.transactions import SchemaChange, TransactionAssembler
 from barnabas.spark.connectors.mysql.changes import CapturedTables, ChangeCollector
-from barnabas.spark.connectors.mysql.columns import (
-    COLUMNS_QUERY,
-    KEYS_QUERY,
-    SnapshotTable,
-    quote_name,
-    tables_of,
-)
-from barnabas.spark.connectors.mysql.errors import (
-    PositionError,
-    ServerConnectionError,
-    ServerSetupError,
-    SnapshotError,
-)
+from barnabas.spark.connectors.mysql.columns import SnapshotTable, quote_name
+from barnabas.spark.connectors.mysql.errors import PositionError, ServerConnectionError, ServerSetupError
 from barnabas.spark.connectors.mysql.options import MYSQL_OPTIONS, MYSQL_REFUSED, parse_mysql_options
 from barnabas.spark.connectors.mysql.orders import place_text
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, FilePosition
-from barnabas.spark.connectors.mysql.server import VARIABLES, ServerPlan, judge
+from barnabas.spark.connectors.mysql.server import ServerPlan
 from barnabas.spark.connectors.mysql.server_binlogs import ServerBinlogs
+from barnabas.spark.connectors.mysql.server_setup import read_cascade_warnings, read_plan, read_tables
 from barnabas.spark.connectors.mysql.session import MysqlSession
 from barnabas.spark.connectors.mysql.text_rows import decode_columns
+from barnabas.spark.connectors.mysql.unlogged import versioned_error
 
 log = logging.getLogger("barnabas.spark")
 
@@ -93,7 +84,7 @@ class MysqlSource:
 
     def check(self, position: Position | None, *, begun: bool) -> None:
         plan = self._judged()
-        for warning in plan.warnings:
+        for warning in (*plan.warnings, *read_cascade_warnings(self._session(), self._tables())):
             log.warning("%s", warning)
         if position is not None:
             binlogs = self._binlogs()
@@ -103,12 +94,8 @@ class MysqlSource:
 
     def _judged(self) -> ServerPlan:
         if self._plan is None:
-            session = self._session()
-            found = dict(session.rows("SHOW GLOBAL VARIABLES", "reading the variables"))
-            variables = {name: found[name] for name in VARIABLES if name in found}
-            grants = [row[0] for row in session.rows("SHOW GRANTS", "reading the privileges")]
             tables = self._tables()
-            self._plan = judge(variables, grants, sorted({one.table.database for one in tables}))
+            self._plan = read_plan(self._session(), tables)
             if not tables and self._options.capture.snapshot_mode is not SnapshotMode.NO_DATA:
                 raise ServerSetupError(
                     "no table is selected that the user may read: correct table.include.list, or run GRANT SELECT ON "
@@ -141,10 +128,7 @@ class MysqlSource:
         return self._found[key]
 
     def _tables(self) -> list[SnapshotTable]:
-        session = self._session()
-        columns = session.rows(COLUMNS_QUERY, "reading the tables")
-        keys: Any = session.rows(KEYS_QUERY, "reading the primary keys")
-        return tables_of([row for row in columns if self._captured.has(row[0], row[1])], keys)
+        return read_tables(self._session(), self._captured)
 
     def read_tables(self) -> list[TableSchema]:
         return [self._captured.schema(one.table)[0] for one in self._tables()]
@@ -339,17 +323,32 @@ class MysqlSource:
         return self._opened
 
     def _report(self, changes: tuple[Any, ...]) -> None:
-        """Log what removes rows of captured tables without events."""
+        """Log what removes rows of captured tables without events.
+
+        Raises ServerSetupError for a captured table that becomes one WITH SYSTEM VERSIONING.
+        """
         silent = [StatementKind.DROP]
         if not self._options.capture.wants_truncates:
             silent.append(StatementKind.TRUNCATE)
         for change in changes:
-            if isinstance(change, SchemaChange) and change.kind in silent:
-                # A DROP of a whole database has no names of tables.
-                tables = [one for one in change.tables if not one.table or self._captured.has(one.database, one.table)]
-                if tables:
-                    names = ", ".join(f"{one.database}.{one.table or '*'}" for one in tables)
-                    log.warning("%s of %s has no events: the rows of the topic stay", change.kind.value.upper(), names)
+            if not isinstance(change, SchemaChange):
+                continue
+            # A DROP of a whole database has no names of tables.
+            tables = [one for one in change.tables if not one.table or self._captured.has(one.database, one.table)]
+            if not tables:
+                continue
+            names = ", ".join(f"{one.database}.{one.table or '*'}" for one in tables)
+            if change.kind in silent:
+                log.warning("%s of %s has no events: the rows of the topic stay", change.kind.value.upper(), names)
+            if change.without_rows:
+                log.warning(
+                    "ALTER TABLE ... %s of %s has no events: the topic keeps rows that it removed, and lacks rows that "
+                    "it added",
+                    change.without_rows,
+                    names,
+                )
+            if change.versions:
+                raise versioned_error((one.database, one.table) for one in tables)
 
 
 def _to_position(position: BinlogPosition) -> Position:
@@ -361,6 +360,6 @@ def _from_position(position: Position) -> BinlogPosition:
     try:
         return msgspec.convert(position, BinlogPosition)
     except msgspec.ValidationError as error:
-        raise SnapshotError(
+        raise PositionError(
             f"{position} is not a position in a binlog ({error}): use the checkpoint of this query, or a new one"
         ) from None

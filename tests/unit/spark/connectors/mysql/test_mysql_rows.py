@@ -170,6 +170,37 @@ def test_columns_in_old_formats_are_refused_with_the_statement_to_run(kind: int,
         RowDecoder(table.table)
 
 
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        (Column("c", 15, b"\x0a\x00", collation=255), b"\x01\xff"),  # no UTF-8
+        (Column("c", 245, b"\x04"), b"\x01\x00\x00\x00\x0e"),  # no JSON
+        (Column("c", 15, b"\x0a\x00", collation=92), b"\x02ab"),  # geostd8, which Python does not have
+        (Column("c", 254, b"\xf7\x01", collation=92, members=("a",)), b"\x01"),
+        (Column("c", 140, b"\x02"), b"\x02\x00\x00e"),  # TEXT COMPRESSED, bytes of MariaDB 10.11
+        (Column("c", 141, b"\x33\x00"), b"\x02\x00a"),  # VARCHAR(50) COMPRESSED
+        (Column("c", 141, b"\xff\x00"), b"\x02\x00c"),  # VARCHAR(254) COMPRESSED
+        (Column("c", 141, b"\x00\x01"), b"\x02\x00\x00b"),  # VARCHAR(255) COMPRESSED
+        (Column("c", 7), bytes(4)),  # TIMESTAMP before MySQL 5.6
+        (Column("c", 11), bytes(3)),  # TIME
+        (Column("c", 12), bytes(8)),  # DATETIME
+    ],
+)
+def test_a_column_that_is_not_wanted_may_be_unreadable(column: Column, cell: bytes) -> None:
+    reader = BinlogDecoder("bin.000001")
+    reader.decode(enc.format_description())
+    found = reader.decode(enc.table_map([enc.INT, column, enc.TEXT]))
+    images = [enc.image([enc.int_cell(n), value, enc.text_cell("z")]) for n, value in ((1, cell), (2, None))]
+    run = reader.decode(enc.rows(31, 3, images))
+    assert isinstance(found, TableMap)
+    assert isinstance(run, RowsEvent)
+    decoded = RowDecoder(found.table, (0, 2)).decode([run])
+    assert decoded.before.to_pylist() == [{"id": 1, "name": "z"}]
+    assert decoded.after.to_pylist() == [{"id": 2, "name": "z"}]
+    with pytest.raises((BinlogError, UnsupportedBinlogError), match=r"column\.exclude\.list"):
+        RowDecoder(found.table).decode([run])
+
+
 # The bytes are built by hand from json_binary.h: type, count, size, entries of keys, entries of values, keys, values.
 @pytest.mark.parametrize(
     ("raw", "text"),
@@ -213,7 +244,19 @@ def test_a_json_document_whose_parts_overlap_does_not_explode() -> None:
 
 @pytest.mark.parametrize(
     ("collation", "raw", "text"),
-    [(8, b"\xe9\x80", "é€"), (28, b"\xc4\xe3", "你"), (45, "hé".encode(), "hé"), (13, b"\x83\x41", "ア")],
+    [
+        (8, b"\xe9\x80", "é€"),
+        (9, b"\xb9", "š"),
+        (28, b"\xc4\xe3", "你"),
+        (45, "hé".encode(), "hé"),
+        (13, b"\x83\x41\x81\x60", "ア〜"),
+        (19, b"\xb0\xa1\x81\x41", "가갂"),
+        (91, b"\xa4\xa2\x8e\xb1\xa1\xc1\xad\xa1\xa1\xc0", "あｱ〜①\\"),
+        (97, b"\xa4\xa2\xa1\xc1\xad\xa1\x8f\xf3\xf3\x8f\xf4\xfe\x8f\xa2\xb7", "あ～①ⅰ黑～"),
+        (98, b"\xf5\xa1\x8f\xf5\xa1\xf8\xa1", "\ue000\ue3ac\ue11a"),
+        (36, b"\xfc", "ⁿ"),
+        (25, b"\xa1", "\u02bd"),
+    ],
 )
 def test_texts_with_and_without_ascii_only_are_in_one_column(collation: int, raw: bytes, text: str) -> None:
     column = Column("c", 15, b"\x0a\x00", collation=collation)

@@ -13,6 +13,7 @@ from barnabas.spark.connectors.mysql.server import (
     judge,
     session_statements,
 )
+from barnabas.spark.connectors.mysql.unlogged import BinlogScope, cascade_warnings, writes_cascades
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 MYSQL = {
@@ -44,10 +45,18 @@ GRANTS = [
     "GRANT SELECT (`a`, `b`), SELECT ON `shop\\_%`.* TO `r`@`%`",
 ]
 
+EVERYTHING = BinlogScope()
+ADMIN = ["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"]
 
-def problems(variables: dict[str, str], grants: list[str] = GRANTS, databases: tuple[str, ...] = ()) -> str:
+
+def problems(
+    variables: dict[str, str],
+    grants: list[str] = GRANTS,
+    databases: tuple[str, ...] = (),
+    scope: BinlogScope = EVERYTHING,
+) -> str:
     with pytest.raises(ServerSetupError) as caught:
-        judge(variables, grants, databases)
+        judge(variables, grants, databases, scope=scope)
     return str(caught.value)
 
 
@@ -97,6 +106,56 @@ def test_missing_privileges_are_named_with_their_grants() -> None:
     assert "GRANT REPLICATION CLIENT ON *.*" in text
     assert "GRANT SELECT ON `shopx1`.*" in text
     assert "`shop_1`" not in text
+
+
+def test_a_replica_that_does_not_log_what_it_replicates_is_refused() -> None:
+    replica = BinlogScope(is_replica=True)
+    assert "log_replica_updates=ON below [mysqld]" in problems({**MYSQL, "log_replica_updates": "OFF"}, scope=replica)
+    assert "log_slave_updates=OFF" in problems({**MARIADB, "log_slave_updates": "OFF"}, ADMIN, scope=replica)
+    judge({**MYSQL, "log_replica_updates": "OFF"}, GRANTS)
+    judge({**MYSQL, "log_replica_updates": "ON"}, GRANTS, scope=replica)
+
+
+def test_a_server_that_may_be_a_replica_is_captured_with_a_warning() -> None:
+    unknown = BinlogScope(is_replica=None)
+    variables = {**MARIADB, "log_slave_updates": "OFF", "gtid_slave_pos": "0-1-5"}
+    [warning] = judge(variables, ADMIN, scope=unknown).warnings
+    assert "GRANT REPLICA MONITOR ON *.*" in warning
+    assert not judge({**variables, "gtid_slave_pos": ""}, ADMIN, scope=unknown).warnings, "it has replicated nothing"
+    assert not judge({**variables, "log_slave_updates": "ON"}, ADMIN, scope=unknown).warnings
+
+
+@pytest.mark.parametrize(
+    ("scope", "remedy"),
+    [
+        (BinlogScope(do_databases=("other",)), "add binlog_do_db=shop_1 to my.cnf"),
+        (BinlogScope(ignored_databases=("x", "shop_1")), "remove binlog_ignore_db=shop_1 from my.cnf"),
+    ],
+)
+def test_a_filter_that_keeps_a_captured_database_out_of_the_binlog_is_refused(scope: BinlogScope, remedy: str) -> None:
+    assert remedy in problems(MYSQL, databases=("shop_1",), scope=scope)
+    judge(MYSQL, ["GRANT ALL PRIVILEGES ON *.* TO `r`@`%`"], ["other"], scope=scope)
+
+
+def test_filters_of_both_kinds_are_judged_as_the_server_does() -> None:
+    judge(MYSQL, GRANTS, ["shop_1"], scope=BinlogScope(do_databases=("shop_1",), ignored_databases=("shop_1",)))
+
+
+def test_a_foreign_key_that_changes_its_table_without_the_binlog_is_warned_of() -> None:
+    definition = """CREATE TABLE `child` (
+  `p` int(11) DEFAULT NULL COMMENT 'CONSTRAINT `x` FOREIGN KEY (`p`) REFERENCES `q` (`id`) ON DELETE CASCADE',
+  CONSTRAINT `f``1` FOREIGN KEY (`p`) REFERENCES `parent` (`id`) ON DELETE CASCADE ON UPDATE SET NULL,
+  CONSTRAINT `f2` FOREIGN KEY (`p`, `q`) REFERENCES `o`.`parent` (`id`, `b`) ON DELETE NO ACTION,
+  CONSTRAINT `f3` FOREIGN KEY (`p`) REFERENCES `parent` (`id`)
+) ENGINE=InnoDB"""
+    [warning] = cascade_warnings("shop", "child", definition)
+    assert "the foreign key f`1 of shop.child has ON DELETE CASCADE ON UPDATE SET NULL" in warning
+
+
+def test_foreign_keys_of_mysql_9_6_are_in_the_binlog_unless_innodb_carries_them_out() -> None:
+    assert writes_cascades({"innodb_native_foreign_keys": "OFF"})
+    assert not writes_cascades({"innodb_native_foreign_keys": "ON"})
+    assert not writes_cascades({})
 
 
 def test_a_session_asks_for_checksums_and_mariadb_for_its_gtids() -> None:

@@ -39,6 +39,13 @@ from barnabas.spark.connectors.mysql.binlog.statements import TableName, classif
         ("INSERT INTO mysql.rds_heartbeat2(id, value) values (1, 2)", Kind.OTHER, ""),
         ("update t set a = 1", Kind.CHANGE, "d.t"),
         ("# comment\nREPLACE INTO t VALUES (1)", Kind.CHANGE, "d.t"),
+        ("SET STATEMENT max_statement_time=1, sql_mode='FOR' FOR INSERT INTO t VALUES (1)", Kind.CHANGE, "d.t"),
+        ("SET STATEMENT a = (1) FOR TRUNCATE TABLE o.t", Kind.TRUNCATE, "o.t"),
+        ("/* x */ set statement a=1 for alter table t rename n", Kind.ALTER, "d.t > d.n"),
+        ("SET STATEMENT a=1 FOR DELETE FROM t", Kind.TRUNCATE, "d.t"),
+        ("SET STATEMENT a=1", Kind.OTHER, ""),
+        ("SET PASSWORD FOR u = 'x'", Kind.OTHER, ""),
+        ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE o.u", Kind.ALTER, "d.t o.u"),
         ("", Kind.OTHER, ""),
         ("DROP TABLE", Kind.DROP, ""),
     ],
@@ -48,3 +55,38 @@ def test_a_statement_has_its_kind_and_its_tables(statement: str, kind: Kind, tab
     expected = [tuple(TableName(*name.split(".")) for name in part.split()) for part in (before, after)]
     found = classify(statement, "d")
     assert (found.kind, [found.tables, found.renamed_to]) == (kind, expected)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("ALTER TABLE t TRUNCATE PARTITION p0, p1", "TRUNCATE PARTITION"),
+        ("ALTER TABLE t DROP PARTITION IF EXISTS p0", "DROP PARTITION"),
+        ("alter table t exchange partition p0 with table u without validation", "EXCHANGE PARTITION"),
+        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)", "CONVERT TABLE"),
+        ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", "CONVERT PARTITION"),
+        ("ALTER TABLE t DISCARD TABLESPACE", "DISCARD TABLESPACE"),
+        ("SET STATEMENT a=1 FOR ALTER TABLE t DROP PARTITION p", "DROP PARTITION"),
+        ("ALTER TABLE t DROP `partition`, ADD b INT", ""),
+        ("ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (5))", ""),
+        ("ALTER TABLE t REORGANIZE PARTITION p INTO (PARTITION q VALUES LESS THAN (5))", ""),
+        ("CREATE TABLE t (a INT) PARTITION BY HASH (a)", ""),
+    ],
+)
+def test_an_alter_that_removes_or_adds_rows_without_events_is_found(statement: str, words: str) -> None:
+    assert classify(statement, "d").without_rows == words
+
+
+@pytest.mark.parametrize(
+    ("statement", "versions"),
+    [
+        ("ALTER TABLE t ADD SYSTEM VERSIONING", True),
+        ("CREATE TABLE t (a INT) WITH SYSTEM VERSIONING", True),
+        ("CREATE TABLE t (a INT, b INT WITH SYSTEM VERSIONING)", True),
+        ("ALTER TABLE t DROP SYSTEM VERSIONING", False),
+        ("ALTER TABLE t ADD b INT WITHOUT SYSTEM VERSIONING", False),
+        ("CREATE TABLE t (a INT COMMENT 'WITH SYSTEM VERSIONING')", False),
+    ],
+)
+def test_a_table_that_becomes_system_versioned_is_found(statement: str, versions: bool) -> None:
+    assert classify(statement, "d").versions == versions

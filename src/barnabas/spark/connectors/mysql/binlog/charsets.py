@@ -1,33 +1,43 @@
 """Table: the character set of each collation, and the Python codec that decodes it.
 
+Texts are decoded as the server converts them to utf8mb4, so that rows of a snapshot and of changes are equal.
+
 Sources: `information_schema.collations` of MariaDB 10.11; MySQL 8.0's manual, "Supported Character Sets and
-Collations". A collation of MariaDB's NO PAD family is the number of another one plus 1024.
+Collations"; the conversion of all byte sequences to utf8mb4 by MariaDB 10.11 and MySQL 9.7. A collation of MariaDB's
+NO PAD family is the number of another one plus 1024.
 """
 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 from typing import Final
 
+from barnabas.spark.connectors.mysql.binlog.euc_jp import decode_eucjpms, decode_ujis
 from barnabas.spark.connectors.mysql.errors import UnsupportedBinlogError
 
 BINARY_COLLATION: Final = 63
 LATIN1: Final = "mysql-latin1"
 """MySQL's latin1 is Windows-1252, with the five bytes that Windows leaves undefined as control characters."""
+UJIS: Final = "mysql-ujis"
+EUCJPMS: Final = "mysql-eucjpms"
+SJIS: Final = "mysql-sjis"
 
 _ENCODINGS: Final[dict[str, tuple[int, ...]]] = {
     "big5": (1, 84),
-    "latin-2": (2, 9, 21, 27, 77),
+    "iso8859-2": (2, 9, 21, 27, 77),
     "cp850": (4, 80),
     LATIN1: (5, 8, 15, 31, 47, 48, 49, 94),
     "koi8-r": (7, 74),
     "ascii": (11, 65),
-    "euc-jp": (12, 91, 97, 98),
-    "cp932": (13, 88, 95, 96),
+    UJIS: (12, 91),
+    EUCJPMS: (97, 98),
+    SJIS: (13, 88),
+    "cp932": (95, 96),
     "cp1251": (14, 23, 50, 51, 52),
     "iso8859-8": (16, 71),
     "tis-620": (18, 89),
-    "euc-kr": (19, 85),
+    "cp949": (19, 85),
     "iso8859-13": (20, 41, 42, 79),
     "koi8-u": (22, 75),
     "gb2312": (24, 86),
@@ -59,6 +69,16 @@ _ENCODINGS: Final[dict[str, tuple[int, ...]]] = {
     "gb18030": (248, 249, 250),
     "hp-roman8": (6, 72),
 }
+_SIGNS: Final = {
+    "cp866": str.maketrans("\u2116\u00a4", "\u207f\u00b2"),
+    "iso8859-7": str.maketrans("\u2018\u2019", "\u02bd\u02bc"),
+    "iso8859-8": str.maketrans("\u00af", "\u203e"),
+    "koi8-u": str.maketrans("\u2219", "\u2022"),
+}
+"""Characters of Python's codecs that the servers convert to others."""
+_SJIS_SIGNS: Final = str.maketrans(
+    "\uff3c\uff5e\u2225\uff0d\uffe0\uffe1\uffe2", "\\\u301c\u2016\u2212\u00a2\u00a3\u00ac"
+)
 _ENCODING_OF: Final = {collation: name for name, collations in _ENCODINGS.items() for collation in collations}
 _NO_PAD: Final = 1024
 _UCA1400: Final = (("utf-8", 2048, 2304), ("utf-8", 2304, 2560), ("utf-16-be", 2560, 3072), ("utf-32-be", 3072, 3328))
@@ -66,7 +86,7 @@ _UCA1400: Final = (("utf-8", 2048, 2304), ("utf-8", 2304, 2560), ("utf-16-be", 2
 
 
 def python_encoding(collation: int, where: str) -> str:
-    """The Python codec of a collation's character set, or LATIN1. 0, an unknown collation, is read as UTF-8.
+    """The codec of a collation's character set, for `decode_text`. 0, an unknown collation, is read as UTF-8.
 
     Raises UnsupportedBinlogError for a character set that Python does not have.
     """
@@ -81,7 +101,7 @@ def python_encoding(collation: int, where: str) -> str:
         raise UnsupportedBinlogError(
             f"{where}: Barnabas cannot decode the character set of collation {collation} (SELECT * FROM "
             f"information_schema.collations WHERE id = {collation}). Run ALTER TABLE ... CONVERT TO CHARACTER SET "
-            "utf8mb4, or exclude the table"
+            "utf8mb4 and start from a new snapshot, or leave the column out with column.exclude.list"
         )
     return encoding_or_none
 
@@ -103,8 +123,19 @@ def contains_ascii(encoding: str) -> bool:
         return False
 
 
+_DECODERS: Final[dict[str, Callable[[bytes], str]]] = {
+    LATIN1: lambda raw: raw.decode("cp1252", "barnabas-latin1"),
+    UJIS: decode_ujis,
+    EUCJPMS: decode_eucjpms,
+    SJIS: lambda raw: raw.decode("cp932").translate(_SJIS_SIGNS),
+}
+
+
 def decode_text(raw: bytes, encoding: str) -> str:
-    """Decode bytes of a column. Raises UnicodeDecodeError."""
-    if encoding == LATIN1:
-        return raw.decode("cp1252", "barnabas-latin1")
-    return raw.decode(encoding)
+    """Decode bytes of a column. `encoding` is a result of `python_encoding`. Raises UnicodeDecodeError."""
+    decoder = _DECODERS.get(encoding)
+    if decoder is not None:
+        return decoder(raw)
+    text = raw.decode(encoding)
+    signs = _SIGNS.get(encoding)
+    return text if signs is None else text.translate(signs)

@@ -125,8 +125,9 @@ class BinlogDecoder:
             raise BinlogError(f"{where}: the event declares {header.size} bytes and has {len(data)}: restart the query")
         if header.size > self._event_bytes_max:
             raise BinlogLimitError(
-                f"{where}: the event has {header.size} bytes, the limit is {self._event_bytes_max}: raise the limit, "
-                "or lower binlog_row_event_max_size"
+                f"{where}: the event has {header.size} bytes, the limit is {self._event_bytes_max}: set "
+                "binlog_row_event_max_size to its default of 8192, keep single rows and statements below the limit, "
+                "and start the query over with a new checkpoint, an empty stagingLocation and a new snapshot"
             )
         end = self._end(header)
         if header.type == EventType.FORMAT_DESCRIPTION:

@@ -1,4 +1,4 @@
-"""Value: the events of a binlog, decoded. `binlog.py` decodes them.
+"""Value: the events of a binlog, decoded. `decoder.py` decodes them.
 
 Every event has `end`, its position: the 64-bit offset in its binlog file behind the event (for an event inside a
 compressed transaction: behind the compressed event), and `timestamp`, seconds since 1970 by the server's clock.
@@ -107,11 +107,12 @@ class XaPrepare(Event, frozen=True, kw_only=True):
 class BinlogColumn(Struct, frozen=True):
     """One column of a TABLE_MAP event.
 
-    `type` is a `ColumnType`, with ENUM and SET resolved from STRING. `meta` depends on the type: the largest length in
-    bytes (VARCHAR, STRING), the number of bytes of the length (BLOB, JSON, GEOMETRY), the number of fractional digits
-    (TIME2, DATETIME2, TIMESTAMP2), `precision << 8 | scale` (NEWDECIMAL), the number of bits (BIT), the number of bytes
-    (ENUM, SET). `values` are the members of an ENUM or SET. `collation` is 0 for columns without characters, and
-    63 for binary strings.
+    `type` is a `BinlogColumnType`, with ENUM and SET resolved from STRING. `meta` depends on the type: the largest
+    length in bytes (VARCHAR, STRING), the number of bytes of the length (BLOB, JSON, GEOMETRY), the number of
+    fractional digits (TIME2, DATETIME2, TIMESTAMP2), `precision << 8 | scale` (NEWDECIMAL), the number of bits (BIT),
+    the number of bytes (ENUM, SET). `values` are the members of an ENUM or SET, None if they are unknown. `collation`
+    is 0 for columns without characters, and 63 for binary strings. `unreadable` is an error message if the type of the
+    column is unknown, otherwise empty.
     """
 
     name: str
@@ -122,6 +123,7 @@ class BinlogColumn(Struct, frozen=True):
     collation: int = 0
     values: tuple[str, ...] | None = None
     visible: bool = True
+    unreadable: str = ""
 
 
 class BinlogTable(Struct, frozen=True):
@@ -129,6 +131,8 @@ class BinlogTable(Struct, frozen=True):
 
     `described` is false if the server does not write the metadata of binlog_row_metadata=FULL; then the columns have
     no names, and their rows cannot be decoded. `primary_key` has the indexes of the key's columns in the key's order.
+    `unreadable` is an error message if the event itself cannot be read, and the table has no columns then; otherwise
+    `unreadable` is empty.
     """
 
     database: str
@@ -136,6 +140,7 @@ class BinlogTable(Struct, frozen=True):
     columns: tuple[BinlogColumn, ...]
     primary_key: tuple[int, ...]
     described: bool
+    unreadable: str = ""
 
 
 class TableMap(Event, frozen=True, kw_only=True):

@@ -17,13 +17,14 @@ from barnabas.spark.connectors.mysql.binlog.cursor import EventCursor
 from barnabas.spark.connectors.mysql.errors import BinlogLimitError
 
 INFLATED_BYTES_MAX: Final = 1 << 30
-"""The default limit for one inflated part. A MySQL server compresses transactions up to max_allowed_packet, 1 GiB."""
+"""The limit for one inflated part. A MySQL server compresses transactions up to max_allowed_packet, 1 GiB."""
 
 
 def _too_large(where: str, size: int, limit: int) -> BinlogLimitError:
     return BinlogLimitError(
-        f"{where}: the compressed part inflates to {size} bytes, the limit is {limit}: raise the limit, or run smaller "
-        "transactions"
+        f"{where}: the compressed part inflates to {size} bytes, the limit is {limit}: change rows in smaller "
+        "transactions, or set binlog_transaction_compression=OFF (MariaDB: log_bin_compress=OFF), and start the query "
+        "over with a new checkpoint, an empty stagingLocation and a new snapshot"
     )
 
 

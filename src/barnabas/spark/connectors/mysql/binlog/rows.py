@@ -4,8 +4,9 @@
     image:  (n + 7) // 8 bytes: which of the image's n columns are null, lowest bit first; then the cells that are not
     cell:   of a width that the column's type gives, or with its length before it (1 to 4 bytes)
 
-A run of events of one table and kind is decoded at once: a compiled loop finds the cells of all rows, then each column
-is decoded as a whole. A server writes events of about 8 KiB (binlog_row_event_max_size), so that long runs matter.
+A run of events of one table and kind is decoded at once: a compiled loop finds the cells of all rows, then each wanted
+column is decoded as a whole. A server writes events of about 8 KiB (binlog_row_event_max_size), so that long runs
+matter.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from barnabas.protocol.records.columnar._jit import np, pa
 from barnabas.spark.connectors.mysql.binlog.codes import ChangeKind
 from barnabas.spark.connectors.mysql.binlog.events import BinlogColumn, BinlogTable, RowsEvent
 from barnabas.spark.connectors.mysql.binlog.row_kernels import find_cells
-from barnabas.spark.connectors.mysql.binlog.values import CellDecoder, Cells, column_decoder
+from barnabas.spark.connectors.mysql.binlog.values import Cells, cell_width, column_decoder
 from barnabas.spark.connectors.mysql.errors import BinlogError, BinlogLimitError, UnsupportedBinlogError
 
 RUN_BYTES_MAX: Final = (1 << 31) - 1
@@ -29,8 +30,8 @@ RUN_BYTES_MAX: Final = (1 << 31) - 1
 class DecodedRows(Struct, frozen=True):
     """The rows of a run, in their order. `before` is None for INSERT, `after` is None for DELETE.
 
-    The record batches have the columns that the images have, all of them with binlog_row_image=FULL. `zero_dates` is
-    the number of cells that became null because they hold no date, such as 0000-00-00.
+    The record batches have those wanted columns that the images have, all of them with binlog_row_image=FULL.
+    `zero_dates` is the number of cells that became null because they hold no date, such as 0000-00-00.
     `counts` has the number of rows of each event of the run.
     """
 
@@ -42,31 +43,37 @@ class DecodedRows(Struct, frozen=True):
     counts: Any
 
 
+def check_described(table: BinlogTable) -> None:
+    """Raise UnsupportedBinlogError if the TABLE_MAP cannot be read, or has no metadata of binlog_row_metadata=FULL."""
+    if table.unreadable:
+        raise UnsupportedBinlogError(table.unreadable)
+    if not table.described:
+        raise UnsupportedBinlogError(
+            f"the binlog describes {table.database}.{table.name} without names and signs of its columns. Run SET "
+            "GLOBAL binlog_row_metadata = 'FULL' (in the configuration file, too), and start from a new snapshot"
+        )
+
+
 class RowDecoder:
     """Decodes the rows of one table as a TABLE_MAP event describes it.
 
-    Raises UnsupportedBinlogError if the TABLE_MAP lacks the metadata of binlog_row_metadata=FULL, or if the table has a
-    column that this package does not read.
+    `indexes` are those of the wanted columns; None stands for all columns. Cells of other columns are passed over, so
+    that their types and values do not matter. Raises UnsupportedBinlogError if `check_described` does, or if a wanted
+    column is one that this package does not read.
     """
 
-    def __init__(self, table: BinlogTable) -> None:
+    def __init__(self, table: BinlogTable, indexes: Sequence[int] | None = None) -> None:
+        check_described(table)
         self.table = table
-        if not table.described:
-            raise UnsupportedBinlogError(
-                f"the binlog describes {table.database}.{table.name} without names and signs of its "
-                "columns. Run SET GLOBAL binlog_row_metadata = 'FULL' (in the configuration file, too), and start from "
-                "a new snapshot"
-            )
-        self._decoders = [column_decoder(table, column) for column in table.columns]
+        wanted = range(len(table.columns)) if indexes is None else sorted(indexes)
+        self._widths = [cell_width(table, column) for column in table.columns]
+        self._decoders = {i: column_decoder(table, table.columns[i]) for i in wanted}
 
     @property
     def schema(self) -> Any:
         """The Arrow schema of a full row image. Every field may be null, since a zero date becomes null."""
         return pa.schema(
-            [
-                pa.field(column.name, decoder.type, nullable=True)
-                for column, decoder in zip(self.table.columns, self._decoders, strict=True)
-            ]
+            [pa.field(self.table.columns[i].name, decoder.type, nullable=True) for i, decoder in self._decoders.items()]
         )
 
     def decode(self, run: Sequence[RowsEvent]) -> DecodedRows:
@@ -93,7 +100,7 @@ class RowDecoder:
         zero_dates = 0
         for number, indexes in enumerate(images):
             arrays, zeros = self._image(found, number, indexes, where)
-            names = [self.table.columns[i].name for i in indexes]
+            names = [self.table.columns[i].name for i in indexes if i in self._decoders]
             batches.append(_batch(arrays, names, found.rows))
             zero_dates += zeros
         before = None if first.before is None else batches[0]
@@ -110,7 +117,7 @@ class RowDecoder:
         data = np.frombuffer(run[0].data if len(run) == 1 else b"".join([event.data for event in run]), np.uint8)
         ends = np.cumsum(np.array([len(event.data) for event in run], np.int64))
         begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        widths = [[self._decoders[i].width for i in indexes] for indexes in images]
+        widths = [[self._widths[i] for i in indexes] for indexes in images]
         if len({len(image) for image in widths}) > 1 or not widths[0]:
             return _find_uneven(data, begins, ends, widths, where)
         flat = np.array([width for image in widths for width in image], np.int32)
@@ -129,8 +136,10 @@ class RowDecoder:
         arrays = []
         zero_dates = 0
         for slot, i in enumerate(indexes):
+            decoder = self._decoders.get(i)
+            if decoder is None:
+                continue
             cells = Cells(found.data, found.at[number][slot], found.length[number][slot])
-            decoder: CellDecoder = self._decoders[i]
             try:
                 array, zeros = decoder.decode(cells)
             except (ValueError, UnicodeDecodeError, pa.ArrowInvalid) as error:
@@ -208,6 +217,6 @@ def _left(where: str, part: int) -> BinlogError:
 
 def _bad_cell(where: str, column: BinlogColumn, error: Exception) -> BinlogError:
     return BinlogError(
-        f"{where}: column {column.name} has an invalid value: {error}. Correct the row in the database, or exclude the "
-        "column, and start from a new snapshot"
+        f"{where}: column {column.name} has an invalid value: {error}. Leave the column out with "
+        "column.exclude.list, or correct the row in the database and start from a new snapshot"
     )

@@ -7,6 +7,7 @@ renamed or altered.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
@@ -45,12 +46,16 @@ class BinlogStatement(Struct, frozen=True):
     """The kind of a statement and what it names: tables of DDL, or the savepoint or the words after XA.
 
     For RENAME, and for ALTER with RENAME TO, `renamed_to` has the new names of the first tables of `tables`.
+    `without_rows` has the words of an ALTER that removes or adds rows of `tables` without rows events, such as DROP
+    PARTITION. `versions` is whether a CREATE or ALTER makes a table one WITH SYSTEM VERSIONING (MariaDB).
     """
 
     kind: StatementKind
     tables: tuple[TableName, ...] = ()
     renamed_to: tuple[TableName, ...] = ()
     name: str = ""
+    without_rows: str = ""
+    versions: bool = False
 
 
 _TOKEN: Final = re.compile(
@@ -62,6 +67,20 @@ _TOKEN: Final = re.compile(
 _CHANGES: Final = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH"))
 _INTO: Final = frozenset(("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "FROM"))
 _BEFORE_TABLE: Final = frozenset(("OR", "REPLACE", "TEMPORARY", "IGNORE", "ONLINE", "OFFLINE"))
+_WITHOUT_ROWS: Final = frozenset(
+    (
+        ("TRUNCATE", "PARTITION"),
+        ("DROP", "PARTITION"),
+        ("EXCHANGE", "PARTITION"),
+        ("CONVERT", "PARTITION"),
+        ("CONVERT", "TABLE"),
+        ("DISCARD", "PARTITION"),
+        ("IMPORT", "PARTITION"),
+        ("DISCARD", "TABLESPACE"),
+        ("IMPORT", "TABLESPACE"),
+    )
+)
+"""The first words of what an ALTER TABLE may do to rows without rows events."""
 _TOKENS_MAX: Final = 20_000
 _SCANNED_MAX: Final = 1 << 20
 
@@ -88,7 +107,7 @@ def _tokens(statement: str) -> list[Token]:
 
 def classify(statement: str, database: str) -> BinlogStatement:
     """The kind of a statement. `database` is the session's, for tables without one."""
-    tokens = _tokens(statement)
+    tokens = _without_settings(_tokens(statement))
     words = [text.upper() if is_name else text for text, is_name in tokens[:8]] + [""] * 8
     match words[0]:
         case "BEGIN" | "START":
@@ -122,6 +141,18 @@ def classify(statement: str, database: str) -> BinlogStatement:
             return BinlogStatement(StatementKind.OTHER)
 
 
+def _without_settings(tokens: list[Token]) -> list[Token]:
+    """The tokens behind MariaDB's SET STATEMENT variable = value, ... FOR."""
+    if [text.upper() for text, is_name in tokens[:2] if is_name] != ["SET", "STATEMENT"]:
+        return tokens
+    depth = 0
+    for i, (text, is_name) in enumerate(tokens):
+        depth += (text == "(") - (text == ")")
+        if depth == 0 and is_name and text.upper() == "FOR":
+            return tokens[i + 1 :]
+    return tokens
+
+
 def _change(tokens: list[Token], words: list[str], database: str) -> BinlogStatement:
     """CHANGE, unless the table is in the database `mysql`: hosted servers log their heartbeats there as statements."""
     at = 1
@@ -151,8 +182,12 @@ def _ddl(tokens: list[Token], words: list[str], database: str) -> BinlogStatemen
     if kind == StatementKind.DROP:
         return BinlogStatement(kind, _names(tokens, at, database))
     names, end = _name_at(tokens, at, database)
-    renamed = _renamed_to(tokens, end, database) if kind == StatementKind.ALTER else ()
-    return BinlogStatement(kind, names, renamed)
+    versions = _versions(tokens, end)
+    if kind == StatementKind.CREATE:
+        return BinlogStatement(kind, names, versions=versions)
+    without_rows, others = _without_rows(tokens, end, database)
+    renamed = _renamed_to(tokens, end, database)
+    return BinlogStatement(kind, names + others, renamed, without_rows=without_rows, versions=versions)
 
 
 def _after_if(words: list[str], at: int) -> int:
@@ -202,14 +237,46 @@ def _rename(tokens: list[Token], database: str) -> BinlogStatement:
 
 def _renamed_to(tokens: list[Token], at: int, database: str) -> tuple[TableName, ...]:
     """The new name in ALTER TABLE a RENAME [TO | AS | =] b. RENAME COLUMN, INDEX and so on are no new names."""
-    depth = 0
-    for i in range(at, len(tokens)):
-        text, is_name = tokens[i]
-        depth += (text == "(") - (text == ")")
-        begins = i == at or tokens[i - 1] == (",", False)
-        if depth == 0 and begins and is_name and text.upper() == "RENAME":
+    for i in _clauses(tokens, at):
+        if tokens[i][0].upper() == "RENAME":
             following = tokens[i + 1][0].upper() if i + 1 < len(tokens) else ""
             if following in ("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
                 continue
             return _name_at(tokens, i + 2 if following in ("TO", "AS", "=") else i + 1, database)[0]
     return ()
+
+
+def _clauses(tokens: list[Token], at: int) -> Iterator[int]:
+    """The positions of the first words of what an ALTER TABLE does."""
+    depth = 0
+    for i in range(at, len(tokens)):
+        text, is_name = tokens[i]
+        depth += (text == "(") - (text == ")")
+        if depth == 0 and is_name and (i == at or tokens[i - 1] == (",", False)):
+            yield i
+
+
+def _without_rows(tokens: list[Token], at: int, database: str) -> tuple[str, tuple[TableName, ...]]:
+    """The words of an ALTER TABLE that removes or adds rows without rows events, and the other table that it names.
+
+    A column that is called `partition` is quoted, and no name follows it.
+    """
+    for i in _clauses(tokens, at):
+        words = tuple(text.upper() for text, _ in tokens[i : i + 2])
+        if words not in _WITHOUT_ROWS:
+            continue
+        if "TABLESPACE" not in words and not (i + 2 < len(tokens) and tokens[i + 2][1]):
+            continue
+        for other in range(i + 1, len(tokens)):  # EXCHANGE PARTITION p WITH TABLE t, CONVERT PARTITION p TO TABLE t
+            if tokens[other][0].upper() == "TABLE":
+                return " ".join(words), _name_at(tokens, other + 1, database)[0]
+        return " ".join(words), ()
+    return "", ()
+
+
+def _versions(tokens: list[Token], at: int) -> bool:
+    """Whether a table, or a column of it, gets SYSTEM VERSIONING."""
+    names = [text.upper() if is_name else "" for text, is_name in tokens[at:]]
+    return any(
+        names[i : i + 2] == ["SYSTEM", "VERSIONING"] and names[i - 1] in ("ADD", "WITH") for i in range(1, len(names))
+    )

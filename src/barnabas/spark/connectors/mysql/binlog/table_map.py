@@ -41,9 +41,20 @@ _COLUMNS_MAX = 4096  # MySQL's MAX_FIELDS
 
 
 def decode_table(cursor: EventCursor, mariadb: bool) -> BinlogTable:
-    """The table of an event, whose id and flags `cursor` has passed."""
+    """The table of an event, whose id and flags `cursor` has passed.
+
+    A table with a column or with metadata of an unknown type is `unreadable`, since it may be one that is not captured.
+    Raises BinlogError for damaged bytes.
+    """
     database = _name(cursor)
     name = _name(cursor)
+    try:
+        return _table(cursor, database, name, mariadb)
+    except UnsupportedBinlogError as error:
+        return BinlogTable(database, name, (), (), described=False, unreadable=str(error))
+
+
+def _table(cursor: EventCursor, database: str, name: str, mariadb: bool) -> BinlogTable:
     count = cursor.packed_int()
     if count > _COLUMNS_MAX:
         raise cursor.error(f"the table {database}.{name} has {count} columns; a server allows {_COLUMNS_MAX}")
@@ -91,7 +102,7 @@ def _names(field: EventCursor | None, count: int) -> list[str]:
 
 
 def _kind(code: int, metas: EventCursor, table: str) -> tuple[int, int]:
-    """The type of a column, and its metadata as the class Column describes it."""
+    """The type of a column, and its metadata, as `BinlogColumn.meta` describes it."""
     if code in _ONE_BYTE:
         meta = metas.uint(1)
         if code in _FRACTIONS and meta > 6:
@@ -130,8 +141,8 @@ def _kind(code: int, metas: EventCursor, table: str) -> tuple[int, int]:
         return real, length
     if code not in BinlogColumnType._value2member_map_ or code in (BinlogColumnType.TYPED_ARRAY, BinlogColumnType.NULL):
         raise UnsupportedBinlogError(
-            f"{metas.where}: the table {table} has a column of the unknown type {code}. Exclude the table from the "
-            "source, or use a version of Barnabas that knows the type"
+            f"{metas.where}: the table {table} has a column of the unknown type {code}. Leave the table out with "
+            "table.exclude.list, or use a version of Barnabas that knows the type"
         )
     return code, 0
 
@@ -147,7 +158,7 @@ def _fields(cursor: EventCursor) -> dict[MetadataField, EventCursor]:
         except ValueError:
             raise UnsupportedBinlogError(
                 f"{cursor.where}: the TABLE_MAP event has metadata of the unknown type {code}. The server is newer "
-                "than this version of Barnabas: upgrade Barnabas"
+                "than this version of Barnabas: upgrade Barnabas, or leave the table out with table.exclude.list"
             ) from None
     return fields
 
@@ -212,7 +223,7 @@ def _collations(
 def _members(
     fields: dict[MetadataField, EventCursor], kinds: Sequence[tuple[int, int]], collations: dict[int, int]
 ) -> dict[int, tuple[str, ...]]:
-    """The members of each ENUM and SET column."""
+    """The members of each ENUM and SET column, except for those in a character set that cannot be decoded."""
     result: dict[int, tuple[str, ...]] = {}
     for name, wanted in (
         (MetadataField.ENUM_STR_VALUE, BinlogColumnType.ENUM),
@@ -226,16 +237,24 @@ def _members(
                 count = field.packed_int()
                 if count > field.left:
                     raise field.error(f"{count} members of an ENUM or SET do not fit")
-                collation = collations.get(i, 0)
-                encoding = "latin-1" if collation == BINARY_COLLATION else python_encoding(collation, field.where)
-                result[i] = tuple(_member(field, encoding) for _ in range(count))
+                members = [field.packed_bytes() for _ in range(count)]
+                encoding = _encoding(collations.get(i, 0), field.where)
+                if encoding is not None:
+                    result[i] = tuple(_member(field, raw, encoding) for raw in members)
         field.expect_end()
     return result
 
 
-def _member(field: EventCursor, encoding: str) -> str:
+def _encoding(collation: int, where: str) -> str | None:
     try:
-        return decode_text(field.packed_bytes(), encoding)
+        return "latin-1" if collation == BINARY_COLLATION else python_encoding(collation, where)
+    except UnsupportedBinlogError:
+        return None
+
+
+def _member(field: EventCursor, raw: bytes, encoding: str) -> str:
+    try:
+        return decode_text(raw, encoding)
     except UnicodeDecodeError as error:
         raise field.error(f"a member of an ENUM or SET is not valid {encoding}") from error
 

@@ -48,7 +48,7 @@ from barnabas.spark.connectors.mysql.errors import (
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, GtidSet, MariadbGtidPosition
 
 TRANSACTION_BYTES_MAX: Final = 4 << 30
-"""The default limit for the rows of one transaction, which are in memory until its end is read."""
+"""The limit for the rows of one transaction, which are in memory until its end is read."""
 
 _NO_TABLE: Final = 0xFFFFFF
 """The table id of a rows event without rows that only ends a statement."""
@@ -63,13 +63,18 @@ class RowChanges(Struct):
 
 
 class SchemaChange(Struct, frozen=True):
-    """DDL of tables or a database (`TableName` with an empty table): CREATE, ALTER, DROP, RENAME, TRUNCATE."""
+    """DDL of tables or a database (`TableName` with an empty table): CREATE, ALTER, DROP, RENAME, TRUNCATE.
+
+    `without_rows` and `versions` are those of `BinlogStatement`.
+    """
 
     kind: StatementKind
     tables: tuple[TableName, ...]
     renamed_to: tuple[TableName, ...]
     database: str
     statement: str
+    without_rows: str = ""
+    versions: bool = False
 
 
 class BinlogTransaction(Struct, frozen=True):
@@ -251,7 +256,15 @@ class TransactionAssembler:
         begun = self._begun or _Begun()
         if statement.kind != StatementKind.OTHER:
             begun.changes.append(
-                SchemaChange(statement.kind, statement.tables, statement.renamed_to, event.database, event.statement)
+                SchemaChange(
+                    statement.kind,
+                    statement.tables,
+                    statement.renamed_to,
+                    event.database,
+                    event.statement,
+                    statement.without_rows,
+                    statement.versions,
+                )
             )
         if begun.is_open:
             return None
@@ -309,8 +322,9 @@ class TransactionAssembler:
         begun.row_bytes += len(event.data)
         if begun.row_bytes > self._transaction_bytes_max:
             raise BinlogLimitError(
-                f"{self._where(event)}: the transaction has more than {self._transaction_bytes_max} bytes of rows: "
-                "raise the limit, or run smaller transactions and take a new snapshot"
+                f"{self._where(event)}: the transaction has more than {self._transaction_bytes_max} bytes of rows, "
+                "which a task keeps in memory until it reads the commit: change rows in smaller transactions, and "
+                "start the query over with a new checkpoint, an empty stagingLocation and a new snapshot"
             )
         last = begun.changes[-1] if len(begun.changes) > begun.sealed else None
         if isinstance(last, RowChanges) and _same_run(last, table, event):

@@ -78,14 +78,9 @@ class Cells(Struct):
 
 
 class CellDecoder(Struct, frozen=True):
-    """How the cells of a column are found and decoded.
-
-    `width` is the width of a cell in bytes, or minus the number of bytes of the length before it. `decode` raises
-    ValueError for a value that the column cannot have.
-    """
+    """How the cells of a column are decoded. `decode` raises ValueError for a value that the column cannot have."""
 
     type: Any
-    width: int
     decode: Callable[[Cells], Decoded]
 
 
@@ -98,61 +93,116 @@ _INT_WIDTHS: Final = {
 }
 
 
+_OLD_WIDTHS: Final = {BinlogColumnType.TIMESTAMP: 4, BinlogColumnType.TIME: 3, BinlogColumnType.DATETIME: 8}
+_LENGTH_OF_LARGEST: Final = frozenset(
+    (
+        BinlogColumnType.VARCHAR,
+        BinlogColumnType.VARCHAR_COMPRESSED,
+        BinlogColumnType.VAR_STRING,
+        BinlogColumnType.STRING,
+    )
+)
+_LEAVE_OUT: Final = "Or leave the column out with column.exclude.list"
+
+
+def cell_width(table: BinlogTable, column: BinlogColumn) -> int:
+    """The width of a column's cells in bytes, or minus the number of bytes of the length before each cell.
+
+    It is known for columns that `column_decoder` refuses, too. Raises UnsupportedBinlogError for DECIMAL of MySQL 4,
+    whose width the binlog does not have.
+    """
+    kind, meta = column.type, column.meta
+    if kind in _INT_WIDTHS:
+        return _INT_WIDTHS[BinlogColumnType(kind)]
+    if kind in _OLD_WIDTHS:
+        return _OLD_WIDTHS[BinlogColumnType(kind)]
+    if kind in _LENGTH_OF_LARGEST:
+        return -1 if meta < 256 else -2
+    match kind:
+        case BinlogColumnType.FLOAT:
+            return 4
+        case BinlogColumnType.DOUBLE:
+            return 8
+        case BinlogColumnType.NEWDECIMAL:
+            return decimals.binary_size(meta >> 8, meta & 0xFF)
+        case BinlogColumnType.YEAR:
+            return 1
+        case BinlogColumnType.DATE | BinlogColumnType.NEWDATE:
+            return 3
+        case BinlogColumnType.TIME2:
+            return 3 + times.fraction_bytes(meta)
+        case BinlogColumnType.DATETIME2:
+            return 5 + times.fraction_bytes(meta)
+        case BinlogColumnType.TIMESTAMP2:
+            return 4 + times.fraction_bytes(meta)
+        case BinlogColumnType.BIT:
+            return (meta + 7) // 8
+        case BinlogColumnType.ENUM | BinlogColumnType.SET:
+            return meta
+        case BinlogColumnType.DECIMAL:
+            raise _old_format(table, column, "")
+        case _:
+            return -meta
+
+
+def _old_format(table: BinlogTable, column: BinlogColumn, more: str) -> UnsupportedBinlogError:
+    return UnsupportedBinlogError(
+        f"column {table.database}.{table.name}.{column.name} is a "
+        f"{REFUSED_COLUMN_TYPES[BinlogColumnType(column.type)]}. Run ALTER TABLE `{table.database}`.`{table.name}` "
+        f"FORCE, which converts it (MariaDB: with mysql56_temporal_format=ON), and start from a new snapshot{more}"
+    )
+
+
 def column_decoder(table: BinlogTable, column: BinlogColumn) -> CellDecoder:
     """The decoder of a column. Raises UnsupportedBinlogError for one that this package does not read."""
     kind, meta = column.type, column.meta
     name = f"{table.database}.{table.name}.{column.name}"
+    if column.unreadable:
+        raise UnsupportedBinlogError(column.unreadable)
     if kind in REFUSED_COLUMN_TYPES:
-        raise UnsupportedBinlogError(
-            f"column {name} is a {REFUSED_COLUMN_TYPES[BinlogColumnType(kind)]}. Run ALTER TABLE "
-            f"`{table.database}`.`{table.name}` FORCE, which converts it (MariaDB: with mysql56_temporal_format=ON), "
-            "and start from a new snapshot"
-        )
+        raise _old_format(table, column, "" if kind == BinlogColumnType.DECIMAL else f". {_LEAVE_OUT}")
     if kind in (BinlogColumnType.BLOB_COMPRESSED, BinlogColumnType.VARCHAR_COMPRESSED):
         raise UnsupportedBinlogError(
             f"column {name} has the attribute COMPRESSED. Run ALTER TABLE `{table.database}`.`{table.name}` MODIFY "
-            f"`{column.name}` ... without COMPRESSED, and start from a new snapshot"
+            f"`{column.name}` ... without COMPRESSED, and start from a new snapshot. {_LEAVE_OUT}"
         )
     if kind in _INT_WIDTHS:
         return _integer(_INT_WIDTHS[BinlogColumnType(kind)], column.unsigned)
     match kind:
         case BinlogColumnType.FLOAT:
-            return CellDecoder(pa.float32(), 4, _floats(4, "<f4", pa.float32()))
+            return CellDecoder(pa.float32(), _floats(4, "<f4", pa.float32()))
         case BinlogColumnType.DOUBLE:
-            return CellDecoder(pa.float64(), 8, _floats(8, "<f8", pa.float64()))
+            return CellDecoder(pa.float64(), _floats(8, "<f8", pa.float64()))
         case BinlogColumnType.NEWDECIMAL:
             precision, scale = meta >> 8, meta & 0xFF
-            width = decimals.binary_size(precision, scale)
+            width = cell_width(table, column)
             return CellDecoder(
                 decimals.arrow_type(precision, scale),
-                width,
                 lambda cells: (decimals.decode(cells.fixed(width), cells.valid(), precision, scale), 0),
             )
         case BinlogColumnType.YEAR:
-            return CellDecoder(pa.int16(), 1, _years)
+            return CellDecoder(pa.int16(), _years)
         case BinlogColumnType.DATE | BinlogColumnType.NEWDATE:
-            return CellDecoder(pa.date32(), 3, lambda cells: times.dates(cells.fixed(3), cells.valid()))
+            return CellDecoder(pa.date32(), lambda cells: times.dates(cells.fixed(3), cells.valid()))
         case BinlogColumnType.TIME2:
-            size = 3 + times.fraction_bytes(meta)
-            return CellDecoder(
-                pa.int64(), size, lambda cells: (times.durations(cells.fixed(size), cells.valid(), meta), 0)
-            )
+            size = cell_width(table, column)
+            return CellDecoder(pa.int64(), lambda cells: (times.durations(cells.fixed(size), cells.valid(), meta), 0))
         case BinlogColumnType.DATETIME2:
-            size = 5 + times.fraction_bytes(meta)
+            size = cell_width(table, column)
             return CellDecoder(
-                pa.timestamp("us"), size, lambda cells: times.datetimes(cells.fixed(size), cells.valid(), meta)
+                pa.timestamp("us"), lambda cells: times.datetimes(cells.fixed(size), cells.valid(), meta)
             )
         case BinlogColumnType.TIMESTAMP2:
-            size = 4 + times.fraction_bytes(meta)
+            size = cell_width(table, column)
             return CellDecoder(
-                pa.timestamp("us", "UTC"), size, lambda cells: times.timestamps(cells.fixed(size), cells.valid(), meta)
+                pa.timestamp("us", "UTC"), lambda cells: times.timestamps(cells.fixed(size), cells.valid(), meta)
             )
         case BinlogColumnType.BIT:
             return _bits(meta)
         case BinlogColumnType.ENUM | BinlogColumnType.SET:
             return _members(name, column)
         case BinlogColumnType.JSON:
-            return CellDecoder(pa.string(), -meta, _json)
+            return CellDecoder(pa.string(), _json)
         case _:
             return _bytes_or_text(name, column)
 
@@ -181,7 +231,7 @@ def _integer(width: int, unsigned: bool) -> CellDecoder:
             return decimals.from_limbs(values, np.zeros(len(raw), np.int64), cells.valid(), kind), 0
         return _array(kind, cells.valid(), values.astype(kind.to_pandas_dtype(), copy=False)), 0
 
-    return CellDecoder(kind, width, decode)
+    return CellDecoder(kind, decode)
 
 
 def _floats(width: int, layout: str, kind: Any) -> Callable[[Cells], Decoded]:
@@ -194,17 +244,17 @@ def _years(cells: Cells) -> Decoded:
 
 
 def _bits(bits: int) -> CellDecoder:
-    width = (bits + 7) // 8
     if bits == 1:
         return CellDecoder(
-            pa.bool_(), 1, lambda cells: (_array(pa.bool_(), cells.valid(), cells.fixed(1).ravel() != 0), 0)
+            pa.bool_(), lambda cells: (_array(pa.bool_(), cells.valid(), cells.fixed(1).ravel() != 0), 0)
         )
-    return CellDecoder(pa.binary(), width, lambda cells: (binary_array(cells), 0))
+    return CellDecoder(pa.binary(), lambda cells: (binary_array(cells), 0))
 
 
 def _members(name: str, column: BinlogColumn) -> CellDecoder:
     members = column.values
     if members is None:
+        python_encoding(column.collation, f"column {name}")  # raises if that is why they are unknown
         raise UnsupportedBinlogError(
             f"the binlog does not name the members of column {name}. Run SET GLOBAL binlog_row_metadata = 'FULL', and "
             "start from a new snapshot"
@@ -222,7 +272,7 @@ def _members(name: str, column: BinlogColumn) -> CellDecoder:
         )
         return texts.take(_array(pa.int64(), cells.valid(), places.astype(np.int64))), 0
 
-    return CellDecoder(pa.string(), width, decode)
+    return CellDecoder(pa.string(), decode)
 
 
 def _enum_member(members: tuple[str, ...], code: int) -> str:
@@ -244,13 +294,9 @@ def _json(cells: Cells) -> Decoded:
 
 def _bytes_or_text(name: str, column: BinlogColumn) -> CellDecoder:
     kind, meta = column.type, column.meta
-    if kind in (BinlogColumnType.VARCHAR, BinlogColumnType.VAR_STRING, BinlogColumnType.STRING):
-        width = -1 if meta < 256 else -2
-    else:
-        width = -meta
     if kind in (BinlogColumnType.GEOMETRY, BinlogColumnType.VECTOR) or column.collation == BINARY_COLLATION:
         padded = meta if kind == BinlogColumnType.STRING else None
-        return CellDecoder(pa.binary(), width, lambda cells: (binary_array(cells, padded), 0))
+        return CellDecoder(pa.binary(), lambda cells: (binary_array(cells, padded), 0))
     if column.collation == 0:
         raise UnsupportedBinlogError(
             f"the binlog does not name the character set of column {name}. Run SET GLOBAL binlog_row_metadata = "
@@ -258,16 +304,16 @@ def _bytes_or_text(name: str, column: BinlogColumn) -> CellDecoder:
         )
     encoding = python_encoding(column.collation, f"column {name}")
     if encoding in ("utf-8", "ascii"):
-        return CellDecoder(pa.string(), width, lambda cells: (binary_array(cells).cast(pa.string()), 0))
+        return CellDecoder(pa.string(), lambda cells: (binary_array(cells).cast(pa.string()), 0))
 
     if contains_ascii(encoding):
-        return CellDecoder(pa.string(), width, lambda cells: (_mostly_ascii(cells, encoding), 0))
+        return CellDecoder(pa.string(), lambda cells: (_mostly_ascii(cells, encoding), 0))
 
     def transcode(cells: Cells) -> Decoded:
         texts = [None if raw is None else decode_text(raw, encoding) for raw in cells.slices()]
         return pa.array(texts, pa.string()), 0
 
-    return CellDecoder(pa.string(), width, transcode)
+    return CellDecoder(pa.string(), transcode)
 
 
 def _mostly_ascii(cells: Cells, encoding: str) -> Any:
