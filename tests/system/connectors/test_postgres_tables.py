@@ -93,7 +93,7 @@ def test_a_deferrable_primary_key_identifies_no_rows(postgres: PostgresServer, t
     create(postgres, "deferring", "CREATE TABLE t (id int PRIMARY KEY DEFERRABLE)").close()
     with (
         opened(capture_options(postgres, tmp_path, "deferring")) as source,
-        pytest.raises(SlotError, match='ALTER TABLE "deferring"."t" REPLICA IDENTITY FULL'),
+        pytest.raises(SlotError, match=r'ALTER TABLE "deferring"\."t" REPLICA IDENTITY FULL'),
     ):
         source.check(None, begun=False)
 
@@ -109,7 +109,9 @@ def test_a_partition_needs_the_replica_identity_of_its_table(postgres: PostgresS
     )
     options = capture_options(postgres, tmp_path, "leaves")
     with admin, opened(options) as source:
-        with pytest.raises(SlotError, match='ALTER TABLE "leaves"."t" .*ALTER TABLE leaves.t1 REPLICA IDENTITY FULL'):
+        with pytest.raises(
+            SlotError, match=r'ALTER TABLE "leaves"\."t" .*ALTER TABLE leaves\.t1 REPLICA IDENTITY FULL'
+        ):
             source.check(None, begun=False)
         admin.execute("ALTER TABLE t1 REPLICA IDENTITY FULL")
         source.check(None, begun=False)
@@ -122,7 +124,7 @@ def test_a_partition_needs_the_replica_identity_of_its_table(postgres: PostgresS
         assert [(row["id"], len(row["big"])) for row in after] == [(1, 5000), (2, 5000)]
         # A new partition does not inherit the identity: a query that runs stops.
         admin.execute("CREATE TABLE t2 PARTITION OF t FOR VALUES FROM (1000) TO (2000)")
-        with pytest.raises(SlotError, match="ALTER TABLE leaves.t2 REPLICA IDENTITY FULL"):
+        with pytest.raises(SlotError, match=r"ALTER TABLE leaves\.t2 REPLICA IDENTITY FULL"):
             list(source.read(position, end))
 
 
