@@ -16,7 +16,7 @@ import msgspec
 
 from barnabas.spark.connectors.lake.columns import lake_schema
 from barnabas.spark.connectors.lake.delta_files import column_statistics, partition_directory, partition_slices
-from barnabas.spark.connectors.lake.errors import LakeError
+from barnabas.spark.connectors.lake.errors import LakeConflictError, LakeError, LakeUnavailableError
 from barnabas.spark.connectors.lake.options import LakeOptions
 from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
 from barnabas.spark.connectors.lake.storage import ArrowStorage, DeltaObjectStorage
@@ -178,7 +178,7 @@ class DeltaLakeTable:
                 return True
             except CommitFailedError as error:  # another writer was faster; nothing is committed
                 if attempt == RETRIES - 1:
-                    raise LakeError(
+                    raise LakeConflictError(
                         f"{self._location}: the commit failed {RETRIES} times because of other writers: {error}."
                         " Start the query again with its checkpoint; nothing is lost"
                     ) from error
@@ -198,7 +198,7 @@ def open_delta(options: LakeOptions, location: str, schema: Any | None) -> Delta
         if schema is None:
             return None
     except OSError as error:
-        raise LakeError(f"{location} cannot be read; check the options storage.*: {error}") from error
+        raise LakeUnavailableError(f"{location} cannot be read; check the options storage.*: {error}") from error
     if not options.create:
         raise LakeError(
             f"there is no Delta table at {location}, and auto.create is false: create it, or set auto.create=true"

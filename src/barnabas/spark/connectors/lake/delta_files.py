@@ -110,7 +110,8 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, datetime.datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+        # strftime("%Y") writes years before 1000 with less than four digits
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")
     if isinstance(value, datetime.date):
         return value.isoformat()
     if isinstance(value, str):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.spark.connectors.lake.columns import fit, lake_schema
-from barnabas.spark.connectors.lake.errors import LakeError
+from barnabas.spark.connectors.lake.errors import LakeConflictError, LakeError
 from barnabas.spark.connectors.lake.iceberg_merge import kept_rows, upserted_rows
 from barnabas.spark.connectors.lake.options import LakeOptions, PartitionField
 from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
@@ -204,7 +204,7 @@ class IcebergLakeTable:
                 return True
             except CommitFailedException as error:
                 if attempt == RETRIES - 1:
-                    raise LakeError(
+                    raise LakeConflictError(
                         f"{self._name()}: the commit failed {RETRIES} times because of other writers: {error}."
                         " Start the query again with its checkpoint; nothing is lost"
                     ) from error

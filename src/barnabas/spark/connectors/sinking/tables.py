@@ -8,20 +8,19 @@ written. Rows that cannot become rows of a table are returned with the reason.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from barnabas.spark.connectors.sinking.fields import Fields, read_fields, read_key_fields
 from barnabas.spark.connectors.sinking.options import KAFKA_KEY, PrimaryKeyMode, RowOptions
 from barnabas.spark.connectors.sinking.ports import Problem, TableRows
 from barnabas.spark.connectors.sinking.steps import Steps
 from barnabas.spark.errors import SinkError
 
-_JSON: Final = b"barnabas.format"
 OP: Final = "__op"
 DELETED: Final = "__deleted"
 META_COLUMNS: Final = (OP, DELETED, "__source_ts_ms", "__position")
@@ -58,6 +57,11 @@ class _Columns(Struct, frozen=True):
 
 class TableDivider:
     """Rows of one task attempt -> rows of tables. It remembers the order of keys whose columns change."""
+
+    keeps_json: ClassVar[bool] = False
+    """Whether an object, or a list with objects, in JSON without a schema becomes a JSON column, in which each cell
+    keeps its text. Otherwise it becomes a struct, which has the members of all rows.
+    """
 
     def __init__(self, options: RowOptions, partition: int) -> None:
         self._options = options
@@ -169,8 +173,9 @@ class TableDivider:
         options = self._options
         table = options.table_format.replace("${topic}", topic).replace("${topic_}", topic.replace(".", "_"))
         empty = batch.column("value").is_null()
-        fields, absent = _fields(batch, "value")
-        key, bad = self._key(topic, batch, fields)
+        value = read_fields(batch, "value", keeps_json=self.keeps_json)
+        fields, absent = value.columns, value.absent
+        key, of_key, bad = self._key(topic, batch, value)
         reasons: dict[int, str] = dict(bad)
         deletes = None
         if pc.any(empty).as_py():
@@ -191,32 +196,34 @@ class TableDivider:
         names = (*key, *values)
         arrays = (*key.values(), *values.values())
         kept = {name: mask for name, mask in absent.items() if name in values}
-        metadata = {name: found for name, found in _metadata(batch, "value").items() if name not in key}
-        key_part = "key" if options.key_mode is PrimaryKeyMode.RECORD_KEY else "value"
-        metadata |= {name: found for name, found in _metadata(batch, key_part).items() if name in key}
+        metadata = {name: found for name, found in value.metadata.items() if name not in key}
+        metadata |= {name: found for name, found in of_key.items() if name in key}
         columns = _Columns(table, names, arrays, tuple(key), deletes, order, kept, source, metadata)
         if reasons:
             columns = _take(columns, [row for row in range(batch.num_rows) if row not in reasons])
         return columns, [Problem(row, reason) for row, reason in sorted(reasons.items())]
 
-    def _key(self, topic: str, batch: Any, fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[int, str]]]:
-        """The key columns by their names, and the rows without a key."""
+    def _key(
+        self, topic: str, batch: Any, value: Fields
+    ) -> tuple[dict[str, Any], Mapping[str, Any], list[tuple[int, str]]]:
+        """The key columns by their names, what their fields say besides their types, and the rows without a key."""
         options = self._options
         match options.key_mode:
             case PrimaryKeyMode.NONE:
-                return {}, []
+                return {}, {}, []
             case PrimaryKeyMode.KAFKA:
                 names = options.key_fields or KAFKA_KEY
                 absent = [name for name in ("partition", "offset") if name not in batch.schema.names]
                 if absent:
                     raise SinkError(f"pk.mode=kafka needs the column {absent[0]} of the records: select it, too")
                 topics = pa.array([topic] * batch.num_rows, pa.string())
-                return dict(zip(names, (topics, batch.column("partition"), batch.column("offset")), strict=True)), []
+                kafka = (topics, batch.column("partition"), batch.column("offset"))
+                return dict(zip(names, kafka, strict=True)), {}, []
             case PrimaryKeyMode.RECORD_KEY:
-                found = _key_fields(batch, options.key_fields)
-                part = "key"
+                fields, part = read_key_fields(batch, options.key_fields, keeps_json=self.keeps_json), "key"
             case PrimaryKeyMode.RECORD_VALUE:
-                found, part = dict(fields), "value"
+                fields, part = value, "value"
+        found = fields.columns
         wanted = options.key_fields or tuple(found)
         if not wanted and not batch.column(part).null_count:
             raise SinkError(f"the {part} of the records of {topic} has no fields: set pk.fields")
@@ -235,7 +242,7 @@ class TableDivider:
                 ]
         if not wanted:
             bad = [(row, f"its {part} is null, and has the key") for row in range(batch.num_rows)]
-        return key, bad
+        return key, fields.metadata, bad
 
     # -- both --------------------------------------------------------------------------------------------------------
 
@@ -267,6 +274,12 @@ class TableDivider:
             yield _rows(_take(columns, np.flatnonzero(found == step)), names, step)
 
 
+class JsonTextDivider(TableDivider):
+    """For tables that have columns of JSON, such as those of databases."""
+
+    keeps_json = True
+
+
 def _rows(columns: _Columns, names: tuple[str, ...], step: int) -> TableRows:
     arrays = dict(zip(columns.names, columns.arrays, strict=True))
     fields = [pa.field(name, arrays[name].type, name not in columns.key, columns.metadata.get(name)) for name in names]
@@ -277,13 +290,6 @@ def _rows(columns: _Columns, names: tuple[str, ...], step: int) -> TableRows:
 
 def _numbers(count: int) -> Any:
     return pa.array(np.arange(count, dtype=np.int64))
-
-
-def _metadata(batch: Any, part: str) -> dict[str, Any]:
-    """What the fields of keys or values say besides their types, such as the names of Connect's logical types."""
-    if part not in batch.schema.names or not pa.types.is_struct(batch.schema.field(part).type):
-        return {}
-    return {child.name: child.metadata for child in batch.schema.field(part).type if child.metadata}
 
 
 def _take(columns: _Columns, rows: Sequence[int] | Any) -> _Columns:
@@ -356,81 +362,3 @@ def _unavailable(array: Any, placeholder: str) -> Any:
         return None
     mask = pc.fill_null(mask, False)
     return mask if pc.any(mask).as_py() else None
-
-
-def is_json(field: Any) -> bool:
-    """Whether a column has JSON texts without a schema (see transforms/records.py)."""
-    return bool((field.metadata or {}).get(_JSON) == b"json")
-
-
-def _fields(batch: Any, part: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of a key or value as columns, and in which rows a field is missing. Raises SinkError if the part has
-    no fields."""
-    field = batch.schema.field(part)
-    array = batch.column(part)
-    if pa.types.is_struct(field.type):
-        return {child.name: column for child, column in zip(field.type, array.flatten(), strict=True)}, {}
-    if is_json(field) or pa.types.is_map(field.type):
-        return _object_fields(array, field)
-    if array.null_count == len(array):
-        return {}, {}
-    raise SinkError(
-        f"the {part} of a record is {field.type}, and a row of a table needs fields: set the {part}.converter that fits"
-        f" (JsonConverter, AvroConverter), or wrap the {part} with the transform HoistField"
-    )
-
-
-def _object_fields(array: Any, field: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The members of JSON objects as columns, with the types that their values have."""
-    objects = []
-    for cell in array.to_pylist():
-        if cell is not None and not isinstance(cell, list):
-            try:
-                cell = msgspec.json.decode(cell)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise SinkError(f"a {field.name} is not JSON ({error}): set the converter that fits") from None
-        objects.append(dict(cell) if isinstance(cell, list) else cell)
-    wrong = next((each for each in objects if each is not None and not isinstance(each, dict)), None)
-    if wrong is not None:
-        raise SinkError(
-            f"a {field.name} is a JSON {type(wrong).__name__}, and a row of a table needs an object: wrap it with the"
-            " transform HoistField"
-        )
-    names = list(dict.fromkeys(name for each in objects if each for name in each))
-    columns: dict[str, Any] = {}
-    absent: dict[str, Any] = {}
-    for name in names:
-        cells = [None if each is None else each.get(name) for each in objects]
-        try:
-            columns[name] = pa.array(cells)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            # Values of several types in one field: texts, as they are in JSON, hold them all.
-            texts = [
-                cell if cell is None or isinstance(cell, str) else msgspec.json.encode(cell).decode() for cell in cells
-            ]
-            columns[name] = pa.array(texts, pa.string())
-        lacks = [each is not None and name not in each for each in objects]
-        if any(lacks):
-            absent[name] = pa.array(lacks)
-    return columns, absent
-
-
-def _key_fields(batch: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of the keys as columns; a plain key has the one name that pk.fields gives."""
-    field = batch.schema.field("key")
-    array = batch.column("key")
-    if pa.types.is_struct(field.type) or pa.types.is_map(field.type):
-        return _fields(batch, "key")[0]
-    if is_json(field):
-        first = next((cell for cell in array.to_pylist() if cell is not None), None)
-        text = first.decode() if isinstance(first, bytes) else first
-        if text is None or text.lstrip().startswith("{"):
-            return _fields(batch, "key")[0]
-        array = pa.array([None if cell is None else msgspec.json.decode(cell) for cell in array.to_pylist()])
-    if array.null_count == len(array) and not wanted:
-        return {}
-    if len(wanted) != 1:
-        raise SinkError(
-            f"the key of a record is {field.type}, without fields, and pk.fields names {len(wanted)} columns: name one"
-        )
-    return {wanted[0]: array}

@@ -32,6 +32,11 @@ _SCHEMES: Final = {
 _PORTS: Final = {Dialect.POSTGRES: 5432, Dialect.MYSQL: 3306}
 _EXAMPLES: Final = "jdbc:postgresql://host:5432/database, jdbc:mysql://host:3306/database, jdbc:sqlite:/path/file.db"
 
+_QUOTED: Final = (
+    "In a user or a password, write the characters / ? # @ : [ ] with percent signs, such as %2F for /, or give"
+    " connection.user and connection.password"
+)
+
 _OF_POSTGRES: Final = {
     "sslmode": "sslmode",
     "sslcert": "sslcert",
@@ -121,18 +126,22 @@ def parse_connection_url(url: str, user: str | None = None, password: str | None
         raise OptionError(f"connection.url must be an address such as {_EXAMPLES}{kind}")
     if dialect in (Dialect.SQLITE, Dialect.DUCKDB):
         return _file_address(dialect, rest)
-    parts = urlsplit(f"{scheme}:{rest}")
-    if not rest.startswith("//") or "," in parts.netloc:
-        raise OptionError(f"connection.url must name one host, as {scheme}://host:{_PORTS[dialect]}/database does")
-    try:
+    example = f"{scheme}://host:{_PORTS[dialect]}/database"
+    try:  # the errors say nothing of the URL itself: what precedes an unexpected / or # may be a password
+        parts = urlsplit(f"{scheme}:{rest}")
         host, port = parts.hostname, parts.port
     except ValueError:
         raise OptionError(
-            f"connection.url has a port that is no number from 1 to 65535: {parts.netloc[-40:]}"
+            f"connection.url has a host or a port that cannot be read: write {example}, with a port from 1 to 65535."
+            f" {_QUOTED}"
         ) from None
+    if not rest.startswith("//") or "," in parts.netloc:
+        raise OptionError(f"connection.url must name one host, as {example} does")
     database = unquote(parts.path.removeprefix("/"))
     if not database:
-        raise OptionError(f"connection.url has no database: write {scheme}://{host or 'host'}:{port or ''}/database")
+        raise OptionError(f"connection.url has no database: write {example}. {_QUOTED}")
+    if "@" in parts.path and "@" not in parts.netloc:
+        raise OptionError(f"connection.url has an @ after the host: write {example}. {_QUOTED}")
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     url_user = unquote(parts.username) if parts.username else None
     url_password = unquote(parts.password) if parts.password else None

@@ -120,7 +120,7 @@ def check_table(table: PolledTable) -> None:
 
 
 def read_limit(table: PolledTable) -> Statement:
-    """One row with one value: a batch may have times below it. Only for modes with times.
+    """The statement whose result is one value: the times of a batch must be below that value. For modes with times.
 
     On PostgreSQL the role needs pg_read_all_stats to see when the transactions of other roles began;
     `can_see_transactions` asks for that. A transaction that only reads holds the limit back too, because it could

@@ -132,3 +132,14 @@ def test_rows_are_divided_by_all_partition_values() -> None:
         ({"p": "y", "q": None}, [4]),
     ]
     assert partition_directory({"p": "a/b c", "q": None}) == "p=a%2Fb c/q=__HIVE_DEFAULT_PARTITION__/"
+
+
+@pytest.mark.parametrize(("zone", "end"), [(None, ""), ("UTC", "Z")])
+def test_the_bounds_of_times_before_the_year_1000_have_four_digits(zone: str | None, end: str) -> None:
+    found = [datetime.datetime(999, 1, 2, 3, 4, 5, 6), datetime.datetime(1, 1, 1)]
+    table = pa.table({"at": pa.array(found, pa.timestamp("us")).cast(pa.timestamp("us", zone))})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    statistics = column_statistics(pq.ParquetFile(out).metadata, table.schema)
+    assert statistics["minValues"] == {"at": f"0001-01-01T00:00:00.000000{end}"}
+    assert statistics["maxValues"] == {"at": f"0999-01-02T03:04:05.000006{end}"}

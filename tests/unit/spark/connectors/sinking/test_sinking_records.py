@@ -16,6 +16,7 @@ from barnabas.spark.connectors.option_rows import ConnectorOptions
 from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, parse_row_options
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId
 from barnabas.spark.connectors.sinking.records import ROW, BadRecord, RecordReader
+from barnabas.spark.connectors.sinking.tables import JsonTextDivider, TableDivider
 from barnabas.spark.connectors.sinking.writer import SinkPlan, stage_rows
 from barnabas.spark.errors import SinkError
 
@@ -143,3 +144,58 @@ def test_texts_of_records_are_the_lines_of_a_file(tmp_path: Path) -> None:
     write(plan, 0, records((None, b"one"), (None, b"two")))
     write(plan, 1, records((None, b"three")))
     assert (tmp_path / "out.txt").read_text() == "one\ntwo\nthree\n"
+
+
+NESTED: list[tuple[Any, Any]] = [
+    ({"id": 1}, b'{"x":{"a":1,  "n":123456789012345678901234567890.10},"l":[{"a":1}],"m":{"a":1},"s":[1]}'),
+    ({"id": 2}, b'{"x":{"b":"z"},"l":[1],"m":"text"}'),
+    ({"id": 3}, b'{"x":{},"l":[[{"b":null}],[]],"m":null}'),
+    ({"id": 4}, b'{"x":null}'),
+    ({"id": 5}, b"null"),
+    ({"id": 6}, None),
+]
+
+
+def divided(divider: type[TableDivider], *rows: tuple[Any, Any], **given: str) -> dict[int, dict[str, Any]]:
+    """What is written for each id: a column that was not received is not there."""
+    texts = {**JSON, "pk.mode": "record_key", "insert.mode": "upsert", "delete.enabled": "true", **given}
+    options = parse_row_options(ConnectorOptions(texts, ROW_OPTIONS), texts)
+    found = {}
+    for each in RecordReader(options).read(records(*rows))[0]:
+        for table in divider(options, 0).divide_records(each).tables:
+            found |= {row["id"]: row for row in table.rows.to_pylist()}
+    return found
+
+
+def test_a_nested_object_has_no_members_of_other_rows() -> None:
+    together = divided(JsonTextDivider, *NESTED)
+    assert together[1] == {
+        "id": 1,
+        "x": '{"a":1,"n":123456789012345678901234567890.10}',
+        "l": '[{"a":1}]',
+        "m": '{"a":1}',
+        "s": [1],
+    }
+    assert together[2] == {"id": 2, "x": '{"b":"z"}', "l": "[1]", "m": "text"}
+    assert together[3] == {"id": 3, "x": "{}", "l": '[[{"b":null}],[]]', "m": None}
+    assert together[4] == {"id": 4, "x": None}
+    for row in (0, 2, 3):
+        key = NESTED[row][0]["id"]
+        assert divided(JsonTextDivider, NESTED[row])[key] == together[key]
+
+
+def test_nested_objects_are_columns_of_json_also_in_keys() -> None:
+    texts = {**JSON, "pk.mode": "record_key", "insert.mode": "upsert", "delete.enabled": "true"}
+    options = parse_row_options(ConnectorOptions(texts, ROW_OPTIONS), texts)
+    (batch,), _ = RecordReader(options).read(records(({"k": {"a": 1}}, {"x": {"a": 1}}), ({"k": {"b": 1}}, {"x": {}})))
+    (table,) = JsonTextDivider(options, 0).divide_records(batch).tables
+    assert [(field.name, field.type, field.metadata) for field in table.rows.schema] == [
+        ("k", pa.string(), {b"barnabas.format": b"json"}),
+        ("x", pa.string(), {b"barnabas.format": b"json"}),
+    ]
+    assert table.rows.to_pylist() == [{"k": '{"a":1}', "x": '{"a":1}'}, {"k": '{"b":1}', "x": "{}"}]
+
+
+def test_a_lake_has_structs() -> None:
+    found = divided(TableDivider, ({"id": 1}, {"x": {"a": 1}}), ({"id": 2}, {"x": {"b": "z"}}))
+    assert found == {1: {"id": 1, "x": {"a": 1, "b": None}}, 2: {"id": 2, "x": {"a": None, "b": "z"}}}

@@ -305,3 +305,32 @@ def test_a_sqlite_file_that_is_locked_is_named(tmp_path: Path, monkeypatch: pyte
             plan.target.publish(BatchId(QUERY, 0), parts)
     plan.target.publish(BatchId(QUERY, 0), parts)
     assert database.rows("SELECT id FROM t") == [(1,)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_nested_json_is_stored_as_it_is_in_each_record(tmp_path: Path, kind: str) -> None:
+    database = FileDatabase(tmp_path, kind)
+    converters = {
+        f"{part}.converter{more}": text for part in ("key", "value") for more, text in _WITHOUT_SCHEMAS.items()
+    }
+    plan = database.plan(**converters, auto_create="true", pk_mode="record_key", insert_mode="upsert")
+    values = [b'{"x":{"a":1},"l":[{"a":1}]}', b'{"x":{"b":"z"},"l":[]}', b'{"x":{},"l":[{"b":2}]}']
+
+    def part(first: int, found: list[bytes]) -> Any:
+        return batch(
+            topic=pa.array(["t"] * len(found)),
+            partition=pa.array([0] * len(found), pa.int32()),
+            offset=pa.array(range(first, first + len(found)), pa.int64()),
+            key=pa.array([b'{"id":%d}' % (first + row) for row in range(len(found))], pa.binary()),
+            value=pa.array(found, pa.binary()),
+        )
+
+    write(plan, 0, part(0, values[:2]), part(2, values[2:]))
+    assert database.rows("SELECT x, l FROM t ORDER BY id") == [
+        ('{"a":1}', '[{"a":1}]'),
+        ('{"b":"z"}', "[]"),
+        ("{}", '[{"b":2}]'),
+    ]
+
+
+_WITHOUT_SCHEMAS = {"": "JsonConverter", ".schemas.enable": "false"}

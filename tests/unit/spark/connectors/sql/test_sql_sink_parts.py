@@ -87,6 +87,27 @@ def test_no_password_is_shown() -> None:
     assert parse_connection_url("postgresql://u:x@h/d", "v", "y").password == "y"
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:postgresql://app:s3cr3t/x@db:5432/shop",
+        "jdbc:postgresql://app:s3cr3t#1@db:5432/shop",
+        "postgresql://app:s3cr3t@db:54e2/shop",
+        "postgresql://app:s3cr3t@db:99999/shop",
+        "postgresql://app:1/s3cr3t@db:5432/shop",
+        "postgresql://app:5#s3cr3t@db:5432/shop",
+        "postgresql://app:[s3cr3t@db:5432/shop",
+        "mysql://app:s3cr3t@db",
+        "mysql://app:s3cr3t\u2100@db/shop",
+    ],
+)
+def test_an_error_about_a_url_has_no_password(url: str) -> None:
+    with pytest.raises(OptionError, match="In a user or a password") as caught:
+        parse_connection_url(url)
+    assert "s3cr3t" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
 # -- options -----------------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +180,37 @@ def test_instants_and_local_times_depend_on_the_zone_of_the_database() -> None:
     assert texts(pa.array(["2024-07-01T12:00:00Z"]), local, zone=berlin) == ["2024-07-01 14:00:00.000000"]
 
 
+@pytest.mark.parametrize("kind", [ColumnKind.LOCAL_TIMESTAMP, ColumnKind.INSTANT])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_what_a_text_of_a_time_becomes_does_not_depend_on_the_other_rows(kind: ColumnKind, zone: str) -> None:
+    column = TableColumn("c", "t", kind)
+    given = [
+        "2024-01-31T12:00:00+02:00",
+        "2024-01-31T12:00:00",
+        "2024-01-31",
+        "infinity",
+        "2024-01-31T12:00:00.1234567Z",
+        "0001-01-02T00:00:00.5-0130",
+        "1960-01-31 12:00:00.123456789",
+        "2024-02-30T00:00:00Z",
+        "2024-02-30",
+        "31 January 2024",
+        "",
+    ]
+    alone = [texts(pa.array([text]), column, zone=zone)[0] for text in given]
+    assert texts(pa.array([*given, None]), column, zone=zone) == [*alone, None]
+    for text, expected in zip(given, alone, strict=True):
+        for other in given:
+            assert texts(pa.array([text, None, other]), column, zone=zone)[0] == expected
+    if zone == "UTC":
+        end = "+00" if kind is ColumnKind.INSTANT else ""
+        assert alone[0] == f"2024-01-31 10:00:00.000000{end}"
+        assert alone[1] == f"2024-01-31 12:00:00.000000{end}"
+        assert alone[4] == f"2024-01-31 12:00:00.123456{end}"
+        assert alone[5] == f"0001-01-02 01:30:00.500000{end}"
+    assert [alone[i] for i in (3, 7, 8, 9, 10)] == [given[i] for i in (3, 7, 8, 9, 10)]
+
+
 def test_values_that_a_column_cannot_hold_are_problems() -> None:
     def rows(array: Any, column: TableColumn) -> list[int]:
         return [problem.row for problem in texts_of(array, column, TextOptions(POSTGRES))[1]]
@@ -184,6 +236,16 @@ def test_lists_are_arrays_of_postgresql() -> None:
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_of_json_fits_one_of_lists_and_becomes_text_beside_other_texts() -> None:
+    json = pa.field("c", pa.string(), metadata={"barnabas.format": "json"})
+    lists, plain = pa.field("c", pa.list_(pa.int64())), pa.field("c", pa.string())
+    for one, other, expected in ((json, json, "jsonb"), (json, lists, "jsonb"), (json, plain, "text")):
+        for found in (common_field(one, other), common_field(other, one)):
+            assert created_column(POSTGRES, found).type == expected
+    with pytest.raises(DatabaseSinkError, match="in one micro-batch"):
+        common_field(json, pa.field("c", pa.int64()))
 
 
 def test_created_columns_have_the_types_of_their_database() -> None:

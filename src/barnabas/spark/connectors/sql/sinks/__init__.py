@@ -1,4 +1,4 @@
-"""Databases as sinks, exactly once: tasks stage rows, the driver applies them in the transaction that moves the ledger.
+"""Databases as sinks, exactly once: tasks stage rows, and one transaction applies them and updates the ledger.
 
 Start reading at `ports.py`, then `target.py`.
 """

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.spark.connectors.sinking.tables import is_json
+from barnabas.spark.connectors.sinking.fields import is_json
 from barnabas.spark.connectors.sql.dialects import Dialect
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
 from barnabas.spark.connectors.sql.sinks.ports import ColumnKind, TableColumn
@@ -142,10 +142,18 @@ def common_field(one: Any, other: Any) -> Any:
     """The column that holds the values of both columns, which have the same name. Raises DatabaseSinkError."""
     first, second = plain_type(one.type), plain_type(other.type)
     types = pa.types
-    if first.equals(second) or types.is_null(second):
+    if types.is_null(second):
         return one
     if types.is_null(first):
         return other
+    if is_json(one) is not is_json(other):
+        json, plain = (one, other) if is_json(one) else (other, one)
+        if types.is_nested(plain_type(plain.type)):
+            return json
+        if types.is_string(plain_type(plain.type)):
+            return plain  # texts that need not be JSON
+    if first.equals(second):
+        return one
     numbers = [kind for kind in (first, second) if types.is_integer(kind) or types.is_floating(kind)]
     if len(numbers) == 2:
         if any(types.is_floating(kind) for kind in numbers):

@@ -32,10 +32,11 @@ def duckdb_plan(options: Mapping[str, str]) -> SinkPlan:
 
 
 def _plan(dialect: Dialect, options: Mapping[str, str]) -> SinkPlan:
+    from barnabas.spark.connectors.sinking.tables import JsonTextDivider
     from barnabas.spark.connectors.sql.sinks.target import SqlTarget
 
     parsed = parse_sql_sink_options(dialect, options)
-    return SinkPlan(SqlTarget(parsed), parsed.rows)
+    return SinkPlan(SqlTarget(parsed), parsed.rows, JsonTextDivider)
 
 
 def open_session(options: SqlSinkOptions, attempts: int | None = None) -> SinkSession:

@@ -57,7 +57,7 @@ def _table_types(name: str, text: str) -> tuple[str, ...]:
 
 SQL_SINK_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
     ConnectorOption("connection.url", "The database: jdbc:postgresql://host:5432/db, jdbc:mysql://host:3306/db."),
-    ConnectorOption("connection.user", "The user; also in the URL."),
+    ConnectorOption("connection.user", "The user; replaces the one in the URL."),
     ConnectorOption("connection.password", "The user's password."),
     ConnectorOption("connection.attempts", "How often a connection is tried.", parse_as.positive, 3),
     ConnectorOption("connection.backoff.ms", "The time between two tries.", milliseconds, 10_000),
@@ -72,7 +72,7 @@ SQL_SINK_OPTIONS: Final[tuple[ConnectorOption, ...]] = (
     ConnectorOption(
         "max.retries", "How often a commit is tried again after a lost connection or a deadlock.", retries, 10
     ),
-    ConnectorOption("retry.backoff.ms", "The time before that.", milliseconds, 3000),
+    ConnectorOption("retry.backoff.ms", "The time before a commit is tried again.", milliseconds, 3000),
     ConnectorOption(
         "db.timezone", "The zone of timestamps in columns without a time zone.", _time_zone, "UTC"
     ),

@@ -1,5 +1,5 @@
-"""Shell: a database as a sink: tasks stage rows in tables of their own, the driver applies those of the attempts that
-count, in one transaction with the ledger.
+"""Shell: a database as a sink: tasks stage rows; the driver applies the rows of the attempts that Spark reports,
+and updates the ledger, in one transaction.
 
 What a crash leaves behind:
 

@@ -32,6 +32,12 @@ _K = ColumnKind
 _TEXTS: Final = (_K.TEXT, _K.JSON, _K.OTHER)
 _TIMES: Final = (_K.DATE, _K.LOCAL_TIMESTAMP, _K.INSTANT)
 _MICROS: Final = pa.timestamp("us")
+_UTC_MICROS: Final = pa.timestamp("us", "UTC")
+_LOCAL_TEXT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?$"
+_ZONED_TEXT: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+)
+"""The forms of timestamps in texts, without and with an offset from UTC."""
 
 
 class TextOptions(msgspec.Struct, frozen=True):
@@ -246,12 +252,39 @@ def _from_texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
             lowered = pc.if_else(pc.is_in(lowered, pa.array(words)), digit, lowered)
         return lowered
     if column.kind in (_K.LOCAL_TIMESTAMP, _K.INSTANT):
-        for kind in (_MICROS, pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
-            try:
-                return _timestamp_texts(array.cast(kind), column, options)
-            except pa.ArrowInvalid:
-                continue  # the database reads it, or refuses it
+        return _times_from_texts(array, column, options)
     return array
+
+
+def _times_from_texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
+    """Texts of timestamps as the column has them. What a text becomes does not depend on the other rows. A text that
+    Arrow does not read, such as infinity, stays as it is: the database reads it, or refuses it.
+    """
+    for kind in (_MICROS, _UTC_MICROS):
+        try:
+            return _timestamp_texts(array.cast(kind), column, options)
+        except pa.ArrowInvalid:
+            continue  # some texts have an offset and others have none, or some are no timestamps
+    texts = array
+    for pattern, kind in ((_LOCAL_TEXT, _MICROS), (_ZONED_TEXT, _UTC_MICROS)):
+        mask = pc.fill_null(pc.match_substring_regex(array, pattern), False)
+        if pc.any(mask).as_py():
+            found = _converted_times(array.filter(mask), kind, column, options)
+            texts = pc.replace_with_mask(texts, mask, found)
+    return texts
+
+
+def _converted_times(array: Any, kind: Any, column: TableColumn, options: TextOptions) -> Any:
+    """Texts of one form as timestamps of this type, without digits behind the microseconds."""
+    try:
+        short = pc.replace_substring_regex(array, r"(\.[0-9]{6})[0-9]+", r"\1")
+        return _timestamp_texts(short.cast(kind), column, options)
+    except pa.ArrowInvalid:  # one of them is no timestamp, such as 2024-02-30T00:00:00Z
+        if len(array) == 1:
+            return array
+    half = len(array) // 2
+    halves = (array.slice(0, half), array.slice(half))
+    return pa.concat_arrays([_converted_times(each, kind, column, options) for each in halves])
 
 
 def _date_texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
@@ -305,7 +338,10 @@ def _array_texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
     element = TableColumn(column.name, column.type, column.element)
     texts, problems = texts_of(array.flatten(), element, options)
     if problems:
-        raise DatabaseSinkError(f"an element of a list does not fit: {problems[0].reason}")
+        raise DatabaseSinkError(
+            f"the column {column.name} is {column.type}, and an element of a list does not fit: {problems[0].reason}:"
+            " cast the elements, or change the column"
+        )
     if column.element is _K.BYTES:
         texts = pc.binary_join_element_wise("\\x", texts, "")
     escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
