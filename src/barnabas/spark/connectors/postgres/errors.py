@@ -6,6 +6,7 @@ SparkSourceError
    ├─ ChangeOrderError  messages are in an order that logical decoding never gives
    ├─ PostgresValueError  a value cannot be read in the type of its column
    └─ SlotError         the slot, the publication or the server is not usable; `sql` is the statement to run
+      └─ SlotInUseError  another session reads the slot
 """
 
 from __future__ import annotations
@@ -40,3 +41,7 @@ class SlotError(PostgresError):
         run = "" if not sql else " Run: " + " ".join(f"{statement};" for statement in sql)
         super().__init__(message + run)
         self.sql = sql
+
+
+class SlotInUseError(SlotError):
+    """Another session of the server reads the slot at this moment."""

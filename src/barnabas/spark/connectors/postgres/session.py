@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from barnabas.spark.connectors.postgres.errors import PostgresError, SlotError
+from barnabas.spark.connectors.postgres.errors import PostgresError, SlotError, SlotInUseError
 from barnabas.spark.connectors.postgres.options import PostgresOptions
 from barnabas.spark.connectors.postgres.statements import session_settings
 from barnabas.spark.connectors.sql.dialects import Statement
@@ -39,18 +39,15 @@ _OBJECT_IN_USE: Final = "55006"
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+_TOO_MANY_CONNECTIONS: Final = "53300"
 
 
 class ConnectionLostError(PostgresError):
-    """The server cannot be reached, or has ended the connection."""
+    """The server cannot be reached, has no connection left, or has ended the connection."""
 
 
 class LockedError(PostgresError):
     """A lock cannot be had at once."""
-
-
-class SlotInUseError(SlotError):
-    """Another session of the server reads the slot at this moment."""
 
 
 def _driver() -> Any:
@@ -85,7 +82,7 @@ def _readable(doing: str, error: Any) -> PostgresError:
         return PostgresError(f"{text}: grant the role what it needs, or use another role (database.user)")
     if code == _NOT_IN_PREREQUISITE_STATE:
         return SlotError(f"{text}: if the slot has lost its changes, start the query over with a new snapshot")
-    if code is None or code.startswith(("08", "57P")):
+    if code is None or code.startswith(("08", "57P", _TOO_MANY_CONNECTIONS)):
         return ConnectionLostError(f"{text}: check that the server runs and is reachable, then start the query again")
     return PostgresError(f"{text}: correct the cause that the server names, and start the query again")
 

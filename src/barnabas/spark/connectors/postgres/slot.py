@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.spark.connectors.postgres.changes import TableName
-from barnabas.spark.connectors.postgres.errors import SlotError
+from barnabas.spark.connectors.postgres.errors import SlotError, SlotInUseError
 from barnabas.spark.connectors.postgres.lsn import format_lsn
 from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
 from barnabas.spark.connectors.postgres.setup_state import (
@@ -202,7 +202,7 @@ def _check_kind(server: Server, slot: Slot) -> None:
             (_drop(slot.name),),
         )
     if slot.active_pid is not None:
-        raise SlotError(
+        raise SlotInUseError(
             f"the slot {slot.name} is in use by the process {slot.active_pid} of the server: stop its reader, or choose"
             " another name (slot.name). A reader that is gone but still connected can be ended.",
             (f"SELECT pg_terminate_backend({slot.active_pid})",),

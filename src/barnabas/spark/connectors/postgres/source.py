@@ -34,12 +34,12 @@ from barnabas.spark.connectors.postgres.catalog import (
 )
 from barnabas.spark.connectors.postgres.change_batches import BatchContext, captured_changes, place_of
 from barnabas.spark.connectors.postgres.changes import Batch, TableName
-from barnabas.spark.connectors.postgres.errors import SlotError
+from barnabas.spark.connectors.postgres.errors import SlotError, SlotInUseError
 from barnabas.spark.connectors.postgres.lsn import format_lsn, parse_lsn
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
 from barnabas.spark.connectors.postgres.peeking import BatchDivider
 from barnabas.spark.connectors.postgres.position import from_position, to_position
-from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session, SlotInUseError
+from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Setup, Slot, Wanted
 from barnabas.spark.connectors.postgres.slot import check_partitions, check_position, decide_setup, plan_batch
 from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
