@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
-from barnabas.spark.pipelines.failures import Failure, classify
+import barnabas.spark
+from barnabas.spark.pipelines.failures import FINAL, RETRIED, Failure, classify
 from barnabas.spark.pipelines.interception import relations, renamed
 
 TREE = """CTE [recent, other]
@@ -67,3 +71,60 @@ def test_the_innermost_python_error_is_the_summary() -> None:
 def test_without_a_python_error_the_summary_is_sparks_inner_message() -> None:
     text = STREAM_FAILED.format("[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema differs")
     assert classify(text).summary == "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema differs"
+
+
+def error_classes() -> set[str]:
+    """The classes in barnabas.spark whose base classes lead to SparkSourceError or PipelineError."""
+    bases: dict[str, list[str]] = {}
+    for path in Path(barnabas.spark.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+    found = {"SparkSourceError", "PipelineError"}
+    while more := {name for name, of in bases.items() if name not in found and found & set(of)}:
+        found |= more
+    return found
+
+
+def test_every_error_class_is_final_or_retried() -> None:
+    assert not FINAL & RETRIED
+    assert len(error_classes()) > 50
+    undecided = error_classes() - FINAL - RETRIED
+    assert not undecided, f"add {sorted(undecided)} to FINAL or RETRIED in pipelines/failures.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_final"),
+    [
+        ("barnabas.spark.connectors.transforms.errors.TransformDataError: transforms.a cannot transform", True),
+        ("TransformConfigError: transforms.a.feelds is unknown", True),
+        ("ConverterConfigError: value.converter names no converter", True),
+        ("ConverterDataError: row 1 is not JSON", True),
+        ("RefusedRowsError: a value is too long", True),
+        ("LakeError: there is no column", True),
+        ("EventError: the event has no op", True),
+        ("RecordError: a value cannot be read", True),
+        ("CaptureError: the offset is not that of a capture query", True),
+        ("DatabaseSinkError: the table has no column", True),
+        ("PicklingError: Could not serialize object: SinkError: the topic cannot be created", True),
+        ("DatabaseUnreachableError: the connection was lost", False),
+        ("DatabaseConflictError: a deadlock", False),
+        ("HttpUnavailableError: the web service does not answer", False),
+        ("ServerConnectionError: the server cannot be reached", False),
+        ("ConnectionLostError: the server has ended the connection", False),
+        ("RecoveryError: no micro-batch begins", False),
+        ("SchemaChangedError: start the query again (schema.evolution=restart)", False),
+        ("ValueError: nothing that is known", False),
+    ],
+)
+def test_the_class_of_an_error_says_whether_it_is_final(text: str, is_final: bool) -> None:
+    in_spark = f"[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n{text}\n\n\tat x"
+    assert (classify(text).is_final, classify(in_spark).is_final) == (is_final, is_final)
+
+
+def test_the_outermost_error_decides() -> None:
+    text = "SinkError: refused\n\nThe above exception was the direct cause of the following exception:\n\n"
+    assert not classify(f"{text}barnabas.x.DatabaseUnreachableError: lost").is_final
+    inferring = "pyspark.errors.AnalysisException: [PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance"
+    assert not classify(f"{inferring} infer schema: Traceback\nx.ConnectionLostError: no server").is_final
+    assert classify(f"{inferring} infer schema: Traceback\nx.OptionError: no table").is_final

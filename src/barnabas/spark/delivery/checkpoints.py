@@ -2,17 +2,26 @@
 
 Spark writes `<checkpoint>/metadata`, {"id":"6f1e…"}, before the first micro-batch. Planning on the driver knows the
 checkpoint's place, but not the id.
+
+Spark reads the place as a `org.apache.hadoop.fs.Path`, which decodes no percent signs: the checkpoint
+`file:///data/my%20lines` is the directory `/data/my%20lines`. PyArrow's `FileSystem.from_uri` would decode them.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final
+from urllib.parse import quote
 
 log = logging.getLogger("barnabas.spark")
+
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/?]*)?([^?]*)(.*)", re.DOTALL)
+"""The scheme, the authority and the path of a location, and the parameters that PyArrow reads after a question mark."""
 
 
 def query_id_of(checkpoint: str | None) -> str | None:
@@ -38,12 +47,34 @@ def _warn(checkpoint: str, error: str) -> None:
     )
 
 
-def _read(checkpoint: str) -> bytes:
-    parts = urlsplit(checkpoint)
-    if parts.scheme in ("", "file"):
-        return (Path(unquote(parts.path) if parts.scheme else checkpoint) / "metadata").read_bytes()
-    from pyarrow.fs import FileSystem
+def local_path(location: str) -> str | None:
+    """The path of a location on this machine: `/data/x` or `file:///data/x`. None for other file systems."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return location
+    return f"{found[3]}{found[4]}" if found[1].lower() == "file" else None
 
-    system, path = FileSystem.from_uri(checkpoint)
+
+def open_location(location: str) -> tuple[Any, str]:
+    """PyArrow's file system of a location, and the path there that Hadoop's `Path` has for this location. Raises
+    OSError and ValueError.
+    """
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    path = local_path(location)
+    if path is not None:
+        return LocalFileSystem(), path
+    found = _URI.fullmatch(location)
+    assert found is not None, "a location without a scheme is local"
+    scheme, authority, path, parameters = found.groups(default="")
+    system, opened = FileSystem.from_uri(f"{scheme}:{authority}{quote(path, safe='/')}{parameters}")
+    return system, opened
+
+
+def _read(checkpoint: str) -> bytes:
+    path = local_path(checkpoint)
+    if path is not None:
+        return (Path(path) / "metadata").read_bytes()
+    system, path = open_location(checkpoint)
     with system.open_input_file(f"{path}/metadata") as file:
         return bytes(file.read())

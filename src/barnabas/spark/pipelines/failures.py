@@ -25,14 +25,57 @@ _PLAN_CHANGED: Final = (
 )
 """Spark's texts for a query that cannot continue from its checkpoint, and what they mean."""
 
-_FINAL: Final = (
+_FINAL_OF_SPARK: Final = (
     r"AnalysisException|\[(?:UNRESOLVED_|DATATYPE_MISMATCH|TABLE_OR_VIEW_NOT_FOUND|PARSE_SYNTAX)",
-    r"OptionError|DataLossError|SinkError|ChangeEventError",
     r"STREAMING_OUTPUT_MODE",
 )
-"""Failures of which another attempt would be no better."""
+"""Spark's texts of failures of which another attempt would be no better."""
+
+FINAL: Final[frozenset[str]] = frozenset(
+    {
+        # the options of a query, a connector or a pipeline
+        "OptionError", "ConfigError", "ArgumentTypeError", "ConfigProviderError", "JavaNotFoundError",
+        "ConverterConfigError", "TransformConfigError", "MirrorConfigError",
+        "PipelineError", "SpecError", "DefinitionError", "GraphError", "PlanChangedError", "FlowFailedError",
+        "AlreadyRunningError",
+        # the set-up of a source, and the state that it reads from
+        "CaptureError", "PollingError", "PolledTableError", "ServerSetupError", "SlotError", "SnapshotError",
+        "PositionError", "FileReadError", "LakeReadError",
+        # records, rows and changes that cannot be read, or that are gone
+        "RecordError", "DataLossError", "ChangeEventError", "EventError", "EventLimitError", "ChangeOrderError",
+        "PgoutputError", "PostgresValueError", "PolledValueError", "UnsupportedBinlogError", "BinlogLimitError",
+        "BinlogPurgedError", "MirrorDataLossError", "MirrorRecordError",
+        # records and rows that cannot be converted or written
+        "ConverterError", "ConverterDataError", "ConverterLimitError", "TransformError", "TransformDataError",
+        "TransformPlanError", "SinkError", "DatabaseSinkError", "RefusedRowsError", "FileWriteError", "LakeError",
+    }
+)  # fmt: skip
+"""The errors of configuration and of data, by their classes: another attempt would be no better."""
+
+RETRIED: Final[frozenset[str]] = frozenset(
+    {
+        # an outage of a database, a web service, a registry, a broker or a storage
+        "ConnectionLostError", "ServerConnectionError", "DatabaseUnreachableError", "HttpUnavailableError",
+        "ConverterRegistryError", "RegistryUnreachableError", "StagingError", "SegmentsUnavailableError",
+        "WrongDirectoryError", "SegmentsReplacedError", "BrokerUnreachableError", "BootstrapError",
+        "RequestTimeoutError", "DeliveryTimeoutError", "DeliveryFailedError", "BufferFullError",
+        "TransactionAbortedError", "StoreUnavailableError", "LakeUnavailableError", "TimeoutError", "ConnectionError",
+        "ConnectionRefusedError", "ConnectionResetError", "OSError", "KafkaError",
+        # another session, transaction or driver is in the way at this moment
+        "DatabaseConflictError", "DatabaseLockedError", "LockedError", "SlotInUseError", "LakeConflictError",
+        # a new start of the query repeats the micro-batch, or ends what an earlier run has left open
+        "DeliveryError", "RecoveryError", "BinlogError", "MirrorError",
+        # a new start of the query reads with the columns or the schema of that moment
+        "TableChangedError", "SchemaChangedError",
+        # what the server says may be about this moment: too many connections, a deadlock, a full disk
+        "SparkSourceError", "PostgresError", "MysqlSourceError",
+    }
+)  # fmt: skip
+"""The errors after which another attempt may be better, by their classes. So is every error that is in neither set."""
 
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_ERROR_NAME: Final = re.compile(r"\b([A-Z]\w*Error): ")
+"""Also inside of a line, as in `PicklingError: Could not serialize object: SinkError: ...`."""
 _SPARK_ERROR: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ((?:(?!\[[A-Z][A-Z0-9_.]+\]).)*)")
 _WRAPPERS: Final = ("STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")
 
@@ -53,7 +96,11 @@ def classify(text: str) -> Failure:
     for pattern, meaning in _PLAN_CHANGED:
         if re.search(pattern, text):
             return Failure(summary, True, meaning)
-    is_final = any(re.search(pattern, text) for pattern in _FINAL)
+    known = [name for name in _ERROR_NAME.findall(text) if name in FINAL or name in RETRIED]
+    if known:
+        is_final = known[-1] in FINAL  # the last one is the outermost: Python prints the causes of an error before it
+    else:
+        is_final = any(re.search(pattern, text) for pattern in _FINAL_OF_SPARK)
     return Failure(summary, is_final, is_starved="Python worker failed to connect back" in text)
 
 

@@ -82,7 +82,10 @@ def _texts(document: Mapping[str, Any], path: str) -> dict[str, str]:
             case str() | int() | float():
                 config[name] = str(value)
             case _:
-                raise ConnectorFileError(f"{path}: {name} must be a text, got {type(value).__name__}: write one text")
+                kind = type(value).__name__
+                raise ConnectorFileError(
+                    f"{path}: {name} must be a string, a number or a boolean, got {kind}: write a string"
+                )
     return config
 
 

@@ -9,7 +9,7 @@ PAUSE_MAX_MS: Final = 60_000
 
 
 class QueryRestarts:
-    """The failures of one query in a row. A finished micro-batch ends the row."""
+    """Counts the consecutive failures of one query. A finished micro-batch sets the count to 0."""
 
     def __init__(self) -> None:
         self.failure: str | None = None

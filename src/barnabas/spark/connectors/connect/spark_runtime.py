@@ -27,6 +27,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind, ConnectorState
 from barnabas.spark.connectors.connect.restarts import QueryRestarts
+from barnabas.spark.connectors.connect.secrets import Secrets, secrets_of
 from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig
 from barnabas.spark.environment import activate_session, prepare_environment, session_defaults
 from barnabas.spark.pipelines.failures import classify
@@ -82,12 +83,13 @@ class ConnectorPlanner(Protocol):
 class _Running:
     """The queries of one connector. All methods run in threads, one at a time."""
 
-    def __init__(self, job: ConnectorJob, plan: QueryPlan, spark: Any) -> None:
+    def __init__(self, job: ConnectorJob, plan: QueryPlan, spark: Any, secrets: Secrets) -> None:
         self.job = job
         self.plan = plan
         self.queries: list[Any] = []
         self.restarts = [QueryRestarts() for _ in range(plan.queries)]
         self._spark = spark
+        self._secrets = secrets
 
     def start(self) -> None:
         """Start all queries. If one cannot be started, the others are stopped, and the exception is raised."""
@@ -121,7 +123,7 @@ class _Running:
         if restarts.failure is None:
             error = query.exception()
             text = "the query has ended" if error is None else str(error)
-            failure = classify(text)
+            failure = classify(self._secrets.hide(text))
             restarts.on_failed(failure.summary, now_ms, is_final=failure.is_final or error is None)
             log.warning("a query has failed", connector=self.job.name, reason=failure.summary)
         if restarts.is_due(now_ms):
@@ -135,7 +137,7 @@ class _Running:
         try:
             self.queries[number] = self._start_query(number)
         except Exception as error:  # noqa: BLE001  # a plan starts the code of any connector and driver
-            failure = classify(f"{type(error).__name__}: {error}")
+            failure = classify(self._secrets.hide(f"{type(error).__name__}: {error}"))
             restarts.on_failed(failure.summary, now_ms, is_final=failure.is_final)
             return
         restarts.on_restarted()
@@ -150,6 +152,7 @@ class SparkConnectorRuntime:
         """`open_session` returns a Spark session; by default one with the worker's `spark.*` settings."""
         self._planner = planner
         self._providers = ConfigProviders(config.properties)
+        self._client_overrides = config.client_overrides
         self._open_session = open_session or (lambda: open_session_of(config))
         self._session: Any = None
         self._opening = threading.Lock()
@@ -183,11 +186,20 @@ class SparkConnectorRuntime:
     # -- in a thread
 
     def _start(self, job: ConnectorJob) -> StartedConnector:
-        plan = self._planner.plan(self._providers.resolve(job.config))
-        with self._lock(job.name):
-            running = _Running(job, plan, self._spark())
-            running.start()
-            self._running[job.name] = running
+        given = {**self._client_overrides, **job.config}
+        resolved = self._providers.resolve(given)
+        secrets = secrets_of(given, self._providers.resolve)
+        try:
+            plan = self._planner.plan(resolved)
+            with self._lock(job.name):
+                running = _Running(job, plan, self._spark(), secrets)
+                running.start()
+                self._running[job.name] = running
+        except Exception as error:
+            shown = secrets.hidden_error(error)
+            if shown is error:
+                raise
+            raise shown from None
         return StartedConnector(tuple(dict(job.config) for _ in range(plan.queries)), plan.version)
 
     def _stop(self, name: str) -> None:

@@ -21,7 +21,7 @@ REPORT_SECONDS: Final = 1.0
 class StandaloneWorker:
     """Connectors without a cluster: no REST API, and no topics of Connect's own.
 
-    The checkpoints lie as those of `barnabas connect serve` do, so that its workers can continue the connectors.
+    The checkpoints have the paths that `barnabas connect serve` uses, so that its workers can continue the connectors.
     """
 
     def __init__(self, storage_location: str, runtime: ConnectorRuntime, connectors: Sequence[ConnectorFile]) -> None:

@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError
 from barnabas.core.reprs import repr_without
 from barnabas.protocol.security.config import TlsConfig
+from barnabas.spark.connectors.connect.client_settings import parse_client_settings
 
 WORKER_KEYS: Final[Mapping[str, str | None]] = {
     "bootstrap.servers": "localhost:9092",
@@ -100,13 +102,17 @@ class WorkerConfigError(BarnabasError, ValueError):
 
 
 class ConnectWorkerConfig(Struct, frozen=True):
-    """The settings of one worker. `client` has the settings of Kafka clients, `rest` all keys by their names."""
+    """The settings of one worker. `client` has the settings of the worker's own Kafka clients, which its connectors'
+    clients have, too. `client_overrides` are those of consumer.* and producer.* by the names that a connector would
+    give them, such as consumer.override.isolation.level.
+    """
 
     group_id: str
     config_storage_topic: str
     status_storage_topic: str
     storage_location: str
     client: Mapping[str, str]
+    client_overrides: Mapping[str, str] = field(default_factory=dict)
     listener: str = "http://:8083"
     advertised_host: str = ""
     advertised_port: int | None = None
@@ -128,11 +134,11 @@ class ConnectWorkerConfig(Struct, frozen=True):
     unused: tuple[tuple[str, str], ...] = ()
     """Keys of Connect in the file that have no effect here, and why."""
 
-    __repr__ = repr_without("client", "properties")
+    __repr__ = repr_without("client", "client_overrides", "properties")
 
     @property
     def converters(self) -> dict[str, str]:
-        """The worker's converters and their settings, which connectors have that name none."""
+        """The worker's converters and their settings, for connectors that do not name converters of their own."""
         prefixes = ("key.converter", "value.converter", "header.converter")
         return {name: text for name, text in self.properties.items() if name.startswith(prefixes)}
 
@@ -163,12 +169,17 @@ def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
             f"heartbeat.interval.ms ({heartbeat_ms}) must be smaller than session.timeout.ms ({session_ms}); a third"
             " of it is usual"
         )
+    try:
+        of_connectors = parse_client_settings(texts)
+    except ConfigError as error:
+        raise WorkerConfigError(str(error)) from None
     return ConnectWorkerConfig(
         group_id=str(values["group.id"]),
         config_storage_topic=str(values["config.storage.topic"]),
         status_storage_topic=str(values["status.storage.topic"]),
         storage_location=str(values["storage.location"]).rstrip("/"),
         client={"bootstrap.servers": str(values["bootstrap.servers"]), **client},
+        client_overrides=of_connectors.overrides,
         listener=listeners[0],
         rest_tls=_rest_tls(texts) if listeners[0].lower().startswith("https://") else None,
         has_basic_auth=_has_basic_auth(str(values["rest.extension.classes"])),
@@ -184,7 +195,7 @@ def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
         topic_tracking=_flag(values, "topic.tracking.enable"),
         topic_tracking_reset=_flag(values, "topic.tracking.allow.reset"),
         properties=texts,
-        unused=tuple((name, UNUSED_KEYS[name]) for name in texts if name in UNUSED_KEYS),
+        unused=(*((name, UNUSED_KEYS[name]) for name in texts if name in UNUSED_KEYS), *of_connectors.unused),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+from msgspec.structs import replace
 from tests.unit.spark.connectors.connect.memory_connect import (
     MemoryConfigLog,
     MemoryOffsets,
@@ -17,9 +19,15 @@ from barnabas.spark.connectors.connect.cluster import herder
 from barnabas.spark.connectors.connect.cluster.assignment import assign_connectors
 from barnabas.spark.connectors.connect.cluster.duties import StartStep, Step, StopStep, WorkerDuties
 from barnabas.spark.connectors.connect.cluster.ports import ConnectorReport, StartedConnector, TaskReport
-from barnabas.spark.connectors.connect.cluster.records import ConnectorRecord, RestartRecord, TargetRecord
+from barnabas.spark.connectors.connect.cluster.records import (
+    ConnectorRecord,
+    ConnectorStatusRecord,
+    RestartRecord,
+    TargetRecord,
+    TaskStatusRecord,
+)
 from barnabas.spark.connectors.connect.cluster.state import ConnectState, StatusBoard
-from barnabas.spark.connectors.connect.cluster.values import ConnectorState, RestartRequest, TargetState
+from barnabas.spark.connectors.connect.cluster.values import ConnectorState, ConnectStatus, RestartRequest, TargetState
 from barnabas.spark.connectors.connect.cluster.worker import ConnectStore, ConnectWorker
 
 STARTED = StartedConnector(({"t": "0"},))
@@ -226,14 +234,70 @@ def test_a_worker_that_dies_is_replaced_and_its_late_reports_are_ignored() -> No
             await pair.until(lambda: pair.running("b:1") == ["n1", "n2", "n3"])
             board = pair.stores["b:1"].board
             await pair.until(lambda: all(_worker_of(board, name) == "b:1" for name in moved))
-            zombie = pair.workers["a:1"].duties
-            zombie.release(zombie.connectors)
-            for step in zombie.next_steps(pair.stores["a:1"].state):
+            zombie = pair.workers["a:1"]
+            for name in moved:
+                failed = ConnectorReport((TaskReport(ConnectorState.FAILED, "x"),))
+                zombie._note(zombie.duties.on_report(name, failed, 0), is_claim=False)
+            await zombie._flush()
+            await pair.stores["b:1"].refresh()
+            assert all(board.tasks(name)[0].state is ConnectorState.RUNNING for name in moved)
+            zombie.duties.release(zombie.duties.connectors)
+            for step in zombie.duties.next_steps(pair.stores["a:1"].state):
                 assert isinstance(step, StopStep)
-                await pair.stores["a:1"].report(zombie.on_stopped(step.name, pair.stores["a:1"].state, 1))
+                await zombie._carry_out(step)
             await pair.stores["b:1"].refresh()
             assert all(_worker_of(board, name) == "b:1" for name in moved)
+            assert not zombie._unwritten
             runs["b:1"].cancel()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("path", ["p", "bad"])
+def test_the_statuses_of_a_group_that_begins_anew_replace_those_of_the_last_one(path: str) -> None:
+    """All workers died, the empty group was deleted, and the next worker has generation 1."""
+
+    async def play() -> None:
+        pair = Pair()
+        dead = ConnectStatus(ConnectorState.RUNNING, "dead:1", 7)
+        await pair.create("n1", path=path)
+        await pair.stores["a:1"].report([ConnectorStatusRecord("n1", dead), TaskStatusRecord("n1", 0, dead)])
+        async with asyncio.TaskGroup() as tasks:
+            run = tasks.create_task(pair.workers["a:1"].run())
+            await asyncio.sleep(0)
+            await pair.rebalance("a:1")
+            board = pair.stores["a:1"].board
+            await pair.until(lambda: _worker_of(board, "n1") == "a:1")
+            expected = ConnectorState.RUNNING if path == "p" else ConnectorState.FAILED
+            status = board.connector("n1")
+            assert status is not None and (status.state, status.generation) == (expected, 1)
+            if path == "p":
+                await pair.until(lambda: board.tasks("n1")[0].worker_id == "a:1")
+            run.cancel()
+
+    asyncio.run(play())
+
+
+def test_a_failure_is_written_if_the_start_before_it_was_not() -> None:
+    """The failure has the claim of the start, which it replaces among the statuses that are not written yet."""
+
+    async def play() -> None:
+        pair = Pair()
+        worker, store = pair.workers["a:1"], pair.stores["a:1"]
+        dead = ConnectStatus(ConnectorState.RUNNING, "dead:1", 7)
+        await store.report([TaskStatusRecord("n1", 0, dead)])
+        own = ConnectStatus(ConnectorState.RUNNING, "a:1", 1)
+        worker._note([TaskStatusRecord("n1", 0, own)])
+        worker._note([TaskStatusRecord("n1", 0, replace(own, state=ConnectorState.FAILED))], is_claim=False)
+        await worker._flush()
+        await store.refresh()
+        assert store.board.tasks("n1")[0].state is ConnectorState.FAILED
+        worker._note([TaskStatusRecord("n1", 0, own)])
+        worker._note([TaskStatusRecord("n1", 0, replace(own, state=ConnectorState.UNASSIGNED))])
+        await store.report([TaskStatusRecord("n1", 0, replace(own, worker_id="b:1", generation=2))])
+        await worker._flush()
+        await store.refresh()
+        assert store.board.tasks("n1")[0].worker_id == "b:1"
 
     asyncio.run(play())
 

@@ -12,7 +12,8 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connectors.connect.cluster.values import ConnectRequestError
-from barnabas.spark.connectors.connect.offsets.store import CheckpointStore
+from barnabas.spark.connectors.connect.offsets.store import CheckpointStore, directory_name
+from barnabas.spark.delivery.checkpoints import local_path, open_location, query_id_of
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{"spark.sql.shuffle.partitions":"200"}}'
 SINK = {"name": "n", "topics": "orders, customers"}
@@ -206,3 +207,60 @@ def test_an_unknown_version_of_the_offset_log_is_named(tmp_path: Path) -> None:
     (store.root / "0/offsets/0").write_text("v2\n{}\n{}")
     with pytest.raises(ConnectRequestError, match="version 'v2'"):
         store.read(SINK)
+
+
+NAMES = {"my lines": "my=20lines", "shop@eu": "shop=40eu", "größe": "gr=C3=B6=C3=9Fe", "a/b": "a=2Fb", "a=b": "a=3Db"}
+
+
+@pytest.mark.parametrize(
+    ("name", "directory"), [*NAMES.items(), ("..", "=2E=2E"), ("orders.v1_x-y~", "orders.v1_x-y~")]
+)
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_name_that_needs_quoting_has_the_directory_that_spark_writes(
+    tmp_path: Path, scheme: str, name: str, directory: str
+) -> None:
+    """Hadoop's Path decodes no percent signs, neither in the name nor in storage.location."""
+    assert directory_name(name) == directory
+    root = tmp_path / "a%20b"
+    store = CheckpointStore(f"{scheme}{root}", Store(tmp_path)._earliest)
+    places = asyncio.run(store.places(name))
+    assert places.checkpoint == f"{scheme}{root}/checkpoints/{directory}/0"
+    as_spark = root / "checkpoints" / directory / "0"
+    write_checkpoint(as_spark, planned={0: positions(p0=5)}, committed=[0])
+    assert asyncio.run(store.read(name, SINK)) == [topic("orders", 0, 5)]
+    assert query_id_of(places.checkpoint) == "the-query"
+    asyncio.run(store.reset(name))
+    assert asyncio.run(store.read(name, SINK)) == []
+    assert (root / "checkpoints" / directory / "1" / "_complete").exists()
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_directory_of_an_earlier_release_is_found(tmp_path: Path, scheme: str) -> None:
+    store = CheckpointStore(f"{scheme}{tmp_path}", Store(tmp_path)._earliest)
+    write_checkpoint(tmp_path / "checkpoints/my%20lines/0", planned={0: positions(p0=5)}, committed=[0])
+    places = asyncio.run(store.places("my lines"))
+    assert places.checkpoint == f"{scheme}{tmp_path}/checkpoints/my%20lines/0"
+    assert query_id_of(places.checkpoint) == "the-query"
+    assert asyncio.run(store.read("my lines", SINK)) == [topic("orders", 0, 5)]
+    asyncio.run(store.reset("my lines"))
+    assert asyncio.run(store.places("my lines")).checkpoint.endswith("/my%20lines/1")
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/data/my%20lines?x#y", "/data/my%20lines?x#y"),
+        ("file:/data/my%20lines", "/data/my%20lines"),
+        ("file:///data/my%20lines?x", "/data/my%20lines?x"),
+        ("file://host/data/größe", "/data/größe"),
+        ("s3://bucket/my%20lines", None),
+        ("hdfs://name/x", None),
+    ],
+)
+def test_the_local_path_of_a_location(location: str, path: str | None) -> None:
+    assert local_path(location) == path
+
+
+def test_the_path_on_another_file_system_is_not_decoded_either() -> None:
+    system, path = open_location("s3://key:se%2Fcret@bucket/my%20lines/größe?region=eu-west-1&scheme=http")
+    assert (system.type_name, path, system.region) == ("s3", "bucket/my%20lines/größe", "eu-west-1")

@@ -83,7 +83,7 @@ def test_the_file_source_has_the_converters_of_the_worker() -> None:
     plan = WorkerPlanner(CLIENT, worker).plan(FILE_SOURCE).planned
     assert plan.read_options == {"file": "/tmp/test.txt", "topic": "connect-test", **worker}
     routed = {**FILE_SOURCE, "transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "(.*)"}
-    assert "transforms.r.replacement" in errors(**routed)["connector.class"]
+    assert "is missing" in errors(**routed)["transforms.r.replacement"]
 
 
 DEBEZIUM = {
@@ -291,6 +291,128 @@ def test_a_wrong_key_is_named(change: dict[str, str], key: str, words: str) -> N
 def test_a_reference_to_a_secret_is_not_checked() -> None:
     assert errors(**{**DELTA, "trigger.interval.ms": "${env:TRIGGER}"}) == {}
     assert errors(connector__class="SparkSource") == {"spark.format": "spark.format is missing; it must be given"}
+
+
+POSTGRES = {"connection.url": "jdbc:postgresql://h:5432/d", "value.converter": "JsonConverter"}
+SINKS: dict[str, dict[str, str]] = {
+    "JdbcSink": POSTGRES,
+    "DebeziumJdbcSink": POSTGRES,
+    "DeltaSink": {"path": "/x"},
+    "IcebergSink": {"table": "a.b", "catalog.warehouse": "/x"},
+    "HttpSink": {"http.url": "http://h/"},
+    "FileStreamSink": {"file": "/tmp/x"},
+}
+PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
+MASK = {"transforms": "maskCard", "transforms.maskCard.type": "MaskField$Value"}
+
+
+@pytest.mark.parametrize("name", SINKS)
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        ({"transforms": "a", "transforms.a.type": "NoSuchSMT"}, "transforms.a.type", "names no transform"),
+        ({**MASK, "transforms.maskCard.feelds": "x"}, "transforms.maskCard.feelds", "did you mean"),
+        (MASK, "transforms.maskCard.fields", "is missing"),
+        ({"transforms": "a"}, "transforms.a.type", "is missing"),
+        ({"value.converter": PROTOBUF}, "value.converter", "is not supported"),
+        ({"key.converter": "Mine"}, "key.converter", "names no converter"),
+        (
+            {"value.converter": "JsonConverter", "value.converter.schema.enable": "false"},
+            "value.converter.schema.enable",
+            "did you mean value.converter.schemas.enable?",
+        ),
+        ({**MASK, "transforms.maskCard.fields": "x", "predicates": "p"}, "predicates.p.type", "is missing"),
+    ],
+)
+def test_the_converters_and_transforms_of_every_sink_are_checked(
+    name: str, change: dict[str, str], key: str, words: str
+) -> None:
+    config = {"name": "n", "connector.class": name, "topics": "t", **SINKS[name]}
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+    ((found, messages),) = ((f.name, f.errors) for f in findings_of({**config, **change}) if f.errors)
+    assert (found, len(messages)) == (key, 1) and words in messages[0]
+
+
+def test_wrong_converters_of_the_worker_are_named() -> None:
+    config = {"name": "n", "connector.class": "DeltaSink", "topics": "t", "path": "/x"}
+    found = WorkerPlanner(CLIENT, {"value.converter": PROTOBUF}).findings(config)
+    assert [finding.name for finding in found if finding.errors] == ["value.converter"]
+
+
+SECRET = "${file:/s:p}"
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"connection.password": SECRET, "insert.mode": "upsert"}, "insert.mode"),
+        ({"connection.url": f"jdbc:postgresql://h/d?user=u&password={SECRET}", "insert.mode": "upsert"}, "insert.mode"),
+        ({"connection.url": SECRET, "insert.mode": "upsert"}, "insert.mode"),
+        ({"connection.url": f"jdbc:postgresql://{SECRET}:{SECRET}/d", "delete.enabled": "true"}, "delete.enabled"),
+        ({"connection.password": SECRET, "transforms": "a", "transforms.a.type": "None"}, "transforms.a.type"),
+        ({"batch.size": SECRET, "errors.deadletterqueue.topic.name": "bad"}, "errors.deadletterqueue.topic.name"),
+        # the values of these are known to the worker that starts the connector
+        ({"insert.mode": "upsert", "pk.mode": SECRET}, None),
+        ({"insert.mode": SECRET, "pk.mode": "record_key"}, None),
+        ({"connection.url": f"{SECRET}/shop"}, None),
+        ({"connection.url": f"jdbc:postgresql://h/d?{SECRET}=x"}, None),
+        ({"auto.create": SECRET, "max.retries": SECRET, "topics": SECRET, "consumer.override.client.id": SECRET}, None),
+        ({"transforms": SECRET, "transforms.a.type": "RegexRouter"}, None),
+        ({"transforms": "a", "transforms.a.type": SECRET}, None),
+        ({"value.converter": SECRET, "value.converter.schemas.enable": "false"}, None),
+        ({"value.converter": "JsonConverter", "value.converter.schemas.enable": SECRET}, None),
+        ({"consumer.override.auto.offset.reset": SECRET}, None),
+    ],
+)
+def test_keys_beside_a_reference_are_checked_together(config: dict[str, str], key: str | None) -> None:
+    found = findings_of({"name": "n", "connector.class": "JdbcSink", "topics": "t", **POSTGRES, **config})
+    assert [finding.name for finding in found if finding.errors] == ([] if key is None else [key])
+
+
+@pytest.mark.parametrize("name", ["HttpSink", "DebeziumJdbcSink"])
+def test_an_address_that_is_a_reference_is_allowed(name: str) -> None:
+    address = {key: f"{SECRET}/hook" for key in SINKS[name] if key.endswith(".url")}
+    config = {"name": "n", "connector.class": name, "topics": "t", **address}
+    assert [finding.errors for finding in findings_of(config) if finding.errors] == []
+
+
+def test_the_driver_of_a_jdbc_sink_has_no_effect_on_a_database_with_a_sink_of_its_own() -> None:
+    with_driver = {**JDBC_SINK, "connection.driver": "org.postgresql.Driver"}
+    assert [finding.errors for finding in findings_of(with_driver) if finding.errors] == []
+    assert plan_query(with_driver, CLIENT) == plan_query(JDBC_SINK, CLIENT)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("consumer.override.max.pol.records", "Did you mean 'consumer.override.max.poll.records'?"),
+        ("consumer.override.enable.auto.commit", "the position is in Spark's checkpoint"),
+        ("consumer.override.fetch.message.max.bytes", "set max.partition.fetch.bytes"),
+        ("producer.override.max.pol.records", None),  # this sink has no producer
+        ("consumer.override.metric.reporters", None),
+    ],
+)
+def test_overrides_that_no_client_has_are_refused(key: str, words: str | None) -> None:
+    found = {f.name: f.errors for f in findings_of({**JDBC_SINK, key: "1"}) if f.errors}
+    assert list(found) == ([] if words is None else [key])
+    assert words is None or words in found[key][0]
+
+
+def test_dead_letters_have_the_overrides_of_producers() -> None:
+    config = {
+        **JDBC_SINK,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "bad",
+        "producer.override.compression.type": "zstd",
+        "consumer.override.isolation.level": "read_uncommitted",
+    }
+    planned = plan_query(config, CLIENT)
+    of_kafka = {name: text for name, text in planned.write_options.items() if name.startswith("kafka.")}
+    shared = {"kafka.bootstrap.servers": "b:1", "kafka.sasl.mechanism": "PLAIN"}
+    assert of_kafka == {**shared, "kafka.compression.type": "zstd"}
+    assert planned.read_options["kafka.isolation.level"] == "read_uncommitted"
+    wrong = [f.name for f in findings_of({**config, "producer.override.ack": "1"}) if f.errors]
+    assert wrong == ["producer.override.ack"]
 
 
 def test_an_unknown_connector_is_refused_with_the_nearest_one() -> None:

@@ -134,12 +134,37 @@ def test_a_new_configuration_changes_the_revision_and_the_same_one_does_not() ->
     assert state.connector("n").target is TargetState.STARTED
 
 
-def test_a_report_of_a_replaced_worker_is_ignored() -> None:
+def test_the_last_status_in_the_topic_counts_also_after_the_generations_began_anew() -> None:
+    """The group is deleted when it is empty, so that the generations of the next workers begin at 1."""
     board = StatusBoard()
-    board.apply(ConnectorStatusRecord("n", ConnectStatus(ConnectorState.RUNNING, "new:1", 5)))
-    board.apply(ConnectorStatusRecord("n", ConnectStatus(ConnectorState.UNASSIGNED, "old:1", 4)))
-    found = board.connector("n")
-    assert found is not None and found.worker_id == "new:1"
-    board.apply(ConnectorStatusRecord("n", ConnectStatus(ConnectorState.FAILED, "newer:1", 6)))
-    found = board.connector("n")
-    assert found is not None and found.worker_id == "newer:1"
+    for key in (ConnectorStatusRecord, lambda name, status: TaskStatusRecord(name, 0, status)):
+        board.apply(key("n", ConnectStatus(ConnectorState.UNASSIGNED, "dead:1", 7)))
+        board.apply(key("n", ConnectStatus(ConnectorState.RUNNING, "new:1", 1)))
+    running = ConnectStatus(ConnectorState.RUNNING, "new:1", 1)
+    assert (board.connector("n"), board.tasks("n")) == (running, {0: running})
+
+
+@pytest.mark.parametrize(
+    ("state", "worker", "generation", "expected"),
+    [
+        (ConnectorState.FAILED, "own:1", 4, True),
+        (ConnectorState.UNASSIGNED, "own:1", 4, True),
+        (ConnectorState.FAILED, "other:1", 5, True),
+        (ConnectorState.FAILED, "other:1", 6, True),
+        (ConnectorState.FAILED, "other:1", 4, False),
+        (ConnectorState.UNASSIGNED, "other:1", 4, False),
+        (ConnectorState.UNASSIGNED, "other:1", 7, False),
+    ],
+)
+def test_what_a_worker_that_may_have_been_replaced_can_write(
+    state: ConnectorState, worker: str, generation: int, expected: bool
+) -> None:
+    board = StatusBoard()
+    status = ConnectStatus(state, worker, generation)
+    records = [ConnectorStatusRecord("n", status), TaskStatusRecord("n", 0, status)]
+    assert [board.may_write(record) for record in records] == [True, True]
+    known = ConnectStatus(ConnectorState.RUNNING, "own:1", 5)
+    board.apply(ConnectorStatusRecord("n", known))
+    board.apply(TaskStatusRecord("n", 0, known))
+    assert [board.may_write(record) for record in records] == [expected, expected]
+    assert board.may_write(ConnectorStatusRecord("n", None))

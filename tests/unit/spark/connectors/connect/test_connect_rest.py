@@ -19,10 +19,13 @@ from tests.unit.spark.connectors.connect.memory_connect import (
 )
 
 from barnabas.protocol.transport.http import HttpRequest, HttpResponse
+from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, ConfigFinding
 from barnabas.spark.connectors.connect.cluster.worker import ConnectStore, ConnectWorker
+from barnabas.spark.connectors.connect.plans.planner import WorkerPlanner
 from barnabas.spark.connectors.connect.rest.app import ConnectApp
 from barnabas.spark.connectors.connect.rest.calls import ConnectServices
 from barnabas.spark.connectors.connect.rest.loggers import WorkerLoggers
+from barnabas.spark.connectors.connect.rest.plugins import finding_document
 
 CONFIG = {"connector.class": "Memory", "path": "p", "topics": "orders", "tasks.max": "2"}
 FULL = {**CONFIG, "name": "n"}
@@ -355,6 +358,31 @@ def test_plugins_and_validation() -> None:
         assert (await api.call("PUT", "/connector-plugins/Nothing/config/validate", {}))[0] == 400
 
     play(scene)
+
+
+def test_the_validation_hides_passwords() -> None:
+    shown = {}
+    for name, kind, value in (
+        ("connection.password", "PASSWORD", "s3cr3t"),
+        ("http.password", "PASSWORD", "${file:/s:p}"),
+        ("ssl.password", "PASSWORD", ""),
+        ("connection.user", "STRING", "u"),
+        ("consumer.override.sasl.jaas.config", None, "x password=s3cr3t;"),
+        ("consumer.override.client.id", None, "c"),
+    ):
+        finding = ConfigFinding(name, None if kind is None else ConfigDefinition(name, kind), value)
+        shown[name] = finding_document(finding)["value"]["value"]
+    assert shown == {
+        "connection.password": "[hidden]",
+        "http.password": "${file:/s:p}",
+        "ssl.password": "",
+        "connection.user": "u",
+        "consumer.override.sasl.jaas.config": "[hidden]",
+        "consumer.override.client.id": "c",
+    }
+    types = {one.name: one.type for one in WorkerPlanner({}).definitions("HttpSink")}
+    assert (types["http.password"], types["http.headers.authorization"]) == ("PASSWORD", "PASSWORD")
+    assert (types["http.authorization.type"], types["http.username"]) == ("STRING", "STRING")
 
 
 def test_loggers_of_this_worker_and_of_all_workers() -> None:

@@ -19,7 +19,10 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     TaskReport,
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind, ConnectorState
+from barnabas.spark.connectors.connect.plans.planner import WorkerPlanner
+from barnabas.spark.connectors.connect.plans.queries import PlannedQuery
 from barnabas.spark.connectors.connect.restarts import FIRST_PAUSE_MS, PAUSE_MAX_MS, QueryRestarts
+from barnabas.spark.connectors.connect.secrets import ConnectorStartError
 from barnabas.spark.connectors.connect.spark_runtime import SparkConnectorRuntime
 from barnabas.spark.connectors.connect.worker_config import parse_worker_config
 
@@ -135,6 +138,83 @@ def test_a_connector_is_started_with_secrets_and_stopped(tmp_path: Path, monkeyp
         assert session.stopped and not planner.started[1].isActive
 
     asyncio.run(play())
+
+
+def test_no_secret_is_in_a_status_a_log_line_or_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("THE_PASSWORD", "s3cr3t/1")
+
+    async def play() -> None:
+        runtime, planner, _ = make(
+            config_providers="env",
+            config_providers_env_class="org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        )
+        given = {"url": "postgresql://u:${env:THE_PASSWORD}@h/d", "refuse": "1"}
+        await runtime.start(ConnectorJob("n", given, PLACES))
+        planner.started[0].fail("OptionError: postgresql://u:s3cr3t/1@h/d or postgresql://u:s3cr3t%2F1@h/d is wrong")
+        report = await runtime.report("n")
+        trace = "OptionError: postgresql://u:[hidden]@h/d or postgresql://u:[hidden]@h/d is wrong"
+        assert report is not None and report.tasks == (TaskReport(ConnectorState.FAILED, trace),)
+        monkeypatch.setattr(Plan, "start", lambda *_: (_ for _ in ()).throw(ValueError("u:s3cr3t/1@h")))
+        with pytest.raises(ConnectorStartError, match=r"^ValueError: u:\[hidden\]@h$") as caught:
+            await runtime.start(ConnectorJob("m", given, PLACES))
+        assert caught.value.__suppress_context__
+
+    asyncio.run(play())
+    assert "s3cr3t" not in caplog.text
+
+
+def test_the_clients_of_a_connector_have_the_settings_of_the_worker_and_its_own() -> None:
+    properties = {
+        "sasl.mechanism": "PLAIN",
+        "consumer.auto.offset.reset": "latest",
+        "consumer.isolation.level": "read_uncommitted",
+        "consumer.client.id": "worker",
+        "consumer.sasl.jaas.config": "of consumers",
+        "producer.compression.type": "zstd",
+        "producer.sasl.jaas.config": "of producers",
+    }
+    config = parse_worker_config({**WORKER, **properties})
+    planner = WorkerPlanner(config.client)
+    plans: list[PlannedQuery] = []
+
+    class Kept(WorkerPlanner):
+        def plan(self, config: ConnectorConfig) -> Any:
+            plans.append(planner.plan(config).planned)
+            return Plan(Planner(), {})
+
+    runtime = SparkConnectorRuntime(config, Kept(config.client), Session)
+    sink = {
+        "name": "n",
+        "connector.class": "FileStreamSink",
+        "topics": "t",
+        "file": "/x",
+        "consumer.override.client.id": "own",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "bad",
+    }
+    source = {"name": "m", "connector.class": "FileStreamSource", "topic": "t", "file": "/x"}
+
+    async def play() -> None:
+        started = await runtime.start(ConnectorJob("n", sink, PLACES))
+        assert started.tasks == (sink,)
+        await runtime.start(ConnectorJob("m", source, PLACES))
+
+    asyncio.run(play())
+    shared = {"kafka.bootstrap.servers": "localhost:9092", "kafka.sasl.mechanism": "PLAIN"}
+    of_producers = {**shared, "kafka.compression.type": "zstd", "kafka.sasl.jaas.config": "of producers"}
+    assert plans[0].read_options == {
+        **shared,
+        "subscribe": "t",
+        "startingOffsets": "latest",
+        "kafka.isolation.level": "read_uncommitted",
+        "kafka.client.id": "own",
+        "kafka.sasl.jaas.config": "of consumers",
+    }
+    letters = {name: text for name, text in plans[0].write_options.items() if name.startswith("kafka.")}
+    assert letters == of_producers
+    assert plans[1].write_options == {**of_producers, "topic": "t"}
 
 
 def test_the_first_queries_are_stopped_if_a_later_one_cannot_start() -> None:

@@ -54,7 +54,10 @@ def test_a_file_may_give_the_state_that_its_connector_begins_with() -> None:
         ("connector.class=c", "f has no name"),
         ('{"name": "n"}', "f has no connector.class"),
         ('{"name": ', "f is not JSON"),
-        ('{"name": "n", "connector.class": "c", "topics": ["a"]}', "f: topics must be a text, got list"),
+        (
+            '{"name": "n", "connector.class": "c", "topics": ["a"]}',
+            "f: topics must be a string, a number or a boolean, got list: write a string",
+        ),
         ('{"name": "n", "config": {"connector.class": "c"}, "state": 1}', "f has state beside name, config"),
         ('{"name": "n", "config": {"connector.class": "c"}, "initial_state": "FAILED"}', "one of RUNNING, PAUSED"),
     ],

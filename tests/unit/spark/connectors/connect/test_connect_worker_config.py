@@ -44,8 +44,37 @@ def test_a_worker_of_kafka_connect_and_one_key_more() -> None:
         ({"session.timeout.ms": "x"}, "session.timeout.ms must be a number"),
         ({"session.timeout.ms": "3000"}, "must be smaller than session.timeout.ms"),
         ({"topic.tracking.enable": "yes"}, "must be true or false"),
+        ({"consumer.no.such.key": "1"}, "There is no config 'consumer.no.such.key'"),
+        ({"producer.linger.msec": "1"}, "Did you mean 'producer.linger.ms'?"),
+        ({"producer.message.timeout.ms": "1"}, "set delivery.timeout.ms"),
+        ({"admin.retry.backof.ms": "1"}, "Did you mean 'admin.retry.backoff.ms'?"),
+        ({"consumer.auto.offset.reset": "none"}, "consumer.auto.offset.reset must be earliest or latest"),
     ],
 )
 def test_a_wrong_setting_is_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(WorkerConfigError, match=words.replace("?", r"\?")):
         parse_worker_config({**GIVEN, **given})
+
+
+def test_the_settings_of_consumers_and_producers_are_those_of_the_connectors() -> None:
+    given = {
+        "consumer.auto.offset.reset": "latest",
+        "consumer.isolation.level": "read_uncommitted",
+        "consumer.sasl.jaas.config": "x password=s3cr3t;",
+        "producer.compression.type": "zstd",
+    }
+    without_effect = {
+        "consumer.enable.auto.commit": "the position is in Spark's checkpoint",
+        "consumer.key.deserializer": "keys are always bytes",
+        "consumer.metric.reporters": "no consumer here has this setting",
+        "producer.transactional.id": "each task attempt needs an id of its own",
+        "producer.max.poll.records": "no producer here has this setting",
+        "admin.retries": "use producer.*",
+    }
+    config = parse_worker_config({**GIVEN, **given, **dict.fromkeys(without_effect, "1")})
+    assert config.client_overrides == {name.replace(".", ".override.", 1): text for name, text in given.items()}
+    reasons = dict(config.unused)
+    assert list(reasons) == list(without_effect)
+    assert all(words in reasons[name] for name, words in without_effect.items()), reasons
+    assert config.client == {"bootstrap.servers": "localhost:9092"}
+    assert "s3cr3t" not in f"{config}{config!r}"

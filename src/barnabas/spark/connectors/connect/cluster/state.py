@@ -27,6 +27,7 @@ from barnabas.spark.connectors.connect.cluster.records import (
 from barnabas.spark.connectors.connect.cluster.values import (
     ConnectorConfig,
     ConnectorEntry,
+    ConnectorState,
     ConnectRequestError,
     ConnectStatus,
     TargetState,
@@ -110,8 +111,9 @@ class ConnectState:
 class StatusBoard:
     """The status topic: what workers have reported last about connectors and tasks, and which topics are in use.
 
-    A report of an older generation than the known one is ignored, unless it is the same worker's: it comes from a
-    worker that the others have replaced.
+    The last record in the topic counts, whatever its generation is: the generations begin at 1 again when the group
+    was empty. What a worker that was replaced must not write is decided before it writes (`may_write`), as in Connect's
+    KafkaStatusBackingStore.
     """
 
     def __init__(self) -> None:
@@ -134,6 +136,22 @@ class StatusBoard:
             case TopicUseRecord(name, topic, use) if use is not None:
                 self._topics.setdefault(name, {})[topic] = use
 
+    def may_write(self, record: StatusRecord) -> bool:
+        """Whether a worker that may have been replaced can write this record: no status is known, or it is the same
+        worker's, or that of another one in an older generation or the same. UNASSIGNED never follows the status of
+        another worker, which has the connector now.
+        """
+        match record:
+            case ConnectorStatusRecord(name, status) if status is not None:
+                known = self._connectors.get(name)
+            case TaskStatusRecord(name, task, status) if status is not None:
+                known = self._tasks.get(name, {}).get(task)
+            case _:
+                return True
+        if known is None or known.worker_id == status.worker_id:
+            return True
+        return status.state is not ConnectorState.UNASSIGNED and known.generation <= status.generation
+
     def connector(self, name: str) -> ConnectStatus | None:
         return self._connectors.get(name)
 
@@ -149,7 +167,5 @@ class StatusBoard:
 def _report(known: dict[K, ConnectStatus], key: K, status: ConnectStatus | None) -> None:
     if status is None:
         known.pop(key, None)
-        return
-    before = known.get(key)
-    if before is None or before.worker_id == status.worker_id or before.generation <= status.generation:
+    else:
         known[key] = status

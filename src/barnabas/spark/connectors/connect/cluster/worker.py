@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from barnabas.client.single_writer.state import SharedLog, SharedState
@@ -62,6 +63,10 @@ class ConnectStore:
     async def refresh(self) -> None:
         """Read both topics to their ends."""
         await self.refresh_config()
+        await self.refresh_statuses()
+
+    async def refresh_statuses(self) -> None:
+        """Read the status topic to its end."""
         await self._status_log.catch_up(self.board.apply)
 
     async def refresh_config(self) -> None:
@@ -98,7 +103,7 @@ class ConnectWorker:
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
         self._steps: asyncio.TaskGroup | None = None
-        self._unwritten: dict[tuple[str, str, object], StatusRecord] = {}
+        self._unwritten: dict[tuple[str, str, object], _Unwritten] = {}
         self._reporting = asyncio.Lock()
 
     def wake(self) -> None:
@@ -119,6 +124,7 @@ class ConnectWorker:
     async def stop_all(self) -> None:
         """Stop all connectors of this worker, and report them as UNASSIGNED."""
         await self.give_up(self.duties.connectors)
+        await self._flush()
 
     async def run(self) -> None:
         """Start, stop and watch connectors until cancelled."""
@@ -146,7 +152,8 @@ class ConnectWorker:
             except Exception as error:  # noqa: BLE001  # Py4J raises several kinds, for example when the JVM has ended
                 report = ConnectorReport((TaskReport(ConnectorState.FAILED, f"{type(error).__name__}: {error}"),))
             records = self.duties.on_report(name, report, time.time_ns() // 1_000_000)
-            self._note([r for r in records if self._tracks_topics or not isinstance(r, TopicUseRecord)])
+            kept = [r for r in records if self._tracks_topics or not isinstance(r, TopicUseRecord)]
+            self._note(kept, is_claim=False)
 
     # -- steps
 
@@ -201,27 +208,57 @@ class ConnectWorker:
 
     # -- statuses
 
-    def _note(self, records: Sequence[StatusRecord]) -> None:
-        """Statuses to write. The newest one about a connector, a task or a topic replaces an older one."""
+    def _note(self, records: Sequence[StatusRecord], *, is_claim: bool = True) -> None:
+        """Statuses to write. The newest one about a connector, a task or a topic replaces an older one.
+
+        A claim is written whatever the status topic says: this worker has started or stopped what it was assigned.
+        """
         for record in records:
-            self._unwritten[_status_key(record)] = record
+            key = _status_key(record)
+            before = self._unwritten.get(key)
+            claims = (is_claim or (before is not None and before.is_claim)) and not _is_unassigned(record)
+            self._unwritten[key] = _Unwritten(record, claims)
 
     async def _flush(self) -> None:
-        """Write the statuses. What cannot be written now is written by a later call."""
+        """Write the statuses. What cannot be written now is written by a later call.
+
+        Another worker may have got the connector since a status was noted that is no claim. Such a status is written
+        only if the board allows it.
+        """
         async with self._reporting:
             sent = dict(self._unwritten)
             try:
-                await self._store.report(list(sent.values()))
+                if not all(each.is_claim for each in sent.values()):
+                    await self._store.refresh_statuses()
+                may_write = self._store.board.may_write
+                await self._store.report([e.record for e in sent.values() if e.is_claim or may_write(e.record)])
             except (BarnabasError, TimeoutError) as error:
                 log.warning("the statuses of connectors cannot be written yet", reason=str(error))
                 return
-            for key, record in sent.items():
-                if self._unwritten.get(key) is record:
+            for key, each in sent.items():
+                if self._unwritten.get(key) is each:
                     del self._unwritten[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """A status that is to be written, and whether it is a claim."""
+
+    record: StatusRecord
+    is_claim: bool
 
 
 _Outcome = tuple[str, int, Sequence[ConnectorConfig] | None]
 """A connector, the revision of its configuration, and the tasks to publish."""
+
+
+def _is_unassigned(record: StatusRecord) -> bool:
+    """Whether a worker says that it no longer runs a connector or a task, which another worker may run now."""
+    match record:
+        case ConnectorStatusRecord(_, status) | TaskStatusRecord(_, _, status):
+            return status is not None and status.state is ConnectorState.UNASSIGNED
+        case _:
+            return False
 
 
 def _status_key(record: StatusRecord) -> tuple[str, str, object]:

@@ -5,6 +5,9 @@
                                               /<n>/_complete       written last, with the number <s>; 0 needs none
                                               /staging-<s>/        what a source has copied; a reset begins another
 
+A character of a connector's name that is no letter of ASCII, no digit and none of `_.-~` has the form `=20`. Earlier
+releases wrote `%20`; a directory of this form is used for as long as there is none of the other.
+
 Changing offsets never changes the files of a checkpoint: a worker that is cut off from the others could still be
 writing to them. A new checkpoint with the next number is written, and counts when `_complete` is there.
 """
@@ -28,6 +31,7 @@ from barnabas.spark.connectors.connect.offsets.checkpoint import (
     offsets_document,
     topic_partition,
 )
+from barnabas.spark.delivery.checkpoints import open_location
 
 _COMPLETE: Final = "_complete"
 _FILE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -87,7 +91,10 @@ class CheckpointStore:
         return f"{self._connector(name)}/{self._newest(name)}"
 
     def _connector(self, name: str) -> str:
-        return f"{self._root}/{quote(name, safe='')}"
+        location, earlier = f"{self._root}/{directory_name(name)}", f"{self._root}/{quote(name, safe='')}"
+        if location == earlier or _Directory(location).exists("") or not _Directory(earlier).exists(""):
+            return location
+        return earlier
 
     def _newest(self, name: str) -> int:
         directory = _Directory(self._connector(name))
@@ -125,6 +132,15 @@ class CheckpointStore:
             return
         new = self._next(name)
         _Directory(new).write(_COMPLETE, new.rpartition("/")[2])
+
+
+def directory_name(name: str) -> str:
+    """The name of a connector as that of a directory: without characters that a path or a URI gives a meaning to.
+
+    PyArrow decodes percent signs in URIs, and Hadoop's `Path`, which Spark uses, does not.
+    """
+    quoted = quote(name, safe="").replace("%", "=")
+    return quoted.replace(".", "=2E") if name in (".", "..") else quoted
 
 
 def _query_names(location: _Directory) -> list[str]:
@@ -172,15 +188,10 @@ class _Directory:
     """A directory of a file system that PyArrow opens. Paths are relative to the directory."""
 
     def __init__(self, location: str) -> None:
-        from pyarrow.fs import FileSystem, LocalFileSystem
-
-        if "://" in location or location.startswith("file:"):
-            try:
-                self._system, self._path = FileSystem.from_uri(location)
-            except (OSError, ValueError) as error:
-                raise ConnectRequestError(500, f"storage.location cannot be opened: {error}") from error
-        else:
-            self._system, self._path = LocalFileSystem(), location
+        try:
+            self._system, self._path = open_location(location)
+        except (OSError, ValueError) as error:
+            raise ConnectRequestError(500, f"storage.location cannot be opened: {error}") from error
 
     def children(self, path: str = "") -> list[str]:
         """The names of the files and directories, without those that Spark hides."""

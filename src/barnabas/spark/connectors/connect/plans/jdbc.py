@@ -23,7 +23,9 @@ SPARK_JDBC: Final = "jdbc"
 """The format of Spark that writes to databases without a sink of ours."""
 URL: Final = "connection.url"
 _DRIVER: Final = ConnectorOption(
-    "connection.driver", "the class of the JDBC driver, for databases that Spark's own JDBC writer writes"
+    "connection.driver",
+    "the class of the JDBC driver, for databases that Spark's own JDBC writer writes; without effect for others, which"
+    " have drivers of Python",
 )
 _FORMATS: Final = {
     "postgresql": "barnabas.postgres",
@@ -89,6 +91,13 @@ def sink_options() -> Sequence[ConnectorOption]:
     from barnabas.spark.connectors.sql.sinks.options import SQL_SINK_OPTIONS
 
     return (*SQL_SINK_OPTIONS, *(row for row in ROW_OPTIONS if row.name not in ("input", "stagingLocation")), _DRIVER)
+
+
+def without_driver(texts: Mapping[str, str]) -> dict[str, str]:
+    """The options of a sink without the class of a JDBC driver, if the sink of the database has a driver of Python."""
+    if sink_format(texts) == SPARK_JDBC:
+        return dict(texts)
+    return {name: text for name, text in texts.items() if name.lower() != _DRIVER.name}
 
 
 def check_sink(texts: Mapping[str, str]) -> Any:

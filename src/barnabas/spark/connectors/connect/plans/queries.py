@@ -8,13 +8,20 @@ a sink, `producer.override.*` of a source). A key that belongs to none is an err
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 
+from barnabas.spark.connectors.connect.client_settings import OF_CONSUMERS, OF_PRODUCERS, RESET, setting_problem
 from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, ConfigFinding
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
+from barnabas.spark.connectors.connect.plans.checks import (
+    CONVERTERS,
+    conversion_errors,
+    key_of,
+    mentions,
+    without_references,
+)
 from barnabas.spark.connectors.connect.plans.jdbc import SPARK_JDBC, spark_jdbc_options
 from barnabas.spark.connectors.connect.plans.table import (
     AS_BYTES,
@@ -25,17 +32,14 @@ from barnabas.spark.connectors.connect.plans.table import (
     ConnectorRow,
     find_connector,
 )
+from barnabas.spark.connectors.connect.secrets import REFERENCE, names_secret
 from barnabas.spark.connectors.option_rows import ConnectorOption, milliseconds
 from barnabas.spark.errors import OptionError
 from barnabas.spark.options import OPTIONS, OptionRow
 from barnabas.spark.sink.topic_creation import PREFIX as TOPIC_CREATION
 from barnabas.spark.sink.topic_creation import parse_topic_creation
 
-_OVERRIDES = {ConnectorKind.SINK: "consumer.override.", ConnectorKind.SOURCE: "producer.override."}
-_IGNORED_PREFIXES = ("consumer.override.", "producer.override.", "admin.override.")
-_CONVERTERS = ("key.converter", "value.converter", "header.converter")
-_STARTING = ("earliest", "latest")
-_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
+_IGNORED_PREFIXES = (OF_CONSUMERS, OF_PRODUCERS, "admin.override.")
 _OF_COLUMNS = frozenset({"valueformat", "keyformat", "spark.select"})
 _SPARK_OPTION = "spark.option."
 _BY_CONNECT = ("kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "topic")
@@ -72,15 +76,15 @@ def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQue
     own = _translated(row, own)
     write_format = _format(row, own if row.format_of else config)
     if _has_dead_letters(row, config):
-        own |= {f"kafka.{name}": text for name, text in client.items()}
-    clients = {f"kafka.{name}": text for name, text in {**client, **_overrides(row.kind, config)}.items()}
+        own |= _kafka({**client, **_below(OF_PRODUCERS, config)})
+    clients = _kafka({**client, **_below(OF_CONSUMERS if row.kind is ConnectorKind.SINK else OF_PRODUCERS, config)})
     select = config.get("spark.select", "").strip() or None
     trigger = config.get("trigger.interval.ms")
     trigger_ms = TRIGGER_MS if trigger is None else milliseconds("trigger.interval.ms", trigger)
     if row.kind is ConnectorKind.SINK:
         topics = tuple(part.strip() for part in config.get("topics", "").split(",") if part.strip())
         chosen = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": config["topics.regex"]}
-        start = clients.pop("kafka.auto.offset.reset", "earliest")
+        start = clients.pop(f"kafka.{RESET}", "earliest")
         read = {"startingOffsets": start, **topic_side, **clients, **chosen}
         deletes = config.get("delete.enabled", "false").strip().lower() == "true"
         staged = row.is_staged_sink is not None and row.is_staged_sink(own)
@@ -101,53 +105,74 @@ def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQue
 def findings_of(config: ConnectorConfig) -> list[ConfigFinding]:
     """What is to be said about each key of a configuration. Raises LookupError for an unknown connector."""
     row = find_connector(config["connector.class"])
-    errors: dict[str, list[str]] = {}
     definitions = {definition.name: definition for definition in definitions_of(row)}
-    rows = {option.name.lower(): option for option in _options(row)}
-    for name, text in config.items():
-        option = rows.get(name.lower())
-        if option is not None and _REFERENCE.search(text):
-            continue  # a secret, which only the worker that starts the connector knows
-        if option is not None:
-            try:
-                option.parse(option.name, text)
-            except OptionError as error:
-                errors.setdefault(name, []).append(str(error))
-        elif not _belongs(row, name):
-            errors.setdefault(name, []).append(_unknown(row, name))
+    options = {option.name.lower(): option for option in _options(row)}
+    errors = _errors_of_keys(row, config, options)
+    known, unknown = without_references(config, options)
+    found: dict[str, list[str]] = {}
     if row.kind is ConnectorKind.SOURCE:
-        _check_creation(config, errors)
-        given = {name.lower(): text.strip().lower() for name, text in config.items()}
-        if given.get("exactly.once.support") == "required" and given.get("delivery") == "at-least-once":
-            errors.setdefault("exactly.once.support", []).append(
-                "exactly.once.support=required contradicts delivery=at-least-once: leave delivery out"
-            )
-    _check_required(row, config, errors)
+        _check_source(known, found)
+    _check_required(row, config, found)
+    _check_clients(row, known, found)
     if not row.converts:
-        _check_converters(config, errors)
-    elif has_columns(config) and row.translate is not None:
-        errors.setdefault("connector.class", []).append(
+        _check_converters(known, found)
+    elif has_columns(config) and row.only_converters:
+        found.setdefault("connector.class", []).append(
             f"{row.name} reads records with converters: leave valueFormat, keyFormat and spark.select out, or use"
             " JdbcSink"
         )
     elif has_columns(config):
         for name in config:
-            if name.startswith(_CONVERTERS):
-                errors.setdefault(name, []).append(f"{name} has no effect with valueFormat, keyFormat or spark.select")
-    if not errors and not any(map(_REFERENCE.search, config.values())):
-        try:
-            servers = {"kafka.bootstrap.servers": "localhost:9092"} if _has_dead_letters(row, config) else {}
-            row.check(
-                {**servers, **_translated(row, _divided(row, config)[0])}
-            )  # the worker gives the brokers of the dead letters
-        except OptionError as error:
-            first = str(error).split(" ", 1)[0].rstrip(":,")
-            errors.setdefault(first if first in definitions else "connector.class", []).append(str(error))
+            if name.startswith(CONVERTERS):
+                found.setdefault(name, []).append(f"{name} has no effect with valueFormat, keyFormat or spark.select")
+    if not errors and all(mentions(each, unknown) for messages in found.values() for each in messages):
+        _check_format(row, known, definitions, found)
+    for name, messages in found.items():
+        errors.setdefault(name, []).extend(each for each in messages if not mentions(each, unknown))
     names = [*definitions, *(name for name in config if name not in definitions)]
     return [
         ConfigFinding(name, definitions.get(name), config.get(name), tuple(errors.get(name, ())))
-        for name in dict.fromkeys([*names, *errors])
+        for name in dict.fromkeys([*names, *(name for name, messages in errors.items() if messages)])
     ]
+
+
+def _errors_of_keys(
+    row: ConnectorRow, config: ConnectorConfig, options: Mapping[str, ConnectorOption]
+) -> dict[str, list[str]]:
+    """What is wrong with each key by itself. A value with a reference is known only to the worker that starts the
+    connector.
+    """
+    errors: dict[str, list[str]] = {}
+    for name, text in config.items():
+        option = options.get(name.lower())
+        if option is None:
+            if not _belongs(row, name):
+                errors.setdefault(name, []).append(_unknown(row, name))
+        elif REFERENCE.search(text) is None:
+            try:
+                option.parse(option.name, text)
+            except OptionError as error:
+                errors.setdefault(name, []).append(str(error))
+    return errors
+
+
+def _check_format(
+    row: ConnectorRow, config: ConnectorConfig, known: Mapping[str, ConfigDefinition], errors: dict[str, list[str]]
+) -> None:
+    """Check the options of the connector's format, and the converters and transforms of a sink. Those of a source
+    belong to its format.
+    """
+    try:
+        own = _translated(row, _divided(row, config)[0])
+        # the worker gives the brokers of the dead letters
+        servers = {"kafka.bootstrap.servers": "localhost:9092"} if _has_dead_letters(row, config) else {}
+        row.check({**servers, **own})
+    except OptionError as error:
+        errors.setdefault(key_of(str(error), config, known) or "connector.class", []).append(str(error))
+        return
+    if row.kind is ConnectorKind.SINK and row.converts:
+        for name, message in conversion_errors(own, converts=not has_columns(config)):
+            errors.setdefault(key_of(message, config, known) or name, []).append(message)
 
 
 def _has_dead_letters(row: ConnectorRow, config: ConnectorConfig) -> bool:
@@ -167,7 +192,7 @@ def with_defaults(config: ConnectorConfig, defaults: Mapping[str, str]) -> dict[
     merged = dict(config)
     if has_columns(config):
         return merged
-    for converter in _CONVERTERS:
+    for converter in CONVERTERS:
         if converter not in config:
             merged |= {name: text for name, text in defaults.items() if name.startswith(converter)}
     return merged
@@ -201,12 +226,28 @@ def _required(row: ConnectorRow) -> frozenset[str]:
     return frozenset({"name", "connector.class", *(("spark.format",) if row.format is None else ())})
 
 
-def _check_creation(config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
+def _check_source(config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
     try:
         parse_topic_creation(config)
     except OptionError as error:
-        named = str(error).split(" ", 1)[0].rstrip(":,")
-        errors.setdefault(named if named in config else "connector.class", []).append(str(error))
+        errors.setdefault(key_of(str(error), config, ()) or "connector.class", []).append(str(error))
+    given = {name.lower(): text.strip().lower() for name, text in config.items()}
+    if given.get("exactly.once.support") == "required" and given.get("delivery") == "at-least-once":
+        errors.setdefault("exactly.once.support", []).append(
+            "exactly.once.support=required contradicts delivery=at-least-once: leave delivery out"
+        )
+
+
+def _check_clients(row: ConnectorRow, config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
+    """Check the settings of the clients that the connector's query has."""
+    prefixes = {OF_CONSUMERS if row.kind is ConnectorKind.SINK else OF_PRODUCERS}
+    if _has_dead_letters(row, config):
+        prefixes.add(OF_PRODUCERS)
+    for prefix in sorted(prefixes):
+        for name, text in _below(prefix, config).items():
+            problem = setting_problem(prefix, name, text)
+            if problem is not None:
+                errors.setdefault(prefix + name, []).append(problem)
 
 
 def _check_required(row: ConnectorRow, config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
@@ -217,15 +258,10 @@ def _check_required(row: ConnectorRow, config: ConnectorConfig, errors: dict[str
         given = [name for name in ("topics", "topics.regex") if config.get(name, "").strip()]
         if len(given) != 1:
             errors.setdefault("topics", []).append("give either topics or topics.regex")
-        reset = config.get("consumer.override.auto.offset.reset", "earliest")
-        if reset not in _STARTING:
-            errors.setdefault("consumer.override.auto.offset.reset", []).append(
-                f"consumer.override.auto.offset.reset must be earliest or latest, got {reset!r}"
-            )
 
 
 def _check_converters(config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
-    for name in _CONVERTERS:
+    for name in CONVERTERS:
         class_name = config.get(name, "").rpartition(".")[2]
         if class_name and class_name not in AS_BYTES and name != "header.converter":
             errors.setdefault(name, []).append(
@@ -239,7 +275,7 @@ def _belongs(row: ConnectorRow, name: str) -> bool:
     """Whether a key that the connector has no row for belongs to it, to the topic's side, to clients or converters."""
     lowered = name.lower()
     if lowered.startswith(
-        (*row.prefixes, *row.accepted_prefixes, *_IGNORED_PREFIXES, *(f"{one}." for one in _CONVERTERS))
+        (*row.prefixes, *row.accepted_prefixes, *_IGNORED_PREFIXES, *(f"{one}." for one in CONVERTERS))
     ):
         return True
     if row.kind is ConnectorKind.SOURCE and lowered.startswith(TOPIC_CREATION):
@@ -301,9 +337,14 @@ def _kept_name(name: str) -> str:
     return with_hexadecimal_salt(name)
 
 
-def _overrides(kind: ConnectorKind, config: ConnectorConfig) -> dict[str, str]:
-    prefix = _OVERRIDES[kind]
+def _below(prefix: str, config: ConnectorConfig) -> dict[str, str]:
+    """The keys that begin with a prefix, without it."""
     return {name[len(prefix) :]: text for name, text in config.items() if name.startswith(prefix)}
+
+
+def _kafka(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of Kafka clients as options of Spark's formats."""
+    return {f"kafka.{name}": text for name, text in settings.items()}
 
 
 def _translated(row: ConnectorRow, own: dict[str, str]) -> dict[str, str]:
@@ -335,7 +376,7 @@ def _type_of(option: ConnectorOption) -> str:
         case tuple() | list() | frozenset():
             return "LIST"
         case _:
-            return "PASSWORD" if "password" in option.name else "STRING"
+            return "PASSWORD" if names_secret(option.name) else "STRING"
 
 
 def _default_text(option: ConnectorOption) -> str | None:

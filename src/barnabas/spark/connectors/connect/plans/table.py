@@ -50,6 +50,8 @@ class ConnectorRow(Struct, frozen=True):
     """Whether the sink needs such a directory, by the options of its format."""
     translate: Callable[[Mapping[str, str]], dict[str, str]] | None = None
     """The connector's own keys as options of the format. Raises OptionError."""
+    only_converters: bool = False
+    """Whether the connector cannot have typed columns in place of records with converters."""
     accepted: tuple[ConnectorOption, ...] = ()
     """Keys that configurations of the Java class have and that change no record here: they have no effect."""
     accepted_prefixes: tuple[str, ...] = ()
@@ -239,6 +241,7 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         format_of=jdbc.sink_format,
         is_staged_sink=jdbc.is_staged_sink,
         translate=jdbc.from_debezium,
+        only_converters=True,
     ),
     ConnectorRow(
         "DeltaSink",
@@ -301,6 +304,7 @@ CONNECTORS: Final[tuple[ConnectorRow, ...]] = (
         converts=True,
         format_of=jdbc.sink_format,
         is_staged_sink=jdbc.is_staged_sink,
+        translate=jdbc.without_driver,
     ),
     ConnectorRow(
         "JdbcSource",

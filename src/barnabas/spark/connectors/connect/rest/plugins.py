@@ -10,6 +10,7 @@ from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, Co
 from barnabas.spark.connectors.connect.cluster.values import ConnectRequestError
 from barnabas.spark.connectors.connect.rest.calls import Answer, ConnectCall, config_texts
 from barnabas.spark.connectors.connect.rest.connectors import findings_of
+from barnabas.spark.connectors.connect.secrets import HIDDEN, REFERENCE, names_secret
 
 _CONNECTOR_KINDS: Final = ("source", "sink")
 
@@ -59,7 +60,7 @@ async def validate(call: ConnectCall) -> Any:
         "name": given,
         "error_count": sum(len(finding.errors) for finding in findings),
         "groups": [group for group in groups if group],
-        "configs": [_finding_document(finding) for finding in findings],
+        "configs": [finding_document(finding) for finding in findings],
     }
 
 
@@ -81,18 +82,25 @@ def definition_document(definition: ConfigDefinition) -> dict[str, Any]:
     }
 
 
-def _finding_document(finding: ConfigFinding) -> dict[str, Any]:
+def finding_document(finding: ConfigFinding) -> dict[str, Any]:
     definition = finding.definition
     return {
         "definition": None if definition is None else definition_document(definition),
         "value": {
             "name": finding.name,
-            "value": finding.value,
+            "value": _shown_value(finding),
             "recommended_values": list(finding.recommended_values),
             "errors": list(finding.errors),
             "visible": True,
         },
     }
+
+
+def _shown_value(finding: ConfigFinding) -> str | None:
+    """The value of a key, which Connect hides if it is a password. A reference has no secret in it."""
+    definition, value = finding.definition, finding.value
+    is_secret = names_secret(finding.name) if definition is None else definition.type == "PASSWORD"
+    return HIDDEN if is_secret and value and REFERENCE.fullmatch(value) is None else value
 
 
 async def list_loggers(call: ConnectCall) -> Any:
