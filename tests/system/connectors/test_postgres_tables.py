@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,14 @@ from barnabas.testing.databases import PostgresServer
 from tests.system.connectors.postgres_sources import capture_options, opened, take_snapshot
 
 pytestmark = pytest.mark.system
+
+
+@pytest.fixture(autouse=True)
+def dropped_slots(postgres: PostgresServer) -> Iterator[None]:
+    """Drop the slots that a test leaves: other tests use the server, too, and it has few slots."""
+    yield
+    with psycopg.connect(postgres.conninfo, autocommit=True) as admin:
+        admin.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
 
 
 def create(server: PostgresServer, name: str, *statements: str) -> psycopg.Connection[Any]:
