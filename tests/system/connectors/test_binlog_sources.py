@@ -216,7 +216,9 @@ def test_a_filter_of_the_binlog_that_leaves_out_a_captured_database_is_refused(
         source.close()
 
 
-def test_a_replica_that_does_not_log_what_it_replicates_is_refused(flavour: Flavour, tmp_path: Path) -> None:
+def test_a_replica_that_does_not_log_what_it_replicates_is_refused(
+    flavour: Flavour, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = [one for one in flavour.replica_settings if "slave-updates" not in one]
     with flavour.start([]) as first, flavour.start([*settings, "log-slave-updates=OFF"]) as second:
         run(second, "CREATE TABLE before_it (id INT PRIMARY KEY)")
@@ -236,6 +238,11 @@ def test_a_replica_that_does_not_log_what_it_replicates_is_refused(flavour: Flav
             with pytest.raises(ServerSetupError, match=r"is a replica with log_\w+_updates=OFF"):
                 source.check(None, begun=False)
             source.close()
+        run(second, flavour.stop_replica)  # it may be promoted
+        source = open_source(second, tmp_path, "replicated")
+        source.check(None, begun=False)
+        source.close()
+        assert [one for one in caplog.messages if "the server may be a replica" in one]
 
 
 def test_foreign_keys_whose_changes_are_not_in_the_binlog_are_warned_of(

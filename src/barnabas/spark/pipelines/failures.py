@@ -39,7 +39,7 @@ FINAL: Final[frozenset[str]] = frozenset(
         "PipelineError", "SpecError", "DefinitionError", "GraphError", "PlanChangedError", "FlowFailedError",
         "AlreadyRunningError",
         # the set-up of a source, and the state that it reads from
-        "CaptureError", "PollingError", "PolledTableError", "ServerSetupError", "SlotError", "SnapshotError",
+        "CaptureError", "PolledTableError", "ServerSetupError", "SlotError", "SnapshotError",
         "PositionError", "FileReadError", "LakeReadError",
         # records, rows and changes that cannot be read, or that are gone
         "RecordError", "DataLossError", "ChangeEventError", "EventError", "EventLimitError", "ChangeOrderError",
@@ -62,13 +62,14 @@ RETRIED: Final[frozenset[str]] = frozenset(
         "TransactionAbortedError", "StoreUnavailableError", "LakeUnavailableError", "TimeoutError", "ConnectionError",
         "ConnectionRefusedError", "ConnectionResetError", "OSError", "KafkaError",
         # another session, transaction or driver is in the way at this moment
+        "ServerBehindError", "ServerNotReadyError",
         "DatabaseConflictError", "DatabaseLockedError", "LockedError", "SlotInUseError", "LakeConflictError",
         # a new start of the query repeats the micro-batch, or ends what an earlier run has left open
         "DeliveryError", "RecoveryError", "BinlogError", "MirrorError",
         # a new start of the query reads with the columns or the schema of that moment
         "TableChangedError", "SchemaChangedError",
         # what the server says may be about this moment: too many connections, a deadlock, a full disk
-        "SparkSourceError", "PostgresError", "MysqlSourceError",
+        "SparkSourceError", "PostgresError", "MysqlSourceError", "PollingError",
     }
 )  # fmt: skip
 """The errors after which another attempt may be better, by their classes. So is every error that is in neither set."""

@@ -31,7 +31,7 @@ def not_sent(table: str, columns: Sequence[str], otherwise: str) -> CaptureError
     """
     return CaptureError(
         f"an update of {table} did not change the large values of {', '.join(columns)}, and the database did not send"
-        f" them. Make it send whole old rows from now on (PostgreSQL: ALTER TABLE {table} REPLICA IDENTITY FULL, also"
-        " for each partition), and read the changes until then with unavailable.value.handling.mode=null, which sends"
-        f" null for such values{otherwise}"
+        f" them. Make it send whole old rows from now on (PostgreSQL: ALTER TABLE {table} REPLICA IDENTITY FULL,"
+        " after the same for each partition), and read the changes until then with"
+        f" unavailable.value.handling.mode=null, which sends null for such values{otherwise}"
     )

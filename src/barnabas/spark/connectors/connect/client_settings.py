@@ -27,6 +27,8 @@ STARTING: Final = ("earliest", "latest")
 _ROLES: Final = {"consumer.": (OF_CONSUMERS, CONSUMER_CONFIGS), "producer.": (OF_PRODUCERS, PRODUCER_CONFIGS)}
 _ADMIN: Final = "admin."
 _NO_ADMIN: Final = "topics are created by the clients that write to them: use producer.*"
+_EXACTLY_ONCE: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
+"""The settings of producers with which sources are exactly once, and their values."""
 _BROKERS: Final = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
@@ -42,20 +44,26 @@ class ClientSettings(Struct, frozen=True):
 
 
 def parse_client_settings(properties: Mapping[str, str]) -> ClientSettings:
-    """The settings in the properties of a worker. Raises ConfigError for a name that no Kafka client has."""
+    """The settings in the properties of a worker. Names that no Kafka client has are unused, as in Connect: they may
+    belong to plugins. Raises ConfigError for a wrong auto.offset.reset.
+    """
     overrides: dict[str, str] = {}
     unused: list[tuple[str, str]] = []
     for key, text in properties.items():
         if key.startswith(_ADMIN):
-            check_names([key.removeprefix(_ADMIN)], prefix=_ADMIN)
-            unused.append((key, _NO_ADMIN))
+            unused.append((key, _unknown(_ADMIN, key) or _NO_ADMIN))
             continue
         role = next((role for role in _ROLES if key.startswith(role)), None)
         if role is None:
             continue
         name = key.removeprefix(role)
-        check_names([name], prefix=role)
+        if reason := _unknown(role, key):
+            unused.append((key, reason))
+            continue
         prefix, known = _ROLES[role]
+        if prefix == OF_PRODUCERS and not _is_exactly_once(name, text):
+            unused.append((key, f"sources are exactly once; use {prefix}{name} with delivery=at-least-once"))
+            continue
         problem = setting_problem(prefix, name, text)
         if prefix == OF_CONSUMERS and name == RESET and problem is not None:
             raise ConfigError(problem.replace(prefix, role))
@@ -68,10 +76,26 @@ def parse_client_settings(properties: Mapping[str, str]) -> ClientSettings:
     return ClientSettings(overrides, tuple(unused))
 
 
-def setting_problem(prefix: str, name: str, text: str) -> str | None:
+def _unknown(role: str, key: str) -> str | None:
+    """Why no Kafka client has a setting; None if one has it."""
+    try:
+        check_names([key.removeprefix(role)], prefix=role)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _is_exactly_once(name: str, text: str) -> bool:
+    """Whether a producer with this setting can be exactly once."""
+    return text.strip().lower() in _EXACTLY_ONCE.get(name, (text.strip().lower(),))
+
+
+def setting_problem(prefix: str, name: str, text: str, *, exactly_once: bool = False) -> str | None:
     """What is wrong with a setting of a connector's Kafka client, whose key is `prefix + name`; None if a query has
     such a setting. Settings of other Kafka clients that do no harm are allowed.
     """
+    if exactly_once and not _is_exactly_once(name, text):
+        return f"{prefix}{name}={text} needs delivery=at-least-once: leave it out, or set that"
     if prefix == OF_CONSUMERS and name == RESET:
         return None if text in STARTING else f"{prefix}{name} must be earliest or latest, got {text!r}"
     try:

@@ -60,13 +60,16 @@ class JsonEvent(msgspec.Struct, frozen=True):
 
     def field(self, struct: str | None, name: str) -> msgspec.Raw:
         """A field of one of the event's objects, or else of the event itself. Raises EventError if there is none."""
+        outer = None if struct is None else self.members.get(struct)
         inner: Members = {}
-        if struct is not None and struct in self.members:
+        if outer is not None:
             try:
-                inner = _MEMBERS.decode(bytes(self.members[struct]))
+                inner = _MEMBERS.decode(bytes(outer))
             except msgspec.DecodeError:  # null, or no object
                 inner = {}
         found = inner.get(name, self.members.get(name))
+        if found is None and outer is not None and bytes(outer) == b"null":
+            return msgspec.Raw(b"null")  # such as `transaction` without provide.transaction.metadata
         if found is None:
             path = name if struct is None else f"{struct}.{name}"
             raise EventError(

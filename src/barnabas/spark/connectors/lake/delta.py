@@ -74,7 +74,7 @@ class DeltaLakeTable:
                 return
             except DeltaError as error:
                 if attempt == RETRIES - 1:
-                    raise LakeError(f"columns cannot be added to {self._location}: {error}") from error
+                    raise LakeConflictError(f"columns cannot be added to {self._location}: {error}") from error
 
     def write(self, rows: Any, attempt: str) -> list[str]:
         partitions = self._partitions()
@@ -218,7 +218,7 @@ def open_delta(options: LakeOptions, location: str, schema: Any | None) -> Delta
         )
     except DeltaError as error:
         if not deltalake.DeltaTable.is_deltatable(location, dict(options.storage)):
-            raise LakeError(f"a Delta table cannot be created at {location}: {error}") from error
+            raise LakeUnavailableError(f"a Delta table cannot be created at {location}: {error}") from error
         # Otherwise another task has created the table meanwhile.
     return DeltaLakeTable(location, options.storage)
 

@@ -81,7 +81,7 @@ class IcebergLakeTable:
                 return
             except CommitFailedException as error:
                 if attempt == RETRIES - 1:
-                    raise LakeError(f"columns cannot be added to {self._name()}: {error}") from error
+                    raise LakeConflictError(f"columns cannot be added to {self._name()}: {error}") from error
 
     def write(self, rows: Any, attempt: str) -> list[str]:
         return [base64.b64encode(pickle.dumps(file)).decode() for file in self._write(rows, attempt)]

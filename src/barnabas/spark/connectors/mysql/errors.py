@@ -6,7 +6,8 @@ SparkSourceError
    │  └─ BinlogLimitError     an event or a transaction is larger than the source's limit
    ├─ UnsupportedBinlogError  the event or the column is well-formed, and this source cannot read it
    ├─ BinlogPurgedError       the server has deleted binlogs that the source has not read, or reports an incident
-   ├─ PositionError           the text of a GTID set or of a position is invalid
+   ├─ PositionError           a position is invalid, or the server does not have the history that it belongs to
+   │  └─ ServerBehindError    the server does not have the transactions yet: a replica that lags
    ├─ ServerSetupError        a setting or a privilege of the server does not allow row-based capture
    ├─ ServerConnectionError  the server cannot be reached, or the connection was lost again and again
    └─ SnapshotError        the snapshot cannot be taken, or a row of it cannot be read
@@ -38,7 +39,11 @@ class BinlogPurgedError(MysqlSourceError):
 
 
 class PositionError(MysqlSourceError, ValueError):
-    """A GTID set, a GTID or a binlog position cannot be parsed."""
+    """A GTID set or a binlog position cannot be parsed, or the server's binlogs are not those of the position."""
+
+
+class ServerBehindError(PositionError):
+    """The server lacks transactions that the query has read. A replica that lags will have them."""
 
 
 class ServerSetupError(MysqlSourceError):

@@ -15,7 +15,7 @@ Source: MySQL's manual, "GTID Sets", Previous_gtids; MariaDB's manual, "Gtid_lis
 from __future__ import annotations
 
 from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction
-from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError
+from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError, ServerBehindError
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, GtidSet, MariadbGtidPosition
 
 Gtids = GtidSet | MariadbGtidPosition
@@ -36,7 +36,7 @@ def covers(whole: Gtids, part: Gtids) -> bool:
 
 
 def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> None:
-    """Raise PositionError if `server` lacks transactions that the position covers."""
+    """Raise ServerBehindError if `server` lacks transactions that the position covers."""
     wanted = parse_gtids(position.gtids, mariadb=isinstance(executed, MariadbGtidPosition))
     if covers(executed, wanted):
         return
@@ -45,7 +45,7 @@ def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> No
     else:
         assert isinstance(wanted, MariadbGtidPosition) and isinstance(executed, MariadbGtidPosition)
         missing = wanted.subtract(executed)
-    raise PositionError(
+    raise ServerBehindError(
         f"the query has read transactions that this server ({server}) does not have: up to {missing}, and the server "
         f"has {executed or 'none'}. If it is a replica that lags behind, start the query again when it has caught up; "
         f"if it never will, connect to a server that has them, {_START_OVER}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from barnabas.spark.connectors.mysql.changes import CapturedTables
 from barnabas.spark.connectors.mysql.columns import COLUMNS_QUERY, SnapshotTable, quote_name, snapshot_table
@@ -19,6 +19,11 @@ from barnabas.spark.connectors.mysql.unlogged import (
     versioned_error,
     writes_cascades,
 )
+
+_THREADS: Final = (10, 11)
+"""The places of Replica_IO_Running and Replica_SQL_Running in SHOW REPLICA STATUS: Yes, No, or Connecting."""
+_THREADS_OF_MARIADB: Final = (12, 13)
+"""The places of Slave_IO_Running and Slave_SQL_Running in SHOW ALL SLAVES STATUS."""
 
 
 def read_variables(session: MysqlSession) -> dict[str, str]:
@@ -46,11 +51,14 @@ def _read_scope(session: MysqlSession, variables: Mapping[str, str]) -> BinlogSc
 
 
 def _is_replica(session: MysqlSession, version: tuple[int, ...], *, mariadb: bool) -> bool | None:
-    """Whether a server is a replica. None if the user may not ask, and no replication runs."""
+    """Whether a server replicates from another one. None if the user may not ask, or if replication is stopped: the
+    server may have been promoted.
+    """
     statement = "SHOW REPLICA STATUS" if version >= (8, 0, 22) else "SHOW SLAVE STATUS"
     found = _rows_if_allowed(session, "SHOW ALL SLAVES STATUS" if mariadb else statement, "reading the replication")
     if found is not None:
-        return bool(found)
+        threads = _THREADS_OF_MARIADB if mariadb else _THREADS
+        return any(row[place] != "No" for row in found for place in threads) or (None if found else False)
     running = session.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'", "reading the replication")
     return True if any(int(row[1]) for row in running) else None
 

@@ -36,7 +36,8 @@ _CHANGING_RULE: Final = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SE
 class BinlogScope(Struct, frozen=True):
     """Whose changes a server writes into its binlog.
 
-    `is_replica` is None if the user may not ask. The databases are those of binlog_do_db and binlog_ignore_db.
+    `is_replica` is None if the user may not ask, or if replication is stopped. The databases are those of binlog_do_db
+    and binlog_ignore_db.
     """
 
     is_replica: bool | None = False
@@ -66,8 +67,8 @@ def scope_problems(
         elif scope.is_replica is None and (not mariadb or values.get("gtid_slave_pos")):
             grant = "REPLICA MONITOR" if mariadb else "REPLICATION CLIENT"
             warnings.append(
-                f"{name} is OFF, and the user may not ask whether the server is a replica, whose replicated changes "
-                f"would be missing: GRANT {grant} ON *.* TO the user, or {remedy}"
+                f"{name} is OFF, and the server may be a replica: replication is stopped, or the user may not ask "
+                f"(GRANT {grant} ON *.*). What a replica replicates would be missing: {remedy}"
             )
     for database in databases:
         if scope.do_databases and database not in scope.do_databases:

@@ -6,7 +6,8 @@ SparkSourceError
    ├─ ChangeOrderError  messages are in an order that logical decoding never gives
    ├─ PostgresValueError  a value cannot be read in the type of its column
    └─ SlotError         the slot, the publication or the server is not usable; `sql` is the statement to run
-      └─ SlotInUseError  another session reads the slot
+      ├─ SlotInUseError  another session reads the slot
+      └─ ServerNotReadyError  the server or its tables cannot be read at this moment
 """
 
 from __future__ import annotations
@@ -45,3 +46,7 @@ class SlotError(PostgresError):
 
 class SlotInUseError(SlotError):
     """Another session of the server reads the slot at this moment."""
+
+
+class ServerNotReadyError(SlotError):
+    """The server or its tables cannot be read at this moment: a standby before its promotion, DDL that is under way."""

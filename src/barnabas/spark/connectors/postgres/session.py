@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from barnabas.spark.connectors.postgres.errors import PostgresError, SlotError, SlotInUseError
+from barnabas.spark.connectors.postgres.errors import PostgresError, ServerNotReadyError, SlotInUseError
 from barnabas.spark.connectors.postgres.options import PostgresOptions
 from barnabas.spark.connectors.postgres.statements import session_settings
 from barnabas.spark.connectors.sql.dialects import Statement
@@ -81,7 +81,9 @@ def _readable(doing: str, error: Any) -> PostgresError:
     if code == _INSUFFICIENT_PRIVILEGE:
         return PostgresError(f"{text}: grant the role what it needs, or use another role (database.user)")
     if code == _NOT_IN_PREREQUISITE_STATE:
-        return SlotError(f"{text}: if the slot has lost its changes, start the query over with a new snapshot")
+        return ServerNotReadyError(
+            f"{text}: if the slot has lost its changes, start the query over with a new snapshot"
+        )
     if code is None or code.startswith(("08", "57P", _TOO_MANY_CONNECTIONS)):
         return ConnectionLostError(f"{text}: check that the server runs and is reachable, then start the query again")
     return PostgresError(f"{text}: correct the cause that the server names, and start the query again")

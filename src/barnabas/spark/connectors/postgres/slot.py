@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.spark.connectors.postgres.changes import TableName
-from barnabas.spark.connectors.postgres.errors import SlotError, SlotInUseError
+from barnabas.spark.connectors.postgres.errors import ServerNotReadyError, SlotError, SlotInUseError
 from barnabas.spark.connectors.postgres.lsn import format_lsn
 from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
 from barnabas.spark.connectors.postgres.setup_state import (
@@ -89,7 +89,9 @@ def _check_server(wanted: Wanted, server: Server, slot: Slot | None) -> None:
             " or read the tables by polling"
         )
     if server.in_recovery:
-        raise SlotError("the server is a standby, which cannot create slots and publications: connect to the primary")
+        raise ServerNotReadyError(
+            "the server is a standby, which cannot create slots and publications: connect to the primary, or promote it"
+        )
     if server.wal_level != "logical":
         raise SlotError(
             f"wal_level is {server.wal_level}, and logical decoding needs logical: change it as a superuser, and"
@@ -143,17 +145,17 @@ def _check_tables(wanted: Wanted, server: Server, tables: Sequence[Table]) -> No
 
 
 def check_partitions(table: Table) -> None:
-    """Raise SlotError if changes of a partition have other old values than the table's replica identity says: the
-    server logs them by the identity of the partition, and describes them by that of the table.
+    """Raise ServerNotReadyError if changes of a partition have other old values than the table's replica identity says:
+    the server logs them by the identity of the partition, and describes them by that of the table.
     """
     if table.unlike_partitions:
         names = ", ".join(table.unlike_partitions)
-        raise SlotError(
+        raise ServerNotReadyError(
             f"partitions of {_shown(table.name)} have another replica identity than the table ({names}), so that old"
             " values of their rows are missing. Give all of them the same one; ALTER TABLE .. REPLICA IDENTITY of a"
             " partitioned table does not change its partitions, and a new partition does not inherit it.",
             tuple(
-                f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in (_path(table.name), *table.unlike_partitions)
+                f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in (*table.unlike_partitions, _path(table.name))
             ),
         )
 

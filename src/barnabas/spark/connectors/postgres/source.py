@@ -34,7 +34,7 @@ from barnabas.spark.connectors.postgres.catalog import (
 )
 from barnabas.spark.connectors.postgres.change_batches import BatchContext, captured_changes, place_of
 from barnabas.spark.connectors.postgres.changes import Batch, TableName
-from barnabas.spark.connectors.postgres.errors import SlotError, SlotInUseError
+from barnabas.spark.connectors.postgres.errors import ServerNotReadyError, SlotError, SlotInUseError
 from barnabas.spark.connectors.postgres.lsn import format_lsn, parse_lsn
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
 from barnabas.spark.connectors.postgres.peeking import BatchDivider
@@ -150,7 +150,7 @@ class PostgresSource:
             if point is not None:
                 return to_position(Checkpoint(point, server.system_identifier))
             time.sleep(attempt * SNAPSHOT_RETRY_SECONDS)
-        raise SlotError(
+        raise ServerNotReadyError(
             f"in {SNAPSHOT_ATTEMPTS} attempts, tables were rewritten (ALTER TABLE, TRUNCATE) before they could be"
             " locked for the snapshot: start the query when the schema is left alone"
         )

@@ -7,6 +7,7 @@ a map. A member gets the type that its values have in the batch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -72,12 +73,13 @@ def _object_fields(array: Any, field: Any, *, keeps_json: bool) -> Fields:
     columns: dict[str, Any] = {}
     absent: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
-    members: list[Mapping[str, Any]] = []
     for name in names:
         cells = [None if each is None else each.get(name) for each in objects]
         if keeps_json and _is_json_column(cells):
-            members = members or [_member_texts(cell) for cell in given]
-            texts = [None if value is None else own[name] for value, own in zip(cells, members, strict=True)]
+            texts = [
+                None if value is None else _member_text(cell, value, name)
+                for cell, value in zip(given, cells, strict=True)
+            ]
             columns[name], metadata[name] = pa.array(texts, pa.string()), _OF_JSON
             _note_absent(absent, name, objects)
             continue
@@ -109,14 +111,20 @@ def _has_object(cell: Any) -> bool:
     return isinstance(cell, dict) or (isinstance(cell, list) and any(map(_has_object, cell)))
 
 
-def _member_texts(cell: Any) -> Mapping[str, str]:
-    """The JSON texts of the members of a JSON object, or of a map: as they are in the record, without white space, so
-    that equal keys have equal texts.
+def _member_text(cell: Any, value: Any, name: str) -> str:
+    """The JSON text of a member of a JSON object: as it is in the record, without white space, so that equal keys have
+    equal texts. A map, whose cell is a list, has only the member's `value`.
     """
     if isinstance(cell, list):
-        return {name: msgspec.json.encode(value).decode() for name, value in cell}
-    decoded = None if cell is None else msgspec.json.decode(cell, type=dict[str, msgspec.Raw] | None)
-    return {name: msgspec.json.format(bytes(raw), indent=-1).decode() for name, raw in (decoded or {}).items()}
+        return msgspec.json.encode(value).decode()
+    return msgspec.json.format(bytes(_decoder(name).decode(cell).member), indent=-1).decode()
+
+
+@lru_cache(maxsize=1000)
+def _decoder(name: str) -> Any:
+    """Decodes an object's member of this name alone, as it is in the text."""
+    kind = msgspec.defstruct("Member", [("member", msgspec.Raw)], rename={"member": name})
+    return msgspec.json.Decoder(kind)
 
 
 def read_key_fields(batch: Any, wanted: tuple[str, ...], *, keeps_json: bool) -> Fields:

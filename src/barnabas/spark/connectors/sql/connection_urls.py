@@ -129,13 +129,14 @@ def parse_connection_url(url: str, user: str | None = None, password: str | None
     example = f"{scheme}://host:{_PORTS[dialect]}/database"
     try:  # the errors say nothing of the URL itself: what precedes an unexpected / or # may be a password
         parts = urlsplit(f"{scheme}:{rest}")
-        host, port = parts.hostname, parts.port
+        is_one_host = rest.startswith("//") and "," not in parts.netloc.rpartition("@")[2]
+        host, port = (parts.hostname, parts.port) if is_one_host else (None, None)
     except ValueError:
         raise OptionError(
             f"connection.url has a host or a port that cannot be read: write {example}, with a port from 1 to 65535."
             f" {_QUOTED}"
         ) from None
-    if not rest.startswith("//") or "," in parts.netloc:
+    if not is_one_host:
         raise OptionError(f"connection.url must name one host, as {example} does")
     database = unquote(parts.path.removeprefix("/"))
     if not database:

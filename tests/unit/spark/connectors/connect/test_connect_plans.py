@@ -398,6 +398,16 @@ def test_overrides_that_no_client_has_are_refused(key: str, words: str | None) -
     assert words is None or words in found[key][0]
 
 
+def test_an_override_that_gives_up_exactly_once_needs_the_other_delivery() -> None:
+    source = {"name": "n", "connector.class": "FileStreamSource", "file": "/tmp/x", "topic": "t"}
+    override = {"producer.override.acks": "1"}
+    (wrong,) = [f for f in findings_of({**source, **override}) if f.errors]
+    assert wrong.name == "producer.override.acks"
+    assert "needs delivery=at-least-once" in wrong.errors[0]
+    assert not [f for f in findings_of({**source, **override, "delivery": "at-least-once"}) if f.errors]
+    assert not [f for f in findings_of({**source, "producer.override.acks": "all"}) if f.errors]
+
+
 def test_dead_letters_have_the_overrides_of_producers() -> None:
     config = {
         **JDBC_SINK,

@@ -191,6 +191,9 @@ def test_events_without_a_schema_keep_fields_and_say_their_topic() -> None:
     assert batch.column("value").to_pylist() == ['{"id":1,"n":1.10,"__op":"c","__source_lsn":7}']
     assert batch.column("topic").to_pylist() == ["1"]
     assert batch.column("headers").to_pylist() == [[{"key": "__ts_ms", "value": b"5"}]]
+    outside = '{"before":null,"after":{"id":1},"transaction":null,"op":"c"}'
+    batch = unwrap(without_schema(outside), UnwrapOptions(fields=added_fields(["transaction.id"], "__")))
+    assert batch.column("value").to_pylist() == ['{"id":1,"__transaction_id":null}']
     with pytest.raises(EventError, match=r"no field source\.nope.*add\.fields"):
         unwrap(without_schema(JSON_EVENTS[0]), UnwrapOptions(fields=added_fields(["source.nope"], "")))
     with pytest.raises(EventError, match="after of a change event is not an object"):

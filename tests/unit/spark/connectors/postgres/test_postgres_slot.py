@@ -264,6 +264,6 @@ def test_a_partition_with_another_replica_identity_is_refused() -> None:
     with pytest.raises(SlotError, match="old values of their rows are missing") as caught:
         decide_setup(WANTED, SERVER, None, changed(PUBLICATION, via_root=True), [table])
     assert list(caught.value.sql) == [
-        'ALTER TABLE "public"."orders" REPLICA IDENTITY FULL',
         'ALTER TABLE "public"."orders_2024" REPLICA IDENTITY FULL',
+        'ALTER TABLE "public"."orders" REPLICA IDENTITY FULL',
     ]

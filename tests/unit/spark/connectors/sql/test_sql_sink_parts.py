@@ -69,6 +69,7 @@ def test_urls_of_jdbc_and_of_pythons_drivers_are_read(url: str, expected: tuple[
         ("jdbc:oracle:thin:@h:1521/d", "got one for oracle"),
         ("jdbc:postgresql://h", "has no database"),
         ("jdbc:postgresql://a,b/d", "must name one host"),
+        ("jdbc:postgresql://u:a,b@h1:5432,h2:5432/d", "must name one host"),
         ("jdbc:postgresql://h:x/d", "port"),
         ("jdbc:postgresql://h/d?sslmod=require", "did you mean sslmode"),
         ("jdbc:mysql://h/d?sslMode=always", "sslMode in connection.url must be one of"),

@@ -241,11 +241,13 @@ def _check_source(config: ConnectorConfig, errors: dict[str, list[str]]) -> None
 def _check_clients(row: ConnectorRow, config: ConnectorConfig, errors: dict[str, list[str]]) -> None:
     """Check the settings of the clients that the connector's query has."""
     prefixes = {OF_CONSUMERS if row.kind is ConnectorKind.SINK else OF_PRODUCERS}
+    given = {name.lower(): text.strip().lower() for name, text in config.items()}
+    is_exactly_once = row.kind is ConnectorKind.SOURCE and given.get("delivery") != "at-least-once"
     if _has_dead_letters(row, config):
         prefixes.add(OF_PRODUCERS)
     for prefix in sorted(prefixes):
         for name, text in _below(prefix, config).items():
-            problem = setting_problem(prefix, name, text)
+            problem = setting_problem(prefix, name, text, exactly_once=is_exactly_once and prefix == OF_PRODUCERS)
             if problem is not None:
                 errors.setdefault(prefix + name, []).append(problem)
 
