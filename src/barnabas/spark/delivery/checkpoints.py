@@ -1,4 +1,4 @@
-"""Shell: reads a query's id from its checkpoint.
+"""Shell: reads a query's id from its checkpoint, and whether the query has committed a micro-batch.
 
 Spark writes `<checkpoint>/metadata`, {"id":"6f1e…"}, before the first micro-batch. Planning on the driver knows the
 checkpoint's place, but not the id.
@@ -34,6 +34,16 @@ def query_id_of(checkpoint: str | None) -> str | None:
     except (OSError, ValueError, KeyError, ImportError) as error:  # PyArrow's errors are OSError and ValueError
         _warn(checkpoint, repr(error))
         return None
+
+
+def has_committed(checkpoint: str | None) -> bool:
+    """Whether the query with this checkpoint has committed a micro-batch; False if that cannot be read."""
+    if checkpoint is None:
+        return False
+    try:
+        return any(name.isdecimal() for name in _names(checkpoint, "commits"))
+    except (OSError, ValueError, ImportError):
+        return False
 
 
 @lru_cache(maxsize=64)
@@ -78,3 +88,14 @@ def _read(checkpoint: str) -> bytes:
     system, path = open_location(checkpoint)
     with system.open_input_file(f"{path}/metadata") as file:
         return bytes(file.read())
+
+
+def _names(checkpoint: str, folder: str) -> list[str]:
+    """The names in a directory of the checkpoint. Raises OSError if there is no such directory."""
+    path = local_path(checkpoint)
+    if path is not None:
+        return [each.name for each in (Path(path) / folder).iterdir()]
+    from pyarrow.fs import FileSelector
+
+    system, path = open_location(checkpoint)
+    return [each.base_name for each in system.get_file_info(FileSelector(f"{path}/{folder}"))]

@@ -33,12 +33,15 @@ class DeliveryClient(BlockingClient):
             await ledger.close()
         await self._cluster.close()
 
-    def recover(self, name: SinkName, ledger: str, *, accept_loss: bool) -> int:
-        """See `DeliveryDriver.recover`. Raises BootstrapError soon if the cluster does not answer."""
-        return self.run(self._recover(name, ledger, accept_loss))
+    def recover(self, name: SinkName, ledger: str, *, accept_loss: bool, patient: bool = False) -> int:
+        """See `DeliveryDriver.recover`. Raises BootstrapError if the cluster does not answer: soon, or, if `patient`,
+        after `default.api.timeout.ms`.
+        """
+        return self.run(self._recover(name, ledger, accept_loss, patient))
 
-    async def _recover(self, name: SinkName, ledger: str, accept_loss: bool) -> int:
-        await reach_cluster(self._cluster)
+    async def _recover(self, name: SinkName, ledger: str, accept_loss: bool, patient: bool) -> int:
+        if not patient:
+            await reach_cluster(self._cluster)
         return await self._driver(ledger, accept_loss).recover(name)
 
     def commit(self, name: SinkName, ledger: str, batch: MicroBatch, *, accept_loss: bool) -> None:

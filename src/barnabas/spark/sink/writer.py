@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from barnabas.client.errors import BootstrapError
 from barnabas.core.errors import BarnabasError
 from barnabas.spark.connection import require_cluster, shared
-from barnabas.spark.delivery.checkpoints import query_id_of
+from barnabas.spark.delivery.checkpoints import has_committed, query_id_of
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, SinkName
@@ -184,7 +185,7 @@ def recover(options: SinkOptions) -> int:
         return 0
     name = SinkName(exactly_once.id_prefix, query_id)
     try:
-        return _client(options).recover(name, exactly_once.ledger, accept_loss=exactly_once.accept_loss)
+        return _recover_patiently(options, exactly_once, name)
     except DeliveryError as error:
         raise RecoveryError(str(error)) from error
     except BarnabasError as error:
@@ -192,6 +193,19 @@ def recover(options: SinkOptions) -> int:
             "no micro-batch begins, because the transactions that an earlier run of the query may have left open cannot"
             f" be read and ended: {error}. Nothing is lost: correct this, and start the query again with its checkpoint"
         ) from error
+
+
+def _recover_patiently(options: SinkOptions, exactly_once: ExactlyOnce, name: SinkName) -> int:
+    """Fail soon if the brokers of a new query do not answer. Those of a query that has written before may only be
+    restarting: each micro-batch is planned in a process of its own, which has not met them yet.
+    """
+    client = _client(options)
+    try:
+        return client.recover(name, exactly_once.ledger, accept_loss=exactly_once.accept_loss)
+    except BootstrapError:
+        if not has_committed(exactly_once.checkpoint):
+            raise
+        return client.recover(name, exactly_once.ledger, accept_loss=exactly_once.accept_loss, patient=True)
 
 
 def _client(options: SinkOptions) -> DeliveryClient:
