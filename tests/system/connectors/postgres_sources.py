@@ -22,6 +22,20 @@ Key = tuple[Any, ...]
 Rows = dict[Key, dict[str, Any]]
 
 
+def session(server: PostgresServer) -> psycopg.Connection[Any]:
+    return psycopg.connect(server.conninfo, autocommit=True)
+
+
+def create(server: PostgresServer, name: str, *statements: str) -> psycopg.Connection[Any]:
+    """A schema of the test's own, and a session in it."""
+    connection = session(server)
+    connection.execute(f"CREATE SCHEMA {name}")
+    connection.execute(f"SET search_path = {name}, public")
+    for statement in statements:
+        connection.execute(statement)
+    return connection
+
+
 def capture_texts(server: PostgresServer, folder: Path, name: str, **more: str) -> dict[str, str]:
     """The options of a query on tables of the schema `name`, which has a slot and a publication of this name."""
     options = {

@@ -25,28 +25,16 @@ from tests.system.connectors.postgres_sources import (
     Writers,
     as_values,
     capture_options,
+    create,
     fold,
     opened,
+    session,
     take_snapshot,
 )
 
 pytestmark = pytest.mark.system
 
 COLUMNS = "id int PRIMARY KEY, code int, big text, ratio float8"
-
-
-def session(server: PostgresServer) -> psycopg.Connection[Any]:
-    return psycopg.connect(server.conninfo, autocommit=True)
-
-
-def create(server: PostgresServer, name: str, *statements: str) -> psycopg.Connection[Any]:
-    """A schema of the test's own, and a session in it."""
-    connection = session(server)
-    connection.execute(f"CREATE SCHEMA {name}")
-    connection.execute(f"SET search_path = {name}, public")
-    for statement in statements:
-        connection.execute(statement)
-    return connection
 
 
 def table_rows(connection: psycopg.Connection[Any], table: str) -> Rows:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from barnabas.spark.connectors.capture.staging import open_staging
 from barnabas.spark.connectors.postgres.errors import SlotError
 from barnabas.testing.databases import PostgresServer
-from tests.system.connectors.postgres_sources import capture_options, opened, take_snapshot
+from tests.system.connectors.postgres_sources import capture_options, create, opened, session, take_snapshot
 
 pytestmark = pytest.mark.system
 
@@ -21,18 +19,8 @@ pytestmark = pytest.mark.system
 def dropped_slots(postgres: PostgresServer) -> Iterator[None]:
     """Drop the slots that a test leaves: other tests use the server, too, and it has few slots."""
     yield
-    with psycopg.connect(postgres.conninfo, autocommit=True) as admin:
+    with session(postgres) as admin:
         admin.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
-
-
-def create(server: PostgresServer, name: str, *statements: str) -> psycopg.Connection[Any]:
-    """A schema of the test's own, and a session in it."""
-    connection = psycopg.connect(server.conninfo, autocommit=True)
-    connection.execute(f"CREATE SCHEMA {name}")
-    connection.execute(f"SET search_path = {name}")
-    for statement in statements:
-        connection.execute(statement)
-    return connection
 
 
 def test_queries_that_share_a_publication_read_their_own_tables(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -86,7 +74,7 @@ def test_columns_that_an_index_only_includes_are_not_in_the_key(postgres: Postgr
         *(f"INSERT INTO {table} VALUES (1, 'a')" for table in "tuv"),
     ).close()
     options = capture_options(postgres, tmp_path, "including")
-    with opened(options) as source, psycopg.connect(postgres.conninfo, autocommit=True) as admin:
+    with opened(options) as source, session(postgres) as admin:
         source.check(None, begun=False)
         assert [table.key for table in source.read_tables()] == [(0,)] * 3
         position, _ = take_snapshot(source, options)

@@ -41,8 +41,11 @@ def has_committed(checkpoint: str | None) -> bool:
     if checkpoint is None:
         return False
     try:
-        return any(name.isdecimal() for name in _names(checkpoint, "commits"))
-    except (OSError, ValueError, ImportError):
+        from pyarrow.fs import FileSelector
+
+        system, path = open_location(checkpoint)
+        return any(each.base_name.isdecimal() for each in system.get_file_info(FileSelector(f"{path}/commits")))
+    except (OSError, ValueError, ImportError):  # PyArrow's errors are OSError and ValueError
         return False
 
 
@@ -88,14 +91,3 @@ def _read(checkpoint: str) -> bytes:
     system, path = open_location(checkpoint)
     with system.open_input_file(f"{path}/metadata") as file:
         return bytes(file.read())
-
-
-def _names(checkpoint: str, folder: str) -> list[str]:
-    """The names in a directory of the checkpoint. Raises OSError if there is no such directory."""
-    path = local_path(checkpoint)
-    if path is not None:
-        return [each.name for each in (Path(path) / folder).iterdir()]
-    from pyarrow.fs import FileSelector
-
-    system, path = open_location(checkpoint)
-    return [each.base_name for each in system.get_file_info(FileSelector(f"{path}/{folder}"))]

@@ -43,8 +43,9 @@ class SnapshotMode(StrEnum):
 
 
 class UnavailableValues(StrEnum):
-    """`unavailable.value.handling.mode`: what to do with a value that the database did not send, and for which no
-    placeholder can stand (output=records) or any such value (output=rows)."""
+    """`unavailable.value.handling.mode`: what a query does with a value that the database did not send. With
+    output=records, it applies only to types without a placeholder.
+    """
 
     FAIL = "fail"
     NULL = "null"
@@ -185,8 +186,8 @@ CAPTURE_OPTIONS: Final = (
     ),
     ConnectorOption(
         "unavailable.value.handling.mode",
-        "values that the database did not send, if no placeholder can stand for them (all with output=rows): `fail`,"
-        " `null`, or `list` (only output=rows: null, and a column `__unavailable` names the columns)",
+        "what becomes of a value that the database did not send: `fail`, `null`, or `list` (only output=rows: null, and"
+        " a column `__unavailable` names the columns). With output=records, types with a placeholder always have it",
         parse_as.one_of(UnavailableValues),
         UnavailableValues.FAIL,
     ),

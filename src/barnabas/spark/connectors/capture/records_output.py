@@ -59,14 +59,15 @@ class RecordsOutput:
                 continue
             table = pa.Table.from_batches(pieces)
             self._record_bytes = max(1, table.nbytes // table.num_rows)
-            order = _pc.sort_indices(
-                table, sort_keys=[(ORDINAL, "ascending")]
-            )  # stable: those of a change stay in order
+            # The sort is stable, so the records of one change stay in their order.
+            order = _pc.sort_indices(table, sort_keys=[(ORDINAL, "ascending")])
             yield from table.take(order).drop_columns([ORDINAL]).combine_chunks().to_batches()
 
     def _windows(self, batches: list[Any]) -> Iterator[list[Any]]:
-        """The records of several tables in windows of about WINDOW_BYTES, by the order of their changes: they are put
-        into order when they are encoded, so a window must fit into memory, and into one Arrow array.
+        """Divide the records of several tables into windows of about WINDOW_BYTES, in the order of their changes.
+
+        The records of a window are encoded before they are put into order, so a window must fit into memory and into
+        one Arrow array.
         """
         ordinals = [batch.column(ORDINAL).to_numpy() for batch in batches]
         merged = np.sort(np.concatenate(ordinals))

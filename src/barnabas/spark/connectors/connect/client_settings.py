@@ -87,7 +87,7 @@ def _unknown(role: str, key: str) -> str | None:
 
 def _is_exactly_once(name: str, text: str) -> bool:
     """Whether a producer with this setting can be exactly once."""
-    return text.strip().lower() in _EXACTLY_ONCE.get(name, (text.strip().lower(),))
+    return name not in _EXACTLY_ONCE or text.strip().lower() in _EXACTLY_ONCE[name]
 
 
 def setting_problem(prefix: str, name: str, text: str, *, exactly_once: bool = False) -> str | None:

@@ -18,7 +18,7 @@ REFERENCE: Final = re.compile(r"\$\{[^}:]+:[^}]+\}")
 HIDDEN: Final = "[hidden]"
 """What Connect shows in place of a value of the type PASSWORD."""
 LENGTH_MIN: Final = 4
-"""Shorter values are not replaced: they occur in texts by chance, and are no secrets of use."""
+"""The shortest value that is replaced. A shorter one occurs in many texts by chance, and protects nothing."""
 _SECRET_KEY: Final = re.compile(
     r"password|passphrase|secret|token(?!\.endpoint)|jaas|credential|user\.info|authorization(?!\.type)|private"
     r"|keystore\.key",

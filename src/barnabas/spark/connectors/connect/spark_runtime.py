@@ -195,7 +195,7 @@ class SparkConnectorRuntime:
                 running = _Running(job, plan, self._spark(), secrets)
                 running.start()
                 self._running[job.name] = running
-        except Exception as error:
+        except Exception as error:  # of any connector and driver; it is raised again, without secrets
             shown = secrets.hidden_error(error)
             if shown is error:
                 raise

@@ -59,8 +59,8 @@ def fill_unavailable(values: Any, missing: Any, schema: ConnectSchema, options: 
 
 
 def unavailable_placeholder(schema: ConnectSchema, options: EventOptions) -> str | bytes | list[str] | None:
-    """What stands for a value that the server did not send: text and bytes; an array of texts has it as its element.
-    None for other types, in which every value could be a real one.
+    """The placeholder for a value that the server did not send: a text, bytes, or a list with the text. None for other
+    types, in which any placeholder could be a real value.
     """
     text = options.unavailable_value
     match schema.type:

@@ -90,7 +90,7 @@ def _event(text: str) -> JsonEvent | None:
     try:
         members = _MEMBERS.decode(text)
     except msgspec.DecodeError:
-        return None  # the converter has checked that it is JSON, so that no event looks so
+        return None  # not an object of members, so no event
     if any(name not in members for name in _EVENT):
         return None
     op = msgspec.json.decode(bytes(members["op"]))

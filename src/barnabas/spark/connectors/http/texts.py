@@ -19,17 +19,17 @@ PLACE = ("topic", "partition", "offset")
 
 def record_texts(batch: Any, source: str, start: int, topics: Any = None) -> list[RecordText]:
     """The texts of a record batch. Rows without topic, partition and offset are numbered from `start` in `source`.
-    `topics` are those from which the records were read, if the batch may have others.
+    `topics` has the topic from which each record was read; None if the column `topic` of the batch has it.
     Raises SinkError for a value that is no text.
     """
     texts = _texts(batch)
     if all(name in batch.schema.names for name in PLACE):
-        places, partitions, offsets = (batch.column(name).to_pylist() for name in PLACE)
+        names, partitions, offsets = (batch.column(name).to_pylist() for name in PLACE)
         if topics is not None:
-            places = topics.to_pylist()
+            names = topics.to_pylist()
         return [
             RecordText(text, f"{topic}-{partition}", offset)
-            for text, topic, partition, offset in zip(texts, places, partitions, offsets, strict=True)
+            for text, topic, partition, offset in zip(texts, names, partitions, offsets, strict=True)
         ]
     return [RecordText(text, source, start + row) for row, text in enumerate(texts)]
 

@@ -79,7 +79,9 @@ class Table(Struct, frozen=True):
 
 
 class PrimaryKey(Struct, frozen=True):
-    """The primary key of a table as it is now: the names of all columns of the table, and the places of the key."""
+    """The primary key that the catalog has for a table. `columns` has the names of all columns of the table, in their
+    order. `places` has the indexes of the key's columns in `columns`.
+    """
 
     columns: tuple[str, ...]
     places: tuple[int, ...]

@@ -14,25 +14,20 @@ import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
+from barnabas.spark.connectors.converters.runs import FORMAT, is_json
 from barnabas.spark.errors import SinkError
 
-_JSON: Final = b"barnabas.format"
-_OF_JSON: Final = {_JSON: b"json"}
+_OF_JSON: Final = {FORMAT: b"json"}
 
 
 class Fields(Struct, frozen=True):
-    """The fields of keys or values as columns, the rows in which a field is missing, and what the fields of some
-    columns say besides their types.
+    """The fields of keys or values. `columns` has an Arrow array for each field, `absent` an Arrow bool array for each
+    field that some rows lack, and `metadata` the Arrow metadata of fields, such as the name of a logical type.
     """
 
     columns: dict[str, Any]
     absent: Mapping[str, Any] = {}
     metadata: Mapping[str, Any] = {}
-
-
-def is_json(field: Any) -> bool:
-    """Whether a column has JSON texts without a schema (see transforms/records.py)."""
-    return bool((field.metadata or {}).get(_JSON) == b"json")
 
 
 def read_fields(batch: Any, part: str, *, keeps_json: bool) -> Fields:

@@ -137,9 +137,11 @@ class StatusBoard:
                 self._topics.setdefault(name, {})[topic] = use
 
     def may_write(self, record: StatusRecord) -> bool:
-        """Whether a worker that may have been replaced can write this record: no status is known, or it is the same
-        worker's, or that of another one in an older generation or the same. UNASSIGNED never follows the status of
-        another worker, which has the connector now.
+        """Whether a worker that may have been replaced may write this record.
+
+        It may if the board has no status for the connector or task, or if the known status is the worker's own. If the
+        known status is another worker's, the record needs the same or a newer generation, and must not be UNASSIGNED:
+        the other worker has the connector now.
         """
         match record:
             case ConnectorStatusRecord(name, status) if status is not None:

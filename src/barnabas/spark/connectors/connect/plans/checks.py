@@ -57,8 +57,8 @@ def mentions(message: str, names: Iterable[str]) -> bool:
 
 
 def key_of(message: str, config: ConnectorConfig, known: Iterable[str]) -> str | None:
-    """The key that an error is about: the first word of its message, or the first key of the configuration in it. None
-    if it names none. `known` are the keys of the connector.
+    """The key that an error is about: the first word of the message, or the first key of the configuration that the
+    message names. None if the message names no key. `known` are the keys of the connector.
     """
     first = re.split(r"[\s=:,]", message, maxsplit=1)[0]
     for name in (*config, *known):

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.spark.connectors.sinking.fields import is_json
+from barnabas.spark.connectors.converters.runs import is_json
 from barnabas.spark.connectors.sql.dialects import Dialect
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
 from barnabas.spark.connectors.sql.sinks.ports import ColumnKind, TableColumn
