@@ -55,8 +55,11 @@ def main() -> int:
         publish_weather(broker.bootstrap_servers, data)
         capture_flights(broker.bootstrap_servers, data, chosen.out)
         correct = run_pipeline(broker.bootstrap_servers, data, chosen.out, chosen.master)
+    if not correct:
+        console.print(f"[bold red]✗[/bold red] the results are wrong, see above; everything is under {chosen.out}")
+        return 1
     step(f"done in {time.monotonic() - began:.0f} s; everything is under {chosen.out}")
-    return 0 if correct else 1
+    return 0
 
 
 def step(text: str) -> None:

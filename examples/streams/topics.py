@@ -51,7 +51,6 @@ def read_stream(spark: SparkSession, servers: str, topic: str) -> DataFrame:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("kafka.isolation.level", "read_committed")  # the sinks below write in transactions
         .load()
     )
     return records.select(
@@ -67,7 +66,6 @@ def read_table(spark: SparkSession, servers: str, topic: str) -> DataFrame:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("readAs", "table")
-        .option("kafka.isolation.level", "read_committed")
         .load()
     )
     return table.select(sf.col("key").cast("string"), sf.col("value").cast("string"))

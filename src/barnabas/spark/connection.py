@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
@@ -29,12 +29,16 @@ from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLe
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import SparkSourceError
+from barnabas.spark.options import DEFAULT_ISOLATION
 from barnabas.spark.source.planner import LogOffsets
 from barnabas.spark.source.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
 
 logger = logging.getLogger("barnabas.spark")
 
 T = TypeVar("T")
+
+DEFAULTS: Final = {"isolation.level": DEFAULT_ISOLATION}
+"""The configs whose default is another one than that of Kafka's consumers."""
 
 TASK_FETCH_BYTES = 8 * 1024 * 1024
 """The maximum number of bytes of one partition in one fetch of a task, unless `kafka.max.partition.fetch.bytes`
@@ -96,7 +100,7 @@ class LogClient(BlockingClient):
     """The client that source readers use."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self.settings = resolve_config(CONSUMER_CONFIGS, settings, {})
+        self.settings = resolve_config(CONSUMER_CONFIGS, {**DEFAULTS, **settings}, {})
         self.isolation = IsolationLevel.parse(str(self.settings["isolation.level"]))
         self._fetch_limits = _fetch_config(settings, self.settings, self.isolation)
         self._sizes = FetchSizes(self._fetch_limits.partition_max_bytes)

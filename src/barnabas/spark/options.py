@@ -27,6 +27,10 @@ MAX_BYTES_PER_PARTITION = 64 * 1024 * 1024
 POLL_TIMEOUT_MS = 120_000
 DELIVERY_LEDGER = "__barnabas_delivery"
 TRANSACTIONAL_ID_PREFIX = "barnabas-spark"
+DEFAULT_ISOLATION = "read_committed"
+"""Sinks of streams write in transactions, and abort those of failed task attempts. A reader that saw these would get
+rows several times.
+"""
 
 
 class QueryMode(Enum):
@@ -104,6 +108,12 @@ OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("subscribe", "read", "Topics to read, separated by commas.", parse_as.topics),
     OptionRow("subscribePattern", "read", "Regular expression that matches whole topic names.", parse_as.topic_pattern),
     OptionRow("assign", "read", 'Partitions to read: {"topicA": [0, 1]}.', parse_as.assignment),
+    OptionRow(
+        "kafka.isolation.level",
+        "read",
+        "read_committed; read_uncommitted: also what is in transactions that are open or aborted (Kafka's default).",
+        default=DEFAULT_ISOLATION,
+    ),
     OptionRow(
         "readAs",
         "read",

@@ -30,7 +30,7 @@ def order(number: int, customer: str = "ada", amount: float = 50.0) -> Record:
 
 def sink_ids(spark: SparkSession, servers: str, topic: str) -> list[int]:
     records = spark.read.format("barnabas").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-    values = records.option("kafka.isolation.level", "read_committed").load().selectExpr("cast(value as string) as v")
+    values = records.load().selectExpr("cast(value as string) as v")
     return sorted(json.loads(row.v)["id"] for row in values.collect())
 
 

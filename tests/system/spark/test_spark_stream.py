@@ -120,7 +120,7 @@ def test_markers_and_aborted_records_are_no_loss(
     topics.transaction(topic, values(5), commit=False)
     topics.transaction(topic, values(5, start=5), commit=True)
     topics.transaction(topic, values(5, start=10), commit=False)
-    run_now(startingOffsets="earliest", maxOffsetsPerTrigger="4", **{"kafka.isolation.level": "read_committed"})
+    run_now(startingOffsets="earliest", maxOffsetsPerTrigger="4")
     assert rows(spark, tmp_path) == [5, 6, 7, 8, 9]
 
 

@@ -53,9 +53,9 @@ def test_table_of_committed_records(spark: SparkSession, topics: Topics, options
     topics.create(topic, 2, cleanup_policy="compact")
     topics.transaction(topic, changes([("a", "1"), ("b", "2"), ("c", "3")]), commit=True)
     topics.transaction(topic, changes([("a", "wrong"), ("b", None), ("d", "wrong")]), commit=False)
-    committed = {"kafka.isolation.level": "read_committed"}
-    assert contents(table(spark, options, **committed)) == {b"a": b"1", b"b": b"2", b"c": b"3"}
-    assert contents(table(spark, options)) == {b"a": b"wrong", b"c": b"3", b"d": b"wrong"}
+    everything = {"kafka.isolation.level": "read_uncommitted"}
+    assert contents(table(spark, options)) == {b"a": b"1", b"b": b"2", b"c": b"3"}
+    assert contents(table(spark, options, **everything)) == {b"a": b"wrong", b"c": b"3", b"d": b"wrong"}
 
 
 @pytest.mark.system
