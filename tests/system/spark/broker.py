@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError as ForeignError
 from confluent_kafka import TopicPartition as ForeignPartition
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.offsets import fetch_group_offsets
-from barnabas.client.values import NewTopic
+from barnabas.client.offsets import fetch_group_offsets, offsets_at
+from barnabas.client.values import LATEST, IsolationLevel, NewTopic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
@@ -57,6 +57,12 @@ class Topics:
     def group_offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         found = self._client.run(fetch_group_offsets(self._client.cluster, group))
         return {tp: (o.offset, o.metadata) for tp, o in found.items() if not isinstance(o, KafkaError)}
+
+    def end(self, name: str, isolation: IsolationLevel) -> int:
+        """The end of partition 0 for consumers with this isolation level."""
+        tp = TopicPartition(name, 0)
+        found = self._client.run(offsets_at(self._client.cluster, {tp: LATEST}, isolation=isolation))
+        return found[tp]
 
     def produce(self, name: str, records: Iterable[Record], **settings: object) -> None:
         producer = self._producer(settings)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
 
+from barnabas.client.values import IsolationLevel
 from barnabas.core.hashing import partition_for_key
-from tests.system.spark.broker import Topics, values
+from tests.progress import wait_until
+from tests.system.spark.broker import Topics, committed, values
 
 Options = dict[str, str]
 
@@ -134,6 +140,44 @@ def test_a_stream_from_topic_to_topic(
     topics.produce(topic, values(10))
     run()
     assert newest() == dict.fromkeys(range(10), 101)
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("transactions")
+def test_a_query_stopped_in_a_micro_batch_leaves_no_transaction_open(
+    spark: SparkSession, topics: Topics, servers: str, options: Options, topic: str, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    target = f"{topic}.out"
+    topics.create(target)
+    topics.produce(topic, values(1))
+    gate = tmp_path / "gate"
+    rows = 30_000
+
+    def wait_at_the_end(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        while not gate.exists():
+            time.sleep(0.1)
+
+    def start() -> StreamingQuery:
+        numbers = spark.readStream.format("barnabas").options(**options, startingOffsets="earliest").load()
+        wide = numbers.selectExpr(f"explode(sequence(1, {rows})) AS n").selectExpr("lpad(n, 500, '0') AS value")
+        writer = wide.mapInArrow(wait_at_the_end, "value string").writeStream.format("barnabas")
+        writer = writer.option("kafka.bootstrap.servers", servers).option("topic", target)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    query = start()
+    wait_until(lambda: topics.end(target, IsolationLevel.READ_UNCOMMITTED) > 0, "the task has written rows")
+    assert topics.end(target, IsolationLevel.READ_COMMITTED) == 0, "the transaction is open"
+    query.stop()
+    end = topics.end(target, IsolationLevel.READ_UNCOMMITTED)
+    assert topics.end(target, IsolationLevel.READ_COMMITTED) == end
+    assert committed(servers, target) == []
+    gate.touch()
+    query = start()
+    query.processAllAvailable()
+    query.stop()
+    assert sorted(committed(servers, target)) == [b"%0500d" % n for n in range(1, rows + 1)]  # type: ignore[type-var]
 
 
 def test_a_stream_to_a_cluster_that_never_answered_fails_before_its_tasks(spark: SparkSession, tmp_path: Path) -> None:

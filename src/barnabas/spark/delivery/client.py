@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
@@ -14,6 +16,11 @@ from barnabas.spark.delivery.driver import DeliveryDriver, MicroBatch
 from barnabas.spark.delivery.kafka_ledger import KafkaLedger
 from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
 from barnabas.spark.delivery.names import SinkName, job_of
+
+TASKS_END_S: Final = 3.0
+"""When the Python processes of killed tasks have ended: `spark.python.task.killTimeout` is 2 s."""
+PAUSE_S: Final = 0.5
+ABORT_TIMEOUT_S: Final = 10.0
 
 
 class DeliveryClient(BlockingClient):
@@ -51,6 +58,23 @@ class DeliveryClient(BlockingClient):
     def abort(self, name: SinkName, ledger: str, transactions: Iterable[HandedOverTransaction]) -> None:
         """See `DeliveryDriver.abort`."""
         self.run(self._driver(ledger, False).abort(name, list(transactions)))
+
+    def abort_unfinished(self, name: SinkName, ledger: str) -> None:
+        """Abort what the tasks of a failed micro-batch have open, until their processes have ended. Raises KafkaError,
+        DeliveryError, and TimeoutError if the brokers do not answer.
+        """
+        self.run(self._abort_unfinished(name, ledger))
+
+    async def _abort_unfinished(self, name: SinkName, ledger: str) -> None:
+        clock = asyncio.get_running_loop().time
+        async with asyncio.timeout(ABORT_TIMEOUT_S):
+            await reach_cluster(self._cluster)
+            until = clock() + TASKS_END_S
+            while True:
+                await self._driver(ledger, False).recover(name)
+                if clock() >= until:
+                    return
+                await asyncio.sleep(PAUSE_S)  # Spark does not say when its tasks have ended
 
     def forget(self, name: SinkName, ledger: str) -> None:
         """See `DeliveryDriver.forget`."""

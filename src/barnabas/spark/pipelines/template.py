@@ -72,7 +72,7 @@ barnabas serve --data-dir data                     # a broker, unless there is o
 barnabas topics create {name}-orders --partitions 2
 barnabas produce {name}-orders < orders.jsonl
 barnabas pipelines run --once                      # reads all orders that there are, and ends
-barnabas consume {name}-large-orders --until-end
+barnabas consume {name}-large-orders --until-end --isolation-level read_committed
 barnabas pipelines run --continuous                # until Ctrl-C
 ```
 

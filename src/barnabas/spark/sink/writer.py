@@ -168,6 +168,8 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         cannot be removed. Spark writes the micro-batch again."""
         if self._options.exactly_once is not None and any(m is not None and m.transaction for m in messages):
             _abort(self._options, _query_id(messages), messages)
+        if self._options.exactly_once is not None and any(m is None for m in messages):
+            _abort_unfinished(self._options, self._options.exactly_once)
 
 
 @readable_errors
@@ -217,6 +219,20 @@ def _abort(options: SinkOptions, query_id: str, messages: Sequence[Written | Non
     if options.exactly_once is not None and transactions:
         name = SinkName(options.exactly_once.id_prefix, query_id)
         _client(options).abort(name, options.exactly_once.ledger, transactions)
+
+
+def _abort_unfinished(options: SinkOptions, exactly_once: ExactlyOnce) -> None:
+    """Abort the transactions of task attempts that have not finished: the query may never be started again. What cannot
+    be aborted now is aborted by the next start, or by its time-out.
+    """
+    query_id = query_id_of(exactly_once.checkpoint)
+    if query_id is None:
+        return
+    name = SinkName(exactly_once.id_prefix, query_id)
+    try:
+        _client(options).abort_unfinished(name, exactly_once.ledger)
+    except (BarnabasError, TimeoutError) as error:
+        log.warning("transactions of %s may be open until the query is started again: %r", query_id, error)
 
 
 def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatch:
