@@ -31,7 +31,14 @@ from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import SparkSourceError
 from barnabas.spark.options import DEFAULT_ISOLATION
 from barnabas.spark.source.planner import LogOffsets
-from barnabas.spark.source.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
+from barnabas.spark.source.positions import (
+    Boundary,
+    Offsets,
+    Position,
+    SourceSubscription,
+    boundary_queries,
+    resolve_boundary,
+)
 
 logger = logging.getLogger("barnabas.spark")
 
@@ -146,15 +153,23 @@ class LogClient(BlockingClient):
         """
         return self.run(offsets_at(self.cluster, queries, isolation=self.isolation))
 
-    def log_view(self, partitions: Iterable[TopicPartition]) -> LogOffsets:
-        """The earliest and the latest offset of each partition; the latest depends on the isolation level."""
-        return self.run(self._log_view(list(partitions)))
+    def log_view(self, partitions: Iterable[TopicPartition], positions: Offsets | None = None) -> LogOffsets:
+        """The earliest and the latest offset of each partition; the latest depends on the isolation level.
 
-    async def _log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
+        One of the `positions` may lie behind the last stable offset, if it was given, or reached by a query with
+        read_uncommitted. Then it is the latest offset, unless the log is shorter.
+        """
+        return self.run(self._log_view(list(partitions), positions or {}))
+
+    async def _log_view(self, partitions: list[TopicPartition], positions: Offsets) -> LogOffsets:
         earliest, latest = await asyncio.gather(
             offsets_at(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self.isolation),
             offsets_at(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self.isolation),
         )
+        ahead = [tp for tp, end in latest.items() if positions.get(tp, 0) > end]
+        if ahead and self.isolation is IsolationLevel.READ_COMMITTED:
+            ends = await offsets_at(self.cluster, dict.fromkeys(ahead, LATEST))
+            latest |= {tp: min(positions[tp], end) for tp, end in ends.items()}
         return LogOffsets(earliest, latest)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
@@ -77,14 +77,16 @@ class Topics:
         return self._client.run(ask())
 
     def transaction(self, name: str, records: Iterable[Record], *, commit: bool) -> None:
+        end = self.open_transaction(name, records)
+        end(commit)
+
+    def open_transaction(self, name: str, records: Iterable[Record]) -> Callable[[bool], None]:
+        """Write the records in a transaction. Returns what ends it: called with whether to commit."""
         producer = self._producer({"transactional.id": f"{name}-txn"})
         producer.init_transactions(30)
         producer.begin_transaction()
         self._send(producer, name, records)
-        if commit:
-            producer.commit_transaction(30)
-        else:
-            producer.abort_transaction(30)
+        return lambda commit: producer.commit_transaction(30) if commit else producer.abort_transaction(30)
 
     def _producer(self, settings: Mapping[str, object]) -> Producer:
         return Producer(

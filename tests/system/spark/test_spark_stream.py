@@ -125,6 +125,23 @@ def test_markers_and_aborted_records_are_no_loss(
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("transactions")
+def test_a_position_in_an_open_transaction_is_no_loss(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(3))
+    end_transaction = topics.open_transaction(topic, values(4, start=3))
+    assert sizes(run_now(startingOffsets="earliest", **{"kafka.isolation.level": "read_uncommitted"})) == [7]
+    assert sizes(run_now(startingOffsets="earliest")) == []
+    topics.produce(topic, values(2, start=7))
+    assert sizes(run_now(startingOffsets="earliest")) == []
+    end_transaction(True)
+    assert sizes(run_now(startingOffsets="earliest")) == [2]
+    assert rows(spark, tmp_path) == list(range(9))
+
+
+@pytest.mark.system
 def test_lost_records_stop_the_query_or_are_skipped_or_are_counted(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ class FakeLog:
     def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         return sorted(self.latest_offsets)
 
-    def log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
+    def log_view(self, partitions: list[TopicPartition], positions: object = None) -> LogOffsets:
         return LogOffsets(
             {tp: self.earliest_offsets[tp] for tp in partitions}, {tp: self.latest_offsets[tp] for tp in partitions}
         )

@@ -39,7 +39,7 @@ from barnabas.spark.source.planner import (
     missing_ends,
     plan_ranges,
 )
-from barnabas.spark.source.positions import EARLIEST, AtEdge, AtOffsets, Position
+from barnabas.spark.source.positions import EARLIEST, AtEdge, AtOffsets, Offsets, Position
 from barnabas.spark.source.remote_plan import RemoteCopies
 from barnabas.spark.source.segment_plan import SegmentDirectory, SegmentSources
 from barnabas.spark.source.splits import split_ranges
@@ -207,7 +207,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._pinned = True
             return start
         client = self._client()
-        view = self._view(client)
+        view = self._view(client, position.offsets)
         density = client.bytes_per_offset(view) if self._options.limits.max_bytes is not None else None
         plan = self._planner.plan(
             position, view, now_ms=time.time_ns() // 1_000_000, bytes_per_offset=density, unlimited=unlimited
@@ -260,9 +260,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _client(self) -> LogClient:
         return connect(self._options.client)
 
-    def _view(self, client: LogClient) -> LogOffsets:
+    def _view(self, client: LogClient, positions: Offsets | None = None) -> LogOffsets:
         client.reach()
-        return client.log_view(client.partitions(self._options.subscription))
+        return client.log_view(client.partitions(self._options.subscription), positions)
 
     def _must_pin(self, start: dict[str, Any]) -> bool:
         if self._pinned or start != self._initial:
