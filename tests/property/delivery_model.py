@@ -174,6 +174,9 @@ class Spark:
     """The newest micro-batch in the checkpoint's commit log."""
     runs: int = 0
     fault_share: float = 0.0
+    stop_share: float = 0.0
+    """The share of the micro-batches in which the query is stopped."""
+    stops: int = 0
     late: list[asyncio.Task[None]] = field(default_factory=list)
     errors: list[DeliveryError] = field(default_factory=list)
 
@@ -188,6 +191,9 @@ class Spark:
         while self.committed + 1 < self.batches:
             batch_id = self.committed + 1
             generation = await planner.recover(NAME)
+            if self.rng.random() < self.stop_share:
+                await self.stop(run_id, batch_id)
+                return
             messages = await self.tasks(run_id, batch_id)
             try:
                 await committer.commit(NAME, MicroBatch(batch_id, generation, messages))
@@ -196,6 +202,18 @@ class Spark:
                 raise
             await self.cluster.step()  # killed after commit() has returned, before the commit log is written
             self.committed = max(self.committed, batch_id)
+
+    async def stop(self, run_id: str, batch_id: int) -> None:
+        """The end of a query that is stopped: its tasks go on for a while, and another process recovers meanwhile."""
+        self.stops += 1
+        self.late.append(asyncio.ensure_future(self._unheard(run_id, batch_id)))
+        stopping = self.driver()
+        for _ in range(self.rng.randrange(1, 5)):
+            await self.cluster.pause()
+            await stopping.recover(NAME)
+
+    async def _unheard(self, run_id: str, batch_id: int) -> None:
+        await self.tasks(run_id, batch_id)
 
     async def tasks(self, run_id: str, batch_id: int) -> tuple[HandedOverTransaction, ...]:
         """The rows of the micro-batch over tasks at random, as after `repartition(rand())`; the winners' messages."""

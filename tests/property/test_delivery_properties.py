@@ -14,11 +14,13 @@ BATCHES = 5
 SEEDS = 60
 
 
-async def play(seed: int, *, zombies: bool = False, time_outs: bool = False) -> tuple[Spark, Cluster]:
+async def play(
+    seed: int, *, zombies: bool = False, time_outs: bool = False, stop_share: float = 0.0
+) -> tuple[Spark, Cluster]:
     """Run a query to its end through random crashes; then once more without any, so that orphans are collected."""
     rng = Random(seed)
     cluster = Cluster(rng, crash_share=rng.choice((0.01, 0.03, 0.1)))
-    spark = Spark(cluster, rng, BATCHES, fault_share=0.3)
+    spark = Spark(cluster, rng, BATCHES, fault_share=0.3, stop_share=stop_share)
 
     async def run() -> None:
         try:
@@ -30,7 +32,7 @@ async def play(seed: int, *, zombies: bool = False, time_outs: bool = False) -> 
 
     for number in range(200):
         if number > 100:
-            cluster.crash_share = 0.0
+            cluster.crash_share = spark.stop_share = 0.0
         if zombies and rng.random() < 0.5:  # a driver that is taken for dead goes on beside the next one
             await asyncio.gather(run(), run())
         else:
@@ -59,6 +61,17 @@ def test_rows_are_visible_once_and_no_transaction_stays_open(zombies: bool) -> N
         assert [i for i, slot in cluster.slots.items() if slot.rows is not None] == [], f"seed {seed}"
         crashes += cluster.crashes
     assert crashes > SEEDS
+
+
+@pytest.mark.parametrize("zombies", [False, True])
+def test_a_query_that_is_stopped_in_a_micro_batch_loses_and_doubles_nothing(zombies: bool) -> None:
+    stops = 0
+    for seed in range(SEEDS):
+        spark, cluster = asyncio.run(play(seed, zombies=zombies, stop_share=0.3))
+        assert sorted(cluster.visible) == list(range(BATCHES * ROWS)), f"seed {seed}: {spark.errors}"
+        assert [i for i, slot in cluster.slots.items() if slot.rows is not None] == [], f"seed {seed}"
+        stops += spark.stops
+    assert stops > SEEDS
 
 
 def test_rows_of_transactions_that_timed_out_are_never_lost_silently() -> None:

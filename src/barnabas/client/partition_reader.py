@@ -271,6 +271,12 @@ class PartitionReader:
         readable = last_stable_offset if committed else high_watermark
         if readable >= progress.end:
             progress.position = progress.end
+        elif high_watermark >= progress.end:
+            self._check_stall(
+                progress,
+                f"The transaction that began at offset {last_stable_offset} is open, and holds back what follows:"
+                " `barnabas transactions list --state Ongoing` shows it.",
+            )
         else:
             self._check_stall(progress)
 
@@ -287,12 +293,12 @@ class PartitionReader:
         progress.failures += 1
         progress.retry_at = self.cluster.now() + delay / 1000.0
 
-    def _check_stall(self, progress: _Progress) -> None:
+    def _check_stall(self, progress: _Progress, why: str = "The end may never have been committed.") -> None:
         if self.cluster.now() - progress.moved_at > self._stall_s:
             because = f" The last error was: {progress.last_error}" if progress.last_error else ""
             raise RequestTimeoutError(
                 f"{progress.partition} gave no records at offset {progress.position} for {self._stall_s:.0f} s, though"
-                f" the range goes to {progress.end}. The end may never have been committed.{because}"
+                f" the range goes to {progress.end}. {why}{because}"
             )
 
     async def _wait_for_retry(self, todo: dict[TopicPartition, _Progress]) -> None:

@@ -193,8 +193,19 @@ class LogClient(BlockingClient):
         known = {LATEST: log.latest, EARLIEST: log.earliest}
         open_queries = {tp: at for tp, at in queries.items() if at not in known}
         answers = self.list_offsets(open_queries) if open_queries else {}
+        if starting and self.isolation is IsolationLevel.READ_COMMITTED:
+            answers |= self._in_open_transactions({tp: open_queries[tp] for tp, at in answers.items() if at < 0}, log)
         answers |= {tp: known[at][tp] for tp, at in queries.items() if at in known}
         return resolve_boundary(boundary, answers, partitions, log.latest, starting=starting)
+
+    def _in_open_transactions(
+        self, queries: Mapping[TopicPartition, int], log: LogOffsets
+    ) -> dict[TopicPartition, int]:
+        """The last stable offset of the partitions that have a record for these timestamps behind it."""
+        if not queries:
+            return {}
+        answers = self.run(offsets_at(self.cluster, queries))
+        return {tp: log.latest[tp] for tp, offset in answers.items() if offset >= 0}
 
     def bytes_per_offset(self, log: LogOffsets) -> dict[TopicPartition, float]:
         """The average number of bytes per offset in each partition's log, from the sizes that DescribeLogDirs returns.
@@ -216,7 +227,9 @@ class LogClient(BlockingClient):
                 for tp, replica in directory.replicas.items():
                     if tp in log.latest and not replica.is_future:
                         sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
-        known = {tp: size / max(1, log.latest[tp] - log.earliest[tp]) for tp, size in sizes.items()}
+        # A size is also that of open transactions, which are behind the latest offset with read_committed.
+        ends = self.run(offsets_at(self.cluster, dict.fromkeys(sizes, LATEST))) if sizes else {}
+        known = {tp: size / max(1, ends[tp] - log.earliest[tp]) for tp, size in sizes.items()}
         unknown = [tp for tp in log.latest if tp not in known and log.latest[tp] > log.earliest[tp]]
         return known | self._sampled(unknown, log, problem) if unknown else known
 

@@ -75,7 +75,7 @@ class GivenOptions:
             row = rows.get(name)
             if row is not None:
                 uses = {"stream": {"read", "stream"}, "batch": {"read", "batch"}, "write": {"write"}}[use]
-                if not uses & set(row.use.split(",")):
+                if not uses & set(row.use.split(",")) and not name.startswith("kafka."):  # several queries share these
                     log.warning("the option %s has no effect here: it is for %s", row.name, row.use)
             elif use == "write" and name.startswith("topic.creation."):
                 continue  # parsed by sink/topic_creation.py

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.core.ids import TopicPartition
+from barnabas.spark.connection import connect
 from tests.system.spark.broker import Record, Topics, values
 
 Options = dict[str, str]
@@ -150,6 +153,27 @@ def test_transactions(spark: SparkSession, topics: Topics, options: Options, top
     assert read_values(everything) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
 
 
+@pytest.mark.usefixtures("transactions")
+def test_offsets_and_times_in_an_open_transaction(
+    spark: SparkSession, topics: Topics, options: Options, topic: str
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(3))
+    end_transaction = topics.open_transaction(topic, values(1000, start=3))
+    later = {"startingTimestamp": "1005"}  # the timestamps are 1000 and more
+    assert read_values(load(spark, options, **later)) == []
+    client = connect({"bootstrap.servers": options["kafka.bootstrap.servers"]})
+    view = client.log_view([TopicPartition(topic, 0)])
+    assert view.latest == {TopicPartition(topic, 0): 3}
+    assert client.bytes_per_offset(view)[TopicPartition(topic, 0)] < 200, "the size is that of 1,003 records"
+    ending = {"endingOffsets": json.dumps({topic: {"0": 8}})}
+    with pytest.raises(Exception, match="The transaction that began at offset 3 is open"):
+        read_values(load(spark, options, **ending, **{"kafkaConsumer.pollTimeoutMs": "1000"}))
+    threading.Timer(1.0, end_transaction, (True,)).start()
+    assert read_values(load(spark, options, **ending)) == list(range(8)), "the read waits for the transaction"
+    assert read_values(load(spark, options, **later))[:2] == [5, 6]
+
+
 def test_a_record_of_ten_megabytes(spark: SparkSession, topics: Topics, options: Options, topic: str) -> None:
     topics.create(topic, max_message_bytes="12000000")
     topics.produce(topic, [Record(b"x" * 10_000_000), Record(b"y")], batch_size=11_000_000)
@@ -165,5 +189,5 @@ def test_what_was_deleted(spark: SparkSession, topics: Topics, options: Options,
     with pytest.raises(Exception, match="offsets 2 to 3 were deleted before they were read"):
         load(spark, options, startingOffsets=early).count()
     assert load(spark, options, startingOffsets=early, failOnDataLoss="false").count() == 6
-    with pytest.raises(Exception, match="the query reads to offset 12, but the log, or what is committed in it, ends at 10"):
+    with pytest.raises(Exception, match="the query reads to offset 12, but the log ends at 10"):
         load(spark, options, endingOffsets=json.dumps({topic: {"0": 12}})).count()

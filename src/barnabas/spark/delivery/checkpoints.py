@@ -53,8 +53,8 @@ def has_committed(checkpoint: str | None) -> bool:
 def _warn(checkpoint: str, error: str) -> None:
     """Log, once for each checkpoint and error."""
     log.warning(
-        "the checkpoint %s cannot be read from Python (%s): the open transactions of a killed driver or task are"
-        " not aborted before their time-out",
+        "the checkpoint %s cannot be read from Python (%s): the open transactions of a driver or task that was killed"
+        " or stopped are not aborted before their time-out",
         checkpoint,
         error,
     )

@@ -17,8 +17,10 @@ from barnabas.spark.delivery.kafka_ledger import KafkaLedger
 from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
 from barnabas.spark.delivery.names import SinkName, job_of
 
-TASKS_END_S: Final = 3.0
-"""When the Python processes of killed tasks have ended: `spark.python.task.killTimeout` is 2 s."""
+TASKS_END_S: Final = 4.5
+"""When the Python processes of killed tasks have ended: within 2 s Spark sees that a task is to be killed, and
+`spark.python.task.killTimeout` is 2 s.
+"""
 PAUSE_S: Final = 0.5
 ABORT_TIMEOUT_S: Final = 10.0
 
@@ -56,25 +58,29 @@ class DeliveryClient(BlockingClient):
         self.run(self._driver(ledger, accept_loss).commit(name, batch))
 
     def abort(self, name: SinkName, ledger: str, transactions: Iterable[HandedOverTransaction]) -> None:
-        """See `DeliveryDriver.abort`."""
-        self.run(self._driver(ledger, False).abort(name, list(transactions)))
+        """See `DeliveryDriver.abort`. Raises TimeoutError if the brokers do not answer."""
+        self.run(asyncio.wait_for(self._driver(ledger, False).abort(name, list(transactions)), ABORT_TIMEOUT_S))
 
-    def abort_unfinished(self, name: SinkName, ledger: str) -> None:
-        """Abort what the tasks of a failed micro-batch have open, until their processes have ended. Raises KafkaError,
-        DeliveryError, and TimeoutError if the brokers do not answer.
+    def abort_unfinished(self, name: SinkName, ledger: str, run: str | None) -> None:
+        """Abort what the tasks of a failed micro-batch have open, until their processes have ended. `run` is that of
+        the tasks, if it is known. Raises KafkaError, DeliveryError, and TimeoutError if the brokers do not answer.
         """
-        self.run(self._abort_unfinished(name, ledger))
+        self.run(asyncio.wait_for(self._abort_unfinished(name, ledger, run), ABORT_TIMEOUT_S))
 
-    async def _abort_unfinished(self, name: SinkName, ledger: str) -> None:
+    async def _abort_unfinished(self, name: SinkName, ledger: str, run: str | None) -> None:
         clock = asyncio.get_running_loop().time
-        async with asyncio.timeout(ABORT_TIMEOUT_S):
-            await reach_cluster(self._cluster)
-            until = clock() + TASKS_END_S
-            while True:
+        await reach_cluster(self._cluster)
+        until = clock() + TASKS_END_S
+        while True:
+            runs = {name.run_of(i) for i in await self._transactions.open_ids(name)}
+            run = next(iter(runs), None) if run is None else run
+            if runs - {run}:
+                return  # another driver has taken over the query, and aborts what this one leaves open
+            if runs:
                 await self._driver(ledger, False).recover(name)
-                if clock() >= until:
-                    return
-                await asyncio.sleep(PAUSE_S)  # Spark does not say when its tasks have ended
+            if clock() >= until:
+                return
+            await asyncio.sleep(PAUSE_S)  # Spark does not say when its tasks have ended
 
     def forget(self, name: SinkName, ledger: str) -> None:
         """See `DeliveryDriver.forget`."""

@@ -5,7 +5,7 @@
                commit each transaction, which may be repeated; write {batch, done: true}
                recover, before the tasks of each micro-batch: commit what was decided and is not done, then begin a
                new generation, then abort all other transactions of the query
-               abort: abort the transactions, unless they were decided
+               abort: abort the transactions, unless they were decided; if tasks have not finished, recover
 
 A micro-batch is decided at most once, because a decision is made in a transaction of the ledger's writer, which is
 fenced by the next writer (InitProducerId), after the writer has read the newest record.

@@ -56,7 +56,8 @@ class DeliveryDriver:
         """Commit what earlier drivers have decided, and abort the other open transactions of the query. Returns the
         generation for the micro-batch that is planned now. Raises DeliveryError and KafkaError.
 
-        Called before the tasks of every micro-batch. Usually nothing is left, which two requests show.
+        Called before the tasks of every micro-batch, and after one that ended with unfinished tasks. Usually nothing is
+        left, which two requests show.
         """
         state, open_ids = await asyncio.gather(self._ledger.read(name), self._transactions.open_ids(name))
         if not decisions.needs_recovery(state, open_ids):

@@ -43,6 +43,10 @@ class SinkName:
         """Whether the id is that of a task attempt of this query."""
         return transactional_id.startswith(f"{self.prefix}.{self.query_id}.") and transactional_id != self.ledger_id
 
+    def run_of(self, transactional_id: str) -> str:
+        """The run in the id of a task attempt: the first characters of Spark's run id."""
+        return transactional_id.removeprefix(f"{self.prefix}.{self.query_id}.").split(".", 1)[0]
+
 
 def id_pattern(prefix: str) -> str:
     """The RE2 expression of all transactional ids that begin with `prefix`."""

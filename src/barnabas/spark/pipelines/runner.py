@@ -279,12 +279,13 @@ class PipelineRunner:
             self._spark.sparkContext.cancelAllJobs()
         for name, query in self._queries.items():
             self._read_progress(name, query)
-            try:
-                query.stop()
-            except (PySparkException, Py4JError, OSError) as error:
-                # The JVM has ended, or the query did not stop within spark.sql.streaming.stopTimeout. The session is
-                # stopped next, which ends the query in any case.
-                self._event(name, "state", f"the query did not stop in order: {classify(_text(error)).summary}")
+        if self._queries:
+            # A query that aborts its transactions takes seconds.
+            with ThreadPoolExecutor(len(self._queries)) as threads:
+                errors = list(threads.map(_stop, self._queries.values()))
+            for name, error in zip(self._queries, errors, strict=True):
+                if error is not None:
+                    self._event(name, "state", f"the query did not stop in order: {classify(_text(error)).summary}")
         self._queries.clear()
 
     def _raise_failure(self) -> None:
@@ -343,6 +344,17 @@ def _report(progress: Any) -> dict[str, Any]:
     if progress is None:
         return {}
     return progress if isinstance(progress, dict) else dict(json.loads(progress.json))
+
+
+def _stop(query: Any) -> Exception | None:
+    """Stop a query. Returns an error if the JVM has ended, or the query does not stop within
+    spark.sql.streaming.stopTimeout. The session is stopped next, which ends the query in any case.
+    """
+    try:
+        query.stop()
+    except (PySparkException, Py4JError, OSError) as error:
+        return error
+    return None
 
 
 def _text(error: BaseException) -> str:

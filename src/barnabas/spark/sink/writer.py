@@ -26,7 +26,7 @@ from barnabas.spark.connection import require_cluster, shared
 from barnabas.spark.delivery.checkpoints import has_committed, query_id_of
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
-from barnabas.spark.delivery.names import JOB_PREFIX, SinkName
+from barnabas.spark.delivery.names import JOB_PREFIX, RUN_CHARACTERS, SinkName
 from barnabas.spark.errors import DeliveryError, RecoveryError, SinkError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.options import QueryMode
@@ -166,10 +166,13 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """With exactly-once delivery, abort the transactions, unless they are decided. Otherwise, written records
         cannot be removed. Spark writes the micro-batch again."""
-        if self._options.exactly_once is not None and any(m is not None and m.transaction for m in messages):
+        exactly_once = self._options.exactly_once
+        if exactly_once is None:
+            return
+        if any(message is None for message in messages) and _abort_unfinished(self._options, exactly_once, messages):
+            return
+        if any(message is not None and message.transaction for message in messages):
             _abort(self._options, _query_id(messages), messages)
-        if self._options.exactly_once is not None and any(m is None for m in messages):
-            _abort_unfinished(self._options, self._options.exactly_once)
 
 
 @readable_errors
@@ -221,18 +224,23 @@ def _abort(options: SinkOptions, query_id: str, messages: Sequence[Written | Non
         _client(options).abort(name, options.exactly_once.ledger, transactions)
 
 
-def _abort_unfinished(options: SinkOptions, exactly_once: ExactlyOnce) -> None:
-    """Abort the transactions of task attempts that have not finished: the query may never be started again. What cannot
-    be aborted now is aborted by the next start, or by its time-out.
+def _abort_unfinished(options: SinkOptions, exactly_once: ExactlyOnce, messages: Sequence[Written | None]) -> bool:
+    """Abort the transactions of a micro-batch of which some task attempts have not finished: the query may never be
+    started again. What cannot be aborted now is aborted by the next start, or by its time-out.
+
+    Returns False, and does nothing, if the checkpoint cannot be read: planning then knows no generations either, and a
+    new one would refuse all later micro-batches.
     """
     query_id = query_id_of(exactly_once.checkpoint)
     if query_id is None:
-        return
+        return False
     name = SinkName(exactly_once.id_prefix, query_id)
+    run = next((message.attempt.run_id[:RUN_CHARACTERS] for message in messages if message is not None), None)
     try:
-        _client(options).abort_unfinished(name, exactly_once.ledger)
+        _client(options).abort_unfinished(name, exactly_once.ledger, run)
     except (BarnabasError, TimeoutError) as error:
         log.warning("transactions of %s may be open until the query is started again: %r", query_id, error)
+    return True
 
 
 def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatch:

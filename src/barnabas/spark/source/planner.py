@@ -67,7 +67,7 @@ class Loss:
             case LossKind.STARTED_LATE:
                 return f"{self.tp}: the new partition begins at offset {self.found}; earlier records were never read"
             case LossKind.BEYOND_END:
-                return f"{self.tp}: the query reads to offset {self.expected}, but the log, or what is committed in it, ends at {self.found}"
+                return f"{self.tp}: the query reads to offset {self.expected}, but the log ends at {self.found}"
 
 
 @dataclass(frozen=True, slots=True)

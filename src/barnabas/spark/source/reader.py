@@ -142,8 +142,9 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
         view = client.log_view(partitions)
         start = client.resolve(options.starting, partitions, view, starting=True)
         end = client.resolve(options.ending, partitions, view, starting=False)
-        losses = missing_ends(end, view.latest)
-        ranges, aged = plan_ranges(start, {tp: min(end[tp], view.latest[tp]) for tp in end}, view.earliest)
+        latest = client.log_view(partitions, end).latest  # of an end in an open transaction, tasks wait for its end
+        losses = missing_ends(end, latest)
+        ranges, aged = plan_ranges(start, {tp: min(end[tp], latest[tp]) for tp in end}, view.earliest)
         losses += aged
         check_losses(losses, options.on_data_loss)
         _report(losses)

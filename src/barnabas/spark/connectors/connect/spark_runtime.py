@@ -11,6 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from barnabas.core.config_providers import ConfigProviders
@@ -105,8 +106,10 @@ class _Running:
         return self.plan.start(number, self._spark, self.job.places)
 
     def stop(self) -> None:
-        for query in self.queries:
-            query.stop()
+        if self.queries:
+            # A query that aborts its transactions takes seconds.
+            with ThreadPoolExecutor(len(self.queries)) as threads:
+                list(threads.map(lambda query: query.stop(), self.queries))
         self.queries.clear()
 
     def report(self, now_ms: int) -> ConnectorReport:
