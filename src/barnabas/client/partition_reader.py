@@ -294,6 +294,7 @@ class PartitionReader:
         progress.retry_at = self.cluster.now() + delay / 1000.0
 
     def _check_stall(self, progress: _Progress, why: str = "The end may never have been committed.") -> None:
+        """Raise RequestTimeoutError, with the reason `why`, if a range has had no records for the stall time-out."""
         if self.cluster.now() - progress.moved_at > self._stall_s:
             because = f" The last error was: {progress.last_error}" if progress.last_error else ""
             raise RequestTimeoutError(

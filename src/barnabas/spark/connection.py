@@ -13,9 +13,9 @@ import logging
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster.cluster import Cluster
@@ -43,9 +43,6 @@ from barnabas.spark.source.positions import (
 logger = logging.getLogger("barnabas.spark")
 
 T = TypeVar("T")
-
-DEFAULTS: Final = {"isolation.level": DEFAULT_ISOLATION}
-"""The configs whose default is another one than that of Kafka's consumers."""
 
 TASK_FETCH_BYTES = 8 * 1024 * 1024
 """The maximum number of bytes of one partition in one fetch of a task, unless `kafka.max.partition.fetch.bytes`
@@ -107,7 +104,7 @@ class LogClient(BlockingClient):
     """The client that source readers use."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self.settings = resolve_config(CONSUMER_CONFIGS, {**DEFAULTS, **settings}, {})
+        self.settings = resolve_config(CONSUMER_CONFIGS, {"isolation.level": DEFAULT_ISOLATION, **settings}, {})
         self.isolation = IsolationLevel.parse(str(self.settings["isolation.level"]))
         self._fetch_limits = _fetch_config(settings, self.settings, self.isolation)
         self._sizes = FetchSizes(self._fetch_limits.partition_max_bytes)
@@ -153,24 +150,34 @@ class LogClient(BlockingClient):
         """
         return self.run(offsets_at(self.cluster, queries, isolation=self.isolation))
 
-    def log_view(self, partitions: Iterable[TopicPartition], positions: Offsets | None = None) -> LogOffsets:
-        """The earliest and the latest offset of each partition; the latest depends on the isolation level.
+    def log_view(self, partitions: Iterable[TopicPartition]) -> LogOffsets:
+        """The earliest and the latest offset of each partition; the latest depends on the isolation level."""
+        return self.run(self._log_view(list(partitions)))
 
-        One of the `positions` may lie behind the last stable offset, if it was given, or reached by a query with
-        read_uncommitted. Then it is the latest offset, unless the log is shorter.
-        """
-        return self.run(self._log_view(list(partitions), positions or {}))
-
-    async def _log_view(self, partitions: list[TopicPartition], positions: Offsets) -> LogOffsets:
+    async def _log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
         earliest, latest = await asyncio.gather(
             offsets_at(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self.isolation),
             offsets_at(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self.isolation),
         )
-        ahead = [tp for tp, end in latest.items() if positions.get(tp, 0) > end]
-        if ahead and self.isolation is IsolationLevel.READ_COMMITTED:
-            ends = await offsets_at(self.cluster, dict.fromkeys(ahead, LATEST))
-            latest |= {tp: min(positions[tp], end) for tp, end in ends.items()}
         return LogOffsets(earliest, latest)
+
+    def with_open_transactions(self, log: LogOffsets, positions: Offsets) -> LogOffsets:
+        """`log`, in which the latest offset of a partition is raised to its position, at most to the high watermark.
+
+        A position is above the last stable offset if a user has given it, or if a query with read_uncommitted has
+        reached it, while a transaction is open. Without this, it would look like the position in a truncated log.
+        """
+        ahead = [tp for tp, latest in log.latest.items() if positions.get(tp, 0) > latest]
+        ends = self._high_watermarks(log, ahead)
+        return LogOffsets(log.earliest, {**log.latest, **{tp: min(positions[tp], end) for tp, end in ends.items()}})
+
+    def _high_watermarks(self, log: LogOffsets, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends of partitions' logs, including transactions that are open. `log` has them without a request, unless
+        the client reads with read_committed.
+        """
+        if not partitions or self.isolation is IsolationLevel.READ_UNCOMMITTED:
+            return {tp: log.latest[tp] for tp in partitions}
+        return self.run(offsets_at(self.cluster, dict.fromkeys(partitions, LATEST)))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offset of each partition; deleted partitions are left out."""
@@ -201,7 +208,7 @@ class LogClient(BlockingClient):
     def _in_open_transactions(
         self, queries: Mapping[TopicPartition, int], log: LogOffsets
     ) -> dict[TopicPartition, int]:
-        """The last stable offset of the partitions that have a record for these timestamps behind it."""
+        """The last stable offset of each partition whose first record for its timestamp is not before that offset."""
         if not queries:
             return {}
         answers = self.run(offsets_at(self.cluster, queries))
@@ -227,8 +234,7 @@ class LogClient(BlockingClient):
                 for tp, replica in directory.replicas.items():
                     if tp in log.latest and not replica.is_future:
                         sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
-        # A size is also that of open transactions, which are behind the latest offset with read_committed.
-        ends = self.run(offsets_at(self.cluster, dict.fromkeys(sizes, LATEST))) if sizes else {}
+        ends = self._high_watermarks(log, sizes)  # the size of a log includes open transactions
         known = {tp: size / max(1, ends[tp] - log.earliest[tp]) for tp, size in sizes.items()}
         unknown = [tp for tp in log.latest if tp not in known and log.latest[tp] > log.earliest[tp]]
         return known | self._sampled(unknown, log, problem) if unknown else known

@@ -75,7 +75,9 @@ class GivenOptions:
             row = rows.get(name)
             if row is not None:
                 uses = {"stream": {"read", "stream"}, "batch": {"read", "batch"}, "write": {"write"}}[use]
-                if not uses & set(row.use.split(",")) and not name.startswith("kafka."):  # several queries share these
+                if not uses & set(row.use.split(",")) and not name.startswith(
+                    "kafka."
+                ):  # shared by readers and writers
                     log.warning("the option %s has no effect here: it is for %s", row.name, row.use)
             elif use == "write" and name.startswith("topic.creation."):
                 continue  # parsed by sink/topic_creation.py

@@ -28,8 +28,8 @@ POLL_TIMEOUT_MS = 120_000
 DELIVERY_LEDGER = "__barnabas_delivery"
 TRANSACTIONAL_ID_PREFIX = "barnabas-spark"
 DEFAULT_ISOLATION = "read_committed"
-"""Sinks of streams write in transactions, and abort those of failed task attempts. A reader that saw these would get
-rows several times.
+"""The default of `kafka.isolation.level`. Sinks of streams write in transactions, and abort those of task attempts that
+fail. A reader that got the records of aborted transactions, too, would have such rows several times.
 """
 
 

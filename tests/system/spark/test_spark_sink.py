@@ -157,7 +157,7 @@ def test_a_query_stopped_in_a_micro_batch_leaves_no_transaction_open(
     def wait_at_the_end(batches: Iterator[Any]) -> Iterator[Any]:
         yield from batches
         while not gate.exists():
-            time.sleep(0.1)
+            time.sleep(0.1)  # this runs in a worker of Spark, which the test can reach by a file only
 
     def start() -> StreamingQuery:
         numbers = spark.readStream.format("barnabas").options(**options, startingOffsets="earliest").load()

@@ -36,10 +36,13 @@ class FakeLog:
     def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         return sorted(self.latest_offsets)
 
-    def log_view(self, partitions: list[TopicPartition], positions: object = None) -> LogOffsets:
+    def log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
         return LogOffsets(
             {tp: self.earliest_offsets[tp] for tp in partitions}, {tp: self.latest_offsets[tp] for tp in partitions}
         )
+
+    def with_open_transactions(self, log: LogOffsets, positions: object) -> LogOffsets:
+        return log  # no transaction is open here
 
     def earliest(self, partitions: Any) -> dict[TopicPartition, int]:
         return {tp: self.earliest_offsets[tp] for tp in partitions if tp in self.latest_offsets}

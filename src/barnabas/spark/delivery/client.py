@@ -18,11 +18,12 @@ from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
 from barnabas.spark.delivery.names import SinkName, job_of
 
 TASKS_END_S: Final = 4.5
-"""When the Python processes of killed tasks have ended: within 2 s Spark sees that a task is to be killed, and
-`spark.python.task.killTimeout` is 2 s.
+"""How long after a stop the Python processes of tasks may still run: Spark looks every 2 s for tasks that are to be
+killed, and ends their processes after `spark.python.task.killTimeout`, which is 2 s by default.
 """
 PAUSE_S: Final = 0.5
 ABORT_TIMEOUT_S: Final = 10.0
+"""How long an abort may take in all; a query that is stopped waits for it."""
 
 
 class DeliveryClient(BlockingClient):
@@ -62,8 +63,11 @@ class DeliveryClient(BlockingClient):
         self.run(asyncio.wait_for(self._driver(ledger, False).abort(name, list(transactions)), ABORT_TIMEOUT_S))
 
     def abort_unfinished(self, name: SinkName, ledger: str, run: str | None) -> None:
-        """Abort what the tasks of a failed micro-batch have open, until their processes have ended. `run` is that of
-        the tasks, if it is known. Raises KafkaError, DeliveryError, and TimeoutError if the brokers do not answer.
+        """Abort the transactions that the tasks of a failed micro-batch have open, or open later, until the processes
+        of the tasks have ended. `run` is the tasks' run, as in their transactional ids; None if it is not known.
+
+        Does nothing once transactions of another run are open: another driver has taken over the query. Raises
+        KafkaError, DeliveryError, and TimeoutError if the brokers do not answer.
         """
         self.run(asyncio.wait_for(self._abort_unfinished(name, ledger, run), ABORT_TIMEOUT_S))
 
@@ -75,7 +79,7 @@ class DeliveryClient(BlockingClient):
             runs = {name.run_of(i) for i in await self._transactions.open_ids(name)}
             run = next(iter(runs), None) if run is None else run
             if runs - {run}:
-                return  # another driver has taken over the query, and aborts what this one leaves open
+                return  # the other driver aborts what is left before its next micro-batch
             if runs:
                 await self._driver(ledger, False).recover(name)
             if clock() >= until:

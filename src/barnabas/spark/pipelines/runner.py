@@ -280,7 +280,7 @@ class PipelineRunner:
         for name, query in self._queries.items():
             self._read_progress(name, query)
         if self._queries:
-            # A query that aborts its transactions takes seconds.
+            # In threads, because a query that has transactions to abort takes seconds to stop.
             with ThreadPoolExecutor(len(self._queries)) as threads:
                 errors = list(threads.map(_stop, self._queries.values()))
             for name, error in zip(self._queries, errors, strict=True):

@@ -225,11 +225,11 @@ def _abort(options: SinkOptions, query_id: str, messages: Sequence[Written | Non
 
 
 def _abort_unfinished(options: SinkOptions, exactly_once: ExactlyOnce, messages: Sequence[Written | None]) -> bool:
-    """Abort the transactions of a micro-batch of which some task attempts have not finished: the query may never be
-    started again. What cannot be aborted now is aborted by the next start, or by its time-out.
+    """Abort the transactions of a micro-batch of which some task attempts have not finished, because the query may
+    never be started again. If brokers do not answer, the next start of the query aborts them, or their time-out.
 
-    Returns False, and does nothing, if the checkpoint cannot be read: planning then knows no generations either, and a
-    new one would refuse all later micro-batches.
+    Returns False, and does nothing, if the checkpoint cannot be read. Planning then knows no generation of the ledger,
+    either, and a new one would make every later micro-batch fail.
     """
     query_id = query_id_of(exactly_once.checkpoint)
     if query_id is None:

@@ -39,7 +39,7 @@ from barnabas.spark.source.planner import (
     missing_ends,
     plan_ranges,
 )
-from barnabas.spark.source.positions import EARLIEST, AtEdge, AtOffsets, Offsets, Position
+from barnabas.spark.source.positions import EARLIEST, AtEdge, AtOffsets, Position
 from barnabas.spark.source.remote_plan import RemoteCopies
 from barnabas.spark.source.segment_plan import SegmentDirectory, SegmentSources
 from barnabas.spark.source.splits import split_ranges
@@ -142,7 +142,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
         view = client.log_view(partitions)
         start = client.resolve(options.starting, partitions, view, starting=True)
         end = client.resolve(options.ending, partitions, view, starting=False)
-        latest = client.log_view(partitions, end).latest  # of an end in an open transaction, tasks wait for its end
+        latest = client.with_open_transactions(view, end).latest  # a task waits until such a transaction has ended
         losses = missing_ends(end, latest)
         ranges, aged = plan_ranges(start, {tp: min(end[tp], latest[tp]) for tp in end}, view.earliest)
         losses += aged
@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._pinned = True
             return start
         client = self._client()
-        view = self._view(client, position.offsets)
+        view = client.with_open_transactions(self._view(client), position.offsets)
         density = client.bytes_per_offset(view) if self._options.limits.max_bytes is not None else None
         plan = self._planner.plan(
             position, view, now_ms=time.time_ns() // 1_000_000, bytes_per_offset=density, unlimited=unlimited
@@ -261,9 +261,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _client(self) -> LogClient:
         return connect(self._options.client)
 
-    def _view(self, client: LogClient, positions: Offsets | None = None) -> LogOffsets:
+    def _view(self, client: LogClient) -> LogOffsets:
         client.reach()
-        return client.log_view(client.partitions(self._options.subscription), positions)
+        return client.log_view(client.partitions(self._options.subscription))
 
     def _must_pin(self, start: dict[str, Any]) -> bool:
         if self._pinned or start != self._initial:

@@ -107,7 +107,7 @@ class _Running:
 
     def stop(self) -> None:
         if self.queries:
-            # A query that aborts its transactions takes seconds.
+            # In threads, because a query that has transactions to abort takes seconds to stop.
             with ThreadPoolExecutor(len(self.queries)) as threads:
                 list(threads.map(lambda query: query.stop(), self.queries))
         self.queries.clear()
@@ -198,7 +198,7 @@ class SparkConnectorRuntime:
                 running = _Running(job, plan, self._spark(), secrets)
                 running.start()
                 self._running[job.name] = running
-        except Exception as error:  # of any connector and driver; it is raised again, without secrets
+        except Exception as error:  # connectors and drivers raise any; it is raised again without secrets
             shown = secrets.hidden_error(error)
             if shown is error:
                 raise
