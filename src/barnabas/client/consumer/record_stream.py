@@ -12,6 +12,7 @@ from barnabas.client.values import ConsumerRecord, FetchedBatches, IsolationLeve
 from barnabas.core.buffers import Buffer
 from barnabas.protocol.records.batch import BatchHeader, check_crc, iter_batches, iter_records
 from barnabas.protocol.records.control import EndTxn, parse_control
+from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.protocol.records.rows import read_rows
 
 
@@ -59,20 +60,26 @@ class RecordStream:
         self._key = key
         self._value = value
         self._aborted = AbortedFilter(batches.aborted) if isolation is IsolationLevel.READ_COMMITTED else None
-        self._headers = iter_batches(batches.buffer)
+        self._next_pos = 0
+        """The byte at which the next batch begins. A batch that cannot be read stays the next one."""
         self._rows: list[ConsumerRecord[Any, Any]] = []
         self._at = 0
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
-        """At most `limit` more records; fewer when the buffer is exhausted, or before one that cannot be deserialized.
+        """At most `limit` more records; fewer when the buffer is exhausted, or before one that cannot be read.
 
-        Raises SerializationError if the first one cannot be deserialized.
+        Raises CorruptBatchError or SerializationError, at every call, if the first one cannot be read.
         """
         taken: list[ConsumerRecord[Any, Any]] = []
         while len(taken) < limit:
-            if self._at >= len(self._rows) and not self._next_batch():
-                self.is_exhausted = True
-                break
+            try:
+                if self._at >= len(self._rows) and not self._next_batch():
+                    self.is_exhausted = True
+                    break
+            except CorruptBatchError:
+                if taken:
+                    break  # these records come first; the next call raises
+                raise
             at = self._at
             part = self._rows[at : at + limit - len(taken)]
             wanted = len(part)
@@ -86,18 +93,24 @@ class RecordStream:
 
     def _next_batch(self) -> bool:
         """Read the next batch that has records. Returns False at the end."""
-        buffer, start = self.batches.buffer, self.batches.position
-        for pos, header in self._headers:
-            if self._aborted is not None and self._aborted.hides(buffer, pos, header):
-                continue
-            if header.is_control or header.last_offset < start:
-                continue
-            if self._check_crcs:
-                check_crc(buffer, pos, header)
-            partition = self.batches.partition
-            rows = read_rows(buffer, pos, header, ConsumerRecord, partition.topic, partition.partition)
-            if header.base_offset < start:
-                rows = [record for record in rows if record.offset >= start]
+        buffer, start, partition = self.batches.buffer, self.batches.position, self.batches.partition
+        for pos, header in iter_batches(buffer, self._next_pos):
+            rows: list[ConsumerRecord[Any, Any]] = []
+            if not (self._aborted is not None and self._aborted.hides(buffer, pos, header)) and not (
+                header.is_control or header.last_offset < start
+            ):
+                try:
+                    if self._check_crcs:
+                        check_crc(buffer, pos, header)
+                    rows = read_rows(buffer, pos, header, ConsumerRecord, partition.topic, partition.partition)
+                except CorruptBatchError as error:
+                    raise type(error)(
+                        f"The records of {partition} from offset {header.base_offset} on cannot be read: {error} To"
+                        f" skip them, seek to {header.last_offset + 1}."
+                    ) from error
+                if header.base_offset < start:
+                    rows = [record for record in rows if record.offset >= start]
+            self._next_pos = pos + header.size
             if rows:
                 self._rows, self._at = rows, 0
                 self.leader_epoch = header.partition_leader_epoch
