@@ -10,6 +10,10 @@
 Every method runs the asyncio client's method of the same name on that loop and waits for the result. (`Producer` is in
 `blocking_producer.py`.) Several threads may use one client. Callbacks for deliveries and rebalances run on the loop's
 thread and must not call their client.
+
+A call can be interrupted at any moment by an exception of a signal handler, such as KeyboardInterrupt, also when it has
+ended on the loop already. So a consumer says by each call which records the program has received, and what it has not
+received is returned again.
 """
 
 from __future__ import annotations
@@ -19,17 +23,20 @@ import atexit
 import functools
 import logging
 import os
+import sys
 import threading
+import time
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.consumer.consumer import STEP_INTERVAL_S, AsyncConsumer
 from barnabas.client.errors import ClientClosedError, DeliveryFailedError, ForkedError
 from barnabas.client.serialization import AnyDeserializer
 from barnabas.client.share.consumer import AsyncShareConsumer
@@ -41,6 +48,8 @@ from barnabas.protocol.assign.member import Assignor
 
 log = logging.getLogger("barnabas.client")
 
+INTERRUPTED_CLOSE_S: Final = 1.0
+"""How long a `close` that was interrupted waits for what it has begun."""
 UNCLOSED_TIMEOUT_MS: Final = 5_000
 """How long a client that was dropped without `close` may go on, to send what it has."""
 
@@ -61,6 +70,8 @@ class LoopThread:
     def __init__(self, name: str = "barnabas-client") -> None:
         self.loop = _new_loop()
         self._process = os.getpid()
+        self._calls: set[_Call[Any]] = set()
+        """The calls that threads wait for."""
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -69,26 +80,55 @@ class LoopThread:
         """False in a process that was forked after the thread was started."""
         return self._process == os.getpid()
 
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
+    def run(self, work: Callable[[], Awaitable[R]]) -> R:
         """Run `work` on the loop and wait for it. An interrupt while waiting cancels it.
 
-        Raises ForkedError in a process that was forked, where the thread does not exist.
+        Raises ForkedError in a process that was forked, where the thread does not exist, and ClientClosedError if the
+        loop is stopped before the work has ended.
         """
         if not self.is_of_this_process:
-            work.close()
             raise ForkedError("This client")
-        if threading.current_thread() is self._thread:
-            work.close()
+        if self.is_current:
             raise RuntimeError(
                 "A blocking client was called from one of its own callbacks; this would never return. "
                 "Use the asyncio client, or do the work outside of the callback."
             )
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        call = _Call(work)
+        self._calls.add(call)
         try:
-            return future.result()
+            try:
+                self.loop.call_soon_threadsafe(call.begin)
+            except RuntimeError:
+                raise _closed_meanwhile() from None
+            call.wait()
         except BaseException:  # KeyboardInterrupt, too: the work must not go on without its caller
-            future.cancel()
+            self._cancel(call)
             raise
+        finally:
+            self._calls.discard(call)
+        return call.result()
+
+    def _cancel(self, call: _Call[Any]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(call.cancel)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on the loop's thread."""
+        return threading.current_thread() is self._thread
+
+    def finish(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work`, the end of the client. If it is interrupted, wait shortly for what it does when it is
+        cancelled."""
+        call = _Call(work)
+        self.loop.call_soon_threadsafe(call.begin)
+        try:
+            call.wait()
+        except BaseException:  # KeyboardInterrupt, too
+            self._cancel(call)
+            call.wait(INTERRUPTED_CLOSE_S)
+            raise
+        call.result()
 
     def end_after(self, work: Coroutine[Any, Any, object]) -> None:
         """Run `work` on the loop, and end the thread afterwards. Does not wait."""
@@ -111,12 +151,74 @@ class LoopThread:
             self._thread.join(1.0)
 
     def close(self) -> None:
-        """Stop the loop and end the thread."""
+        """Cancel the loop's tasks, stop the loop and end the thread. Calls of other threads raise ClientClosedError."""
         if not self.is_of_this_process:
             return
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.end_after(_cancelled())
         self._thread.join()
         self.loop.close()
+        for call in list(self._calls):
+            call.fail(_closed_meanwhile())
+
+
+class _Call(Generic[R]):
+    """One call of a thread: a coroutine on the loop. The caller waits on a lock that the loop releases; the loop never
+    waits for a lock that a caller holds, so that a signal handler may make calls, too."""
+
+    def __init__(self, work: Callable[[], Awaitable[R]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[R] | None = None
+        self._cancelled = False
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self._outcome: Callable[[], R] | None = None
+
+    def begin(self) -> None:
+        """Start the work. Called on the loop."""
+        if not self._cancelled:
+            self._task = asyncio.get_running_loop().create_task(_awaited(self._work))
+            self._task.add_done_callback(self._on_done)
+
+    def cancel(self) -> None:
+        """Cancel the work. Called on the loop."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _on_done(self, task: asyncio.Task[R]) -> None:
+        if task.cancelled() and not self._cancelled:
+            self.fail(_closed_meanwhile())
+        else:
+            self._end(task.result)
+
+    def fail(self, error: Exception) -> None:
+        """Let the caller raise an error, if the work has not ended yet."""
+
+        def outcome() -> R:
+            raise error
+
+        self._end(outcome)
+
+    def _end(self, outcome: Callable[[], R]) -> None:
+        if self._outcome is None:
+            self._outcome = outcome
+            self._ended.release()
+
+    def wait(self, timeout_s: float = -1) -> None:
+        """Wait until the work has ended."""
+        self._ended.acquire(timeout=timeout_s)
+
+    def result(self) -> R:
+        assert self._outcome is not None
+        return self._outcome()
+
+
+async def _awaited(work: Callable[[], Awaitable[R]]) -> R:
+    return await work()
+
+
+def _closed_meanwhile() -> ClientClosedError:
+    return ClientClosedError("This client", "The client was closed while a call waited.")
 
 
 async def _cancelled() -> None:
@@ -145,7 +247,7 @@ class Blocking(Generic[C]):
     def __init__(self, make: Callable[[], C]) -> None:
         self._thread = LoopThread()
         try:
-            self._client: C = self._thread.run(_called(make))
+            self._client: C = self._thread.run(lambda: _called(make))
         except BaseException:  # KeyboardInterrupt, too: the thread must end
             self._thread.close()
             raise
@@ -176,21 +278,21 @@ class Blocking(Generic[C]):
             self._thread.end_after(self._client.close(UNCLOSED_TIMEOUT_MS))
 
     def close(self, timeout_ms: float | None = None) -> None:
-        """Close the client and its loop. May be called twice. What is not finished within `timeout_ms` is given up."""
-        self._close(lambda: self._closed_client(timeout_ms))
+        """Close the client and its loop. May be called twice, by any thread, and by a signal handler. What is not
+        finished within `timeout_ms` is given up; calls of other threads that still wait raise ClientClosedError."""
+        self._close(lambda: self._client.close(timeout_ms))
 
-    def _close(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _close(self, closing: Callable[[], Awaitable[None]]) -> None:
         if self._closed:
             return
+        if self._thread.is_current:
+            raise RuntimeError("A blocking client cannot be closed by one of its own callbacks.")
         self._closed = True
         _open_clients.discard(self)
         try:
-            self._thread.run(closing())
+            self._thread.finish(closing)
         finally:
             self._thread.close()
-
-    async def _closed_client(self, timeout_ms: float | None) -> None:
-        await self._client.close(timeout_ms)
 
     def _warn_unclosed(self) -> None:
         left = self._left_behind()
@@ -207,12 +309,9 @@ class Blocking(Generic[C]):
             what = f"This {type(self).__name__.lower()}"
             raise ForkedError(what) if self._forked else ClientClosedError(what)
 
-    def _run(self, work: Coroutine[Any, Any, R]) -> R:
-        try:
-            self._check_open()
-        except ClientClosedError:
-            work.close()
-            raise
+    def _run(self, work: Callable[[], Awaitable[R]], *, moves: bool = False) -> R:
+        """Run `work` on the loop. `moves`: it changes which records are read next."""
+        self._check_open()
         return self._thread.run(work)
 
 
@@ -244,25 +343,26 @@ async def _called(function: Callable[[], R]) -> R:
     return function()
 
 
-def wait(method: Callable[Concatenate[Any, P], Awaitable[R]]) -> Callable[Concatenate[Blocking[Any], P], R]:
+def wait(
+    method: Callable[Concatenate[Any, P], Awaitable[R]], *, moves: bool = False
+) -> Callable[Concatenate[Blocking[Any], P], R]:
     """Wrap an async method: the blocking method waits for its result."""
 
     @functools.wraps(method)
     def blocking(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        async def work() -> R:
-            return await method(self._client, *args, **kwargs)
-
-        return self._run(work())
+        return self._run(lambda: method(self._client, *args, **kwargs), moves=moves)
 
     return blocking
 
 
-def call(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Blocking[Any], P], R]:
+def call(
+    method: Callable[Concatenate[Any, P], R], *, moves: bool = False
+) -> Callable[Concatenate[Blocking[Any], P], R]:
     """Wrap a method that does not wait: it is called on the loop."""
 
     @functools.wraps(method)
     def blocking(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._run(_called(lambda: method(self._client, *args, **kwargs)))
+        return self._run(lambda: _called(lambda: method(self._client, *args, **kwargs)), moves=moves)
 
     return blocking
 
@@ -334,7 +434,153 @@ class Admin(Blocking[AsyncAdmin]):
     describe_mirrors = wait(AsyncAdmin.describe_mirrors)
 
 
-class Consumer(Blocking[AsyncConsumer]):
+class OnTheWay(Protocol):
+    """What a call has taken for a program in another thread, which says by its next call what it has received."""
+
+    ended: bool
+    """Whether what was not received is available to other calls again."""
+    one_by_one: bool
+    """Whether the program asks for each record by itself."""
+
+    @property
+    def records(self) -> Sequence[Any]: ...
+
+    def receive(self, count: int) -> None:
+        """The program has received the first `count` records."""
+
+    def put_back(self) -> None:
+        """The program will not receive the other records: the next call takes them."""
+
+
+class _Reading(_Closeable, Protocol):
+    defers: bool
+    on_the_way: Any
+    """An `OnTheWay`, or None."""
+
+    def wakeup(self) -> None: ...
+
+    async def poll(self, timeout_ms: float = 0, *, raise_problems: bool = False) -> list[ConsumerRecord[Any, Any]]: ...
+
+
+RC = TypeVar("RC", bound=_Reading)
+
+
+class BlockingReader(Blocking[RC]):
+    """The common part of both consumers: each call says first what the program has received of the calls before it.
+
+    `_given` is set as the last step of a call, after which no signal handler can run before the caller has the records.
+    If the call is interrupted earlier, the records are put back by the next call that reads.
+    """
+
+    def __init__(self, make: Callable[[], RC]) -> None:
+        self._given: tuple[OnTheWay | None, int] = (None, 0)
+        """What the program has received last, and the number of records of it."""
+        self._turn = threading.RLock()
+        """Held by the call that reads: a second thread waits."""
+        self._reader_thread: int | None = None
+        self._iterator: weakref.ref[_Records] | None = None
+        """The iterator by which the program has received the last record."""
+        super().__init__(make)
+        self._client.defers = True
+
+    def _run(self, work: Callable[[], Awaitable[R]], *, moves: bool = False) -> R:
+        given = self._given
+
+        async def settled() -> R:
+            self._settle(given, moves=moves)
+            return await work()
+
+        return super()._run(settled, moves=moves)
+
+    def _settle(self, given: tuple[OnTheWay | None, int], *, moves: bool) -> None:
+        """Take note of what the program has received. Runs on the loop."""
+        delivery: OnTheWay | None = self._client.on_the_way
+        if delivery is None:
+            return
+        received, count = given
+        if received is delivery:
+            delivery.receive(count)
+        if moves:
+            self._client.on_the_way = None
+            delivery.put_back()
+
+    def _read(self, work: Callable[[], Awaitable[R]]) -> tuple[R, tuple[OnTheWay | None, int]]:
+        """Run a call that reads. Returns its result, and the value for `_given` when the program gets the result."""
+        with self._turn:
+            result = self._run(work, moves=True)
+            delivery = self._client.on_the_way
+            self._reader_thread = threading.get_ident()
+            self._iterator = None
+            return result, (delivery, 0 if delivery is None else len(delivery.records))
+
+    def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        """Iterate over records, without an end. A record counts as consumed when the next one is asked for."""
+        return _Records(self)
+
+    def wakeup(self) -> None:
+        """Make the call that waits for records raise WakeupError, or the next one. Any thread and any signal handler
+        may call this."""
+        with suppress(RuntimeError):  # the client is closed
+            self._thread.loop.call_soon_threadsafe(self._client.wakeup)
+
+    def _has_finished(self) -> bool:
+        """Whether the program no longer works on what it has received last."""
+        iterates = self._iterator is not None and self._iterator() is not None
+        return not iterates and self._reader_thread in (None, threading.get_ident())
+
+
+class _Records(Iterator[ConsumerRecord[Any, Any]]):
+    """An endless iterator over a consumer's records. A step that is interrupted can be repeated."""
+
+    def __init__(self, reader: BlockingReader[Any], *, is_loop: bool = True) -> None:
+        self._reader = reader
+        self._is_loop = is_loop
+        self._until = 0.0
+
+    def __next__(self) -> ConsumerRecord[Any, Any]:
+        reader = self._reader
+        delivery, count = reader._given
+        if (
+            delivery is None
+            or delivery.ended
+            or count >= len(delivery.records)
+            or time.monotonic() >= self._until
+            or reader._closed
+        ):
+            delivery = self._poll()
+            count = 0
+        record = delivery.records[count]
+        reader._given = (delivery, count + 1)  # no signal handler can run between this and the return
+        return record  # type: ignore[no-any-return]
+
+    def _poll(self) -> OnTheWay:
+        reader = self._reader
+        while not reader._closed:
+            _, (delivery, _) = reader._read(lambda: reader._client.poll(1_000))
+            if delivery is not None:
+                delivery.one_by_one = True
+                self._until = time.monotonic() + STEP_INTERVAL_S
+                if self._is_loop:
+                    reader._iterator = weakref.ref(self)
+                return delivery
+        raise StopIteration
+
+
+def read(
+    method: Callable[Concatenate[Any, P], Awaitable[R]],
+) -> Callable[Concatenate[BlockingReader[Any], P], R]:
+    """Wrap an async method that returns records: the program has received them when the blocking method returns."""
+
+    @functools.wraps(method)
+    def blocking(self: BlockingReader[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result, given = self._read(lambda: method(self._client, *args, **kwargs))
+        self._given = given  # no signal handler can run between this and the return
+        return result
+
+    return blocking
+
+
+class Consumer(BlockingReader[AsyncConsumer]):
     """`AsyncConsumer`, blocking, with the same arguments, results and errors."""
 
     def __init__(
@@ -355,19 +601,18 @@ class Consumer(Blocking[AsyncConsumer]):
                 **settings,
             )
         )
+        self._singles = _Records(self, is_loop=False)
 
-    subscribe = call(AsyncConsumer.subscribe)
-    assign = call(AsyncConsumer.assign)
-    unsubscribe = wait(AsyncConsumer.unsubscribe)
+    subscribe = call(AsyncConsumer.subscribe, moves=True)
+    assign = call(AsyncConsumer.assign, moves=True)
+    unsubscribe = wait(AsyncConsumer.unsubscribe, moves=True)
     assignment = call(AsyncConsumer.assignment)
     subscription = call(AsyncConsumer.subscription)
-    poll = wait(AsyncConsumer.poll)
-    poll_arrow = wait(AsyncConsumer.poll_arrow)
-    seek = call(AsyncConsumer.seek)
-    seek_to_beginning = call(AsyncConsumer.seek_to_beginning)
-    seek_to_end = call(AsyncConsumer.seek_to_end)
-    seek_to_committed = call(AsyncConsumer.seek_to_committed)
-    seek_to_timestamp = wait(AsyncConsumer.seek_to_timestamp)
+    seek = call(AsyncConsumer.seek, moves=True)
+    seek_to_beginning = call(AsyncConsumer.seek_to_beginning, moves=True)
+    seek_to_end = call(AsyncConsumer.seek_to_end, moves=True)
+    seek_to_committed = call(AsyncConsumer.seek_to_committed, moves=True)
+    seek_to_timestamp = wait(AsyncConsumer.seek_to_timestamp, moves=True)
     position = wait(AsyncConsumer.position)
     committed = wait(AsyncConsumer.committed)
     commit = wait(AsyncConsumer.commit)
@@ -377,25 +622,58 @@ class Consumer(Blocking[AsyncConsumer]):
     end_offsets = wait(AsyncConsumer.end_offsets)
     partitions_for = wait(AsyncConsumer.partitions_for)
     lag = call(AsyncConsumer.lag)
-    pause = call(AsyncConsumer.pause)
+    pause = call(AsyncConsumer.pause, moves=True)
     resume = call(AsyncConsumer.resume)
     paused = call(AsyncConsumer.paused)
     group_metadata = call(AsyncConsumer.group_metadata)
 
-    def __iter__(self) -> Generator[ConsumerRecord[Any, Any], None, None]:
-        """Iterate over the records of all polls, without an end."""
-        while not self._closed:
-            yield from self.poll(1_000)
+    poll = read(AsyncConsumer.poll)
+    getmany = read(AsyncConsumer.getmany)
+    poll_arrow = read(AsyncConsumer.poll_arrow)
+
+    def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        """The next record (of these partitions if any are given), however long it takes to arrive.
+
+        It counts as consumed when the next one is asked for. A call that is interrupted has no effect.
+        """
+        self._check_open()
+        if not partitions:
+            return next(self._singles)
+        found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
+        while not found:
+            found, given = self._read(lambda: self._client.getmany(*partitions, timeout_ms=1_000, max_records=1))
+        record = next(iter(found.values()))[0]
+        self._given = given
+        return record
 
     def arrow(self, **options: Any) -> Generator[Any, None, None]:
         """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""
         while not self._closed:
-            batch = self.poll_arrow(1_000, **options)
+            batch, given = self._read(lambda: self._client.poll_arrow(1_000, **options))
             if batch is not None:
+                self._given = given
                 yield batch
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shut(None, leave=None, finished=error is None and self._has_finished())
 
-class ShareConsumer(Blocking[AsyncShareConsumer]):
+    def close(self, timeout_ms: float | None = None, *, leave: bool | None = None) -> None:
+        """`AsyncConsumer.close`. May be called twice, by any thread, and by a signal handler."""
+        self._shut(timeout_ms, leave=leave, finished=sys.exc_info()[1] is None and self._has_finished())
+
+    def _shut(self, timeout_ms: float | None, *, leave: bool | None, finished: bool) -> None:
+        given = self._given
+
+        async def closing() -> None:
+            self._settle(given, moves=True)
+            await self._client.shut(timeout_ms, leave=leave, finished=finished)
+
+        self._close(closing)
+
+
+class ShareConsumer(BlockingReader[AsyncShareConsumer]):
     """`AsyncShareConsumer`, blocking, with the same arguments, results and errors."""
 
     def __init__(
@@ -416,21 +694,33 @@ class ShareConsumer(Blocking[AsyncShareConsumer]):
                 **settings,
             )
         )
+        self._singles = _Records(self, is_loop=False)
 
     subscribe = call(AsyncShareConsumer.subscribe)
     subscription = call(AsyncShareConsumer.subscription)
-    unsubscribe = wait(AsyncShareConsumer.unsubscribe)
+    unsubscribe = wait(AsyncShareConsumer.unsubscribe, moves=True)
     assignment = call(AsyncShareConsumer.assignment)
-    poll = wait(AsyncShareConsumer.poll)
     acknowledge = call(AsyncShareConsumer.acknowledge)
     commit = wait(AsyncShareConsumer.commit)
+
+    poll = read(AsyncShareConsumer.poll)
+
+    def getone(self) -> ConsumerRecord[Any, Any]:
+        """The next record, however long it takes to arrive. The next call acknowledges it (implicit mode)."""
+        self._check_open()
+        return next(self._singles)
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
         """The duration of the acquisition lock of a record; None before the first fetch."""
         return self._client.acquisition_lock_timeout_ms
 
-    def __iter__(self) -> Generator[ConsumerRecord[Any, Any], None, None]:
-        """Iterate over records, without an end. The next poll acknowledges the previous records (implicit mode)."""
-        while not self._closed:
-            yield from self.poll(1_000)
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Send the acknowledgements, release all other records, leave the group and close the connections."""
+        given = self._given
+
+        async def closing() -> None:
+            self._settle(given, moves=True)
+            await self._client.close(timeout_ms)
+
+        self._close(closing)

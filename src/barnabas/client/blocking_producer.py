@@ -8,15 +8,14 @@ reached the loop. Interceptors, serializers and checks run in the caller's threa
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from barnabas.client.arguments import checks_arguments
-from barnabas.client.blocking import Blocking, call, wait
+from barnabas.client.blocking import Blocking, wait
 from barnabas.client.errors import RequestTimeoutError
 from barnabas.client.interceptors import DeliveryCallback, ProducerInterceptor, notify
 from barnabas.client.producer.delivery import RecordPlace, unplaced
@@ -37,6 +36,7 @@ cost of `send`.
 DRAINED_AT_ONCE_MAX: Final = 500
 """The number of records that are passed on at once, before the loop may run other tasks such as the sender."""
 
+R = TypeVar("R")
 _ON_ITS_WAY: Final = unplaced()
 
 
@@ -92,7 +92,8 @@ class Producer(Blocking[AsyncProducer]):
         self._arrivals: dict[SentRecord, asyncio.Future[None]] = {}
         """Futures of callers that wait for the result of a record which has not reached the loop yet."""
         self._draining = False
-        self._lock = threading.Lock()
+        self._drainer: asyncio.Task[None] | None = None
+        """The task that passes the records on; only the loop sets it."""
         super().__init__(
             lambda: AsyncProducer(
                 config,
@@ -114,22 +115,39 @@ class Producer(Blocking[AsyncProducer]):
     send_batches = wait(AsyncProducer.send_batches)
     partitions_for = wait(AsyncProducer.partitions_for)
     init_transactions = wait(AsyncProducer.init_transactions)
-    begin_transaction = call(AsyncProducer.begin_transaction)
     send_offsets_to_transaction = wait(AsyncProducer.send_offsets_to_transaction)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Its records become visible together, or not at all."""
+        begun = False
+
+        async def begin() -> None:
+            nonlocal begun
+            self._client.begin_transaction()
+            begun = True
+
+        async def undo() -> None:
+            if begun:
+                await self._client.leave_transaction()
+
+        try:
+            self._run(begin)
+        except BaseException:  # KeyboardInterrupt, too: a call that was interrupted has no effect
+            if not self._closed:
+                self._run(undo)
+            raise
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Flush and prepare. A prepared transaction survives this producer and can only be committed or aborted
         (KIP-939)."""
-        self._run(self._until_drained())
-        return self._run(self._client.prepare_transaction())
+        return self._run(lambda: self._after_draining(self._client.prepare_transaction))
 
     complete_transaction = wait(AsyncProducer.complete_transaction)
 
     def hand_over_transaction(self) -> HandedOverTransaction | None:
         """Flush, and leave the transaction open for another process, which ends it with `Admin.end_transaction`.
         Returns None if no record was written. Afterwards, this producer can only be closed."""
-        self._run(self._until_drained())
-        return self._run(self._client.hand_over_transaction())
+        return self._run(lambda: self._after_draining(self._client.hand_over_transaction))
 
     @property
     def can_go_on(self) -> bool:
@@ -144,13 +162,11 @@ class Producer(Blocking[AsyncProducer]):
     def commit_transaction(self) -> None:
         """Flush and commit. Raises TransactionAbortedError if a part of the transaction (a batch or an offset
         commit) has failed; call `abort_transaction` then."""
-        self._run(self._until_drained())
-        self._run(self._client.commit_transaction())
+        self._run(lambda: self._after_draining(self._client.commit_transaction))
 
     def abort_transaction(self) -> None:
         """Drop the queued records and abort. No read_committed consumer will see a record of the transaction."""
-        self._run(self._until_drained())
-        self._run(self._client.abort_transaction())
+        self._run(lambda: self._after_draining(self._client.abort_transaction))
 
     @property
     def in_transaction(self) -> bool:
@@ -166,8 +182,8 @@ class Producer(Blocking[AsyncProducer]):
             yield self
             self.commit_transaction()
         except BaseException:  # KeyboardInterrupt, too: no transaction may stay open
-            if self._client.in_transaction:
-                self.abort_transaction()
+            if not self._closed:
+                self._run(lambda: self._after_draining(self._client.leave_transaction))
             raise
 
     def send(
@@ -203,7 +219,7 @@ class Producer(Blocking[AsyncProducer]):
                 key, value = self._encode(topic, headers, key, value)
             view = self._metadata.topics.get(topic)
             if view is None or not view.partitions:
-                self._run(client.learn(topic))
+                self._run(lambda: client.learn(topic))
             if (
                 headers
                 or value is None
@@ -223,7 +239,7 @@ class Producer(Blocking[AsyncProducer]):
         if not self._draining:
             self._start_draining()
         if len(handed_over) > HANDED_OVER_MAX:
-            self._run(self._until_drained())
+            self._run(self._until_drained)
         return sent
 
     def _encode(self, topic: str, headers: Headers, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
@@ -233,7 +249,7 @@ class Producer(Blocking[AsyncProducer]):
         try:
             key_data, value_data = intake.encode_now(topic, headers, key, value)
         except NotReadyError:
-            key_data, value_data = self._run(intake.encode(topic, headers, key, value))
+            key_data, value_data = self._run(lambda: intake.encode(topic, headers, key, value))
         return None if key_data is None else bytes(key_data), None if value_data is None else bytes(value_data)
 
     def flush(self, timeout_ms: float | None = None) -> None:
@@ -243,9 +259,18 @@ class Producer(Blocking[AsyncProducer]):
         errors (by `result()` or callbacks), and RequestTimeoutError, which is a TimeoutError, after `timeout_ms`. A
         transactional producer raises the errors of its records in `commit_transaction` instead.
         """
-        self._run(self._flush(timeout_ms))
+        self._run(lambda: self._flush(timeout_ms))
 
-    async def _closed_client(self, timeout_ms: float | None) -> None:
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Flush, then close. Records that are not acknowledged within `timeout_ms` fail. An open transaction is
+        aborted.
+
+        Raises DeliveryFailedError, after everything is closed, if records have failed and the program has not
+        retrieved their errors. May be called twice, by any thread, and by a signal handler.
+        """
+        self._close(lambda: self._wind_down(timeout_ms))
+
+    async def _wind_down(self, timeout_ms: float | None) -> None:
         """Close the asyncio producer: records that are still on their way to it afterwards fail."""
         loop = asyncio.get_running_loop()
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000.0
@@ -261,7 +286,7 @@ class Producer(Blocking[AsyncProducer]):
         return f" {count} records were not acknowledged." if count else ""
 
     def wait_for(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
-        return self._run(self._result(sent, timeout_s))
+        return self._run(lambda: self._result(sent, timeout_s))
 
     async def _result(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
         try:
@@ -294,6 +319,10 @@ class Producer(Blocking[AsyncProducer]):
             ) from None
         await self._client.flush(None if until is None else max(until - loop.time(), 0.0) * 1000.0)
 
+    async def _after_draining(self, work: Callable[[], Awaitable[R]]) -> R:
+        await self._until_drained()
+        return await work()
+
     async def _until_drained(self) -> None:
         """Wait until the records that were handed over before this call are placed or refused."""
         if self._handed_over or self._draining:
@@ -304,24 +333,30 @@ class Producer(Blocking[AsyncProducer]):
             await mark
 
     def _start_draining(self) -> None:
-        with self._lock:
-            if self._draining:
-                return
-            self._draining = True
-        asyncio.run_coroutine_threadsafe(self._drain(), self._thread.loop)
+        """Let the loop pass the records on. A call that is interrupted here leaves it to the next call."""
+        self._draining = True
+        try:
+            self._thread.loop.call_soon_threadsafe(self._begin_draining)
+        except BaseException:  # KeyboardInterrupt, or the loop is closed
+            self._draining = False
+            raise
+
+    def _begin_draining(self) -> None:
+        if self._drainer is None:
+            self._drainer = self._thread.loop.create_task(self._drain())
 
     def _is_drained(self) -> bool:
-        """Whether this drain can end: no record is left, or `send` has started a new drain. Called on the loop.
+        """Whether this drain can end, because no record is left. Called on the loop.
 
         `send` appends a record and then reads `_draining`. This method clears `_draining` and then looks for records.
         So `send` sees that it must start a new drain, or this method sees the record, without a lock.
         """
         self._draining = False
-        if not self._handed_over:
-            return True
-        with self._lock:
-            taken_over, self._draining = self._draining, True
-        return taken_over
+        if self._handed_over:
+            self._draining = True
+            return False
+        self._drainer = None
+        return True
 
     async def _drain(self) -> None:
         """Pass the records to the asyncio producer, in the order of the calls of `send`; runs on the loop."""

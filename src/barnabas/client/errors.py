@@ -21,6 +21,7 @@ KafkaError                        a response of a broker with an error code (bar
    ├─ AcknowledgementError         share groups: a record was not acknowledged, or cannot be acknowledged
    └─ CommitFailedError           the group has rebalanced; the partitions may belong to another member
 
+WakeupError                       wakeup() was called while a call waited for records, or before it
 ArgumentTypeError                 an argument of a method has the wrong type: a ConfigError and a TypeError
 """
 
@@ -94,6 +95,13 @@ class ForkedError(ClientClosedError):
             f"{what} belongs to the process that created it. Its thread and its connections do not exist in this"
             " process, which was forked: create a client in each process.",
         )
+
+
+class WakeupError(BarnabasError):
+    """`wakeup` was called. Nothing is lost: the next call returns what this one would have returned."""
+
+    def __init__(self, message: str = "wakeup() was called.") -> None:
+        super().__init__(message)
 
 
 class ArgumentTypeError(ConfigError, TypeError):

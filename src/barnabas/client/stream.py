@@ -184,10 +184,9 @@ async def _until_known(end: Callable[[], Awaitable[None]], producer: AsyncProduc
 
 
 async def _abort(producer: AsyncProducer) -> None:
-    """Abort the open transaction, if there is one. An error makes the producer unusable, and `run` opens another."""
-    if producer.in_transaction:
-        with contextlib.suppress(KafkaError):
-            await _until_known(producer.abort_transaction, producer)
+    """End the open transaction, if there is one. An error makes the producer unusable, and `run` opens another."""
+    with contextlib.suppress(KafkaError):
+        await _until_known(producer.leave_transaction, producer)
 
 
 def _solved_by_abort(error: BaseException) -> bool:

@@ -221,12 +221,9 @@ def _wait(
 ) -> Callable[Concatenate[RegistryClient, P], R]:
     @functools.wraps(method)
     def blocking(self: RegistryClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        async def call() -> R:
-            return await method(self._client, *args, **kwargs)
-
         if self._closed:
             raise ClientClosedError("This registry client")
-        return self._thread.run(call())
+        return self._thread.run(lambda: method(self._client, *args, **kwargs))
 
     return blocking
 
@@ -249,7 +246,7 @@ class RegistryClient:
 
         self._thread = LoopThread("barnabas-registry")
         try:
-            self._client = self._thread.run(make())
+            self._client = self._thread.run(make)
         except BaseException:  # KeyboardInterrupt, too: the thread must end
             self._thread.close()
             raise
@@ -281,7 +278,7 @@ class RegistryClient:
             self._closed = True
             try:
                 if self._thread.is_of_this_process:
-                    self._thread.run(self._client.close())
+                    self._thread.run(self._client.close)
             finally:
                 self._thread.close()
 

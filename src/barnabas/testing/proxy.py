@@ -58,7 +58,7 @@ class Proxy:
         self._connections: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
         self._thread = LoopThread("barnabas-proxy")
         try:
-            self._thread.run(self._listen())
+            self._thread.run(self._listen)
         except BaseException:  # KeyboardInterrupt, too: the thread must end
             self._thread.close()
             raise
@@ -74,35 +74,35 @@ class Proxy:
 
     def delay(self, delay_ms: float) -> None:
         """Let every byte arrive so much later, in each direction; a request and its response take twice as long."""
-        self._thread.run(self._set(replace(self._faults, delay_s=delay_ms / 1000)))
+        self._thread.run(lambda: self._set(replace(self._faults, delay_s=delay_ms / 1000)))
 
     def throttle(self, bytes_per_s: float) -> None:
         """Limit the rate of each connection, in each direction. Raises ValueError unless it is above 0."""
         if bytes_per_s <= 0:
             raise ValueError(f"throttle: bytes_per_s must be above 0, not {bytes_per_s}; cut() lets nothing pass.")
-        self._thread.run(self._set(replace(self._faults, bytes_per_s=bytes_per_s)))
+        self._thread.run(lambda: self._set(replace(self._faults, bytes_per_s=bytes_per_s)))
 
     def cut(self) -> None:
         """Let nothing pass, as when a cable is pulled: open connections stay open and are silent, new ones are
         accepted and not answered. What was sent meanwhile arrives after `heal`."""
-        self._thread.run(self._set(replace(self._faults, cut=True)))
+        self._thread.run(lambda: self._set(replace(self._faults, cut=True)))
 
     def reset(self) -> None:
         """Reset all open connections. New ones are served."""
-        self._thread.run(self._reset())
+        self._thread.run(self._reset)
 
     def refuse(self) -> None:
         """Reset all open connections, and refuse new ones, as when no process listens."""
-        self._thread.run(self._refuse())
+        self._thread.run(self._refuse)
 
     def heal(self) -> None:
         """End all faults."""
-        self._thread.run(self._heal())
+        self._thread.run(self._heal)
 
     def close(self) -> None:
         """Reset all connections, and end the thread. May be called twice."""
         if not self._thread.loop.is_closed():
-            self._thread.run(self._refuse())
+            self._thread.run(self._refuse)
             self._thread.close()
 
     def __enter__(self) -> Self:

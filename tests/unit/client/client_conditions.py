@@ -64,6 +64,8 @@ CONSUMER: Final[dict[str, Call]] = {
     "assignment": lambda c: c.assignment(),
     "subscription": lambda c: c.subscription(),
     "poll": lambda c: c.poll(50),
+    "getmany": lambda c: c.getmany(timeout_ms=50),
+    "getone": lambda c: (c.wakeup(), c.getone()),
     "raise_problems": lambda c: c.poll(600, raise_problems=True),
     "seek": lambda c: c.seek(T0, 0),
     "seek_to_beginning": lambda c: c.seek_to_beginning(T0),
@@ -89,6 +91,7 @@ SHARE_CONSUMER: Final[dict[str, Call]] = {
     "subscription": lambda c: c.subscription(),
     "assignment": lambda c: c.assignment(),
     "poll": lambda c: c.poll(50),
+    "getone": lambda c: (c.wakeup(), c.getone()),
     "raise_problems": lambda c: c.poll(600, raise_problems=True),
     "acknowledge": lambda c: c.acknowledge(RECORD),
     "commit": lambda c: c.commit(),
@@ -192,6 +195,7 @@ NOT_CALLED: Final = {
     "poll_arrow": "its decoder is compiled for seconds; it waits as poll does",
     "arrow": "it is a loop of poll_arrow",
     "close": "called by every test",
+    "wakeup": "called before getone",
     "from_settings": "it constructs a client, and sends nothing",
 }
 """Public methods without a row."""
@@ -215,6 +219,7 @@ OUTCOMES: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Consumer": {
         "*": ("returns", "returns"),  # what fails in the background is logged; poll raises it with raise_problems
+        "getone": ("WakeupError", "WakeupError"),
         "raise_problems": (UNREACHABLE, UNREACHABLE),
         "seek_to_timestamp": (UNREACHABLE, UNREACHABLE),
         "position": (UNREACHABLE, UNREACHABLE),
@@ -227,6 +232,7 @@ OUTCOMES: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "ShareConsumer": {
         "*": ("returns", "returns"),
+        "getone": ("WakeupError", "WakeupError"),
         "raise_problems": (UNREACHABLE, "unreachable or returns"),  # nothing may be due: a heartbeat every 5 s
         "acknowledge": ("AcknowledgementError", "AcknowledgementError"),  # of a record that it does not hold
     },

@@ -24,7 +24,7 @@ class CutProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
-        self._thread.run(self._listen())
+        self._thread.run(self._listen)
 
     def __enter__(self) -> Self:
         return self
@@ -32,12 +32,12 @@ class CutProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.run(self._stop())
+        self._thread.run(self._stop)
         self._thread.close()
 
     def restore(self) -> None:
         """Listen again, and forward everything."""
-        self._thread.run(self._listen())
+        self._thread.run(self._listen)
 
     def cut_at_next_request(self) -> None:
         """Forward until a request arrives that is not in `_PREPARING`; then reset all connections and refuse others."""

@@ -13,7 +13,10 @@ from barnabas.client.share.consumer import AsyncShareConsumer
 
 ITERATED = {"records"}
 """What `for record in consumer` is for."""
-OF_THE_LOOP = {"check_usable", "learn", "place", "raise_failures", "shut", "try_place", "try_send", "unacknowledged"}
+OF_THE_LOOP = {
+    *("check_usable", "learn", "leave_transaction", "place", "raise_failures", "shut", "try_place", "try_send"),
+    "unacknowledged",
+}
 """What the hand-over to the loop is made of."""
 
 

@@ -110,7 +110,7 @@ def running_registry() -> Iterator[str]:
     """A registry whose topic is in memory. Yields its address."""
     thread = LoopThread("registry")
     server = HttpServer("127.0.0.1", 0, RegistryApp(Registry(MemoryLog(MemoryTopic()))))
-    thread.run(server.bind())
+    thread.run(server.bind)
     serving = asyncio.run_coroutine_threadsafe(server.serve(), thread.loop)
     try:
         yield server.url.removeprefix("http://")
@@ -329,7 +329,12 @@ WITHOUT_WAITING: Final = {
     "commit_transaction", "abort_transaction", "unsubscribe", "commit", "dependencies",
 }  # fmt: skip
 """Asynchronous methods that end at once here: there is nothing to send, or the transaction's state forbids the call."""
-NOT_ASYNC: Final = {"subscribe": "several calls", "wait_for": "waits in a thread", "transaction": "a context manager"}
+NOT_ASYNC: Final = {
+    "subscribe": "several calls",
+    "getone": "several calls",
+    "wait_for": "waits in a thread",
+    "transaction": "a context manager",
+}
 
 
 @pytest.mark.parametrize("client", CALLS)

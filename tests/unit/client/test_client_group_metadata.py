@@ -23,7 +23,8 @@ def test_a_fenced_member_stays_who_it_was_until_it_is_given_something_new() -> N
                 cluster, SubscriptionState(), who, GroupTiming(), wake=lambda: None, before_revoke=_nothing
             )
             assert coordinator.metadata == GroupMetadata("g")
-            await coordinator._take_assignment(settle(who, A0))
+            coordinator._outcome = settle(who, A0)
+            await coordinator._take_assignment()
             first = GroupMetadata("g", 1, "me")
             assert coordinator.metadata == first
 
@@ -35,7 +36,8 @@ def test_a_fenced_member_stays_who_it_was_until_it_is_given_something_new() -> N
             assert coordinator.metadata == first
             coordinator.on_commit_refused(ErrorCode.ILLEGAL_GENERATION, first)
             assert (who.generation_id, who.wants_to_join) == (2, False)
-            await coordinator._take_assignment(step)
+            coordinator._outcome = step
+            await coordinator._take_assignment()
             assert coordinator.metadata == GroupMetadata("g", 2, "me")
             coordinator.on_commit_refused(ErrorCode.ILLEGAL_GENERATION, coordinator.metadata)
             assert who.wants_to_join

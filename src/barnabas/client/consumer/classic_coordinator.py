@@ -12,7 +12,7 @@ from typing import Any, Final
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.versions import Versioned
-from barnabas.client.consumer.coordinator import ConsumerCoordinator, GroupTiming, call_listener
+from barnabas.client.consumer.coordinator import ConsumerCoordinator, GroupTiming
 from barnabas.client.consumer.subscription import SubscriptionState
 from barnabas.client.membership.classic import (
     Assigned,
@@ -76,23 +76,33 @@ class ClassicCoordinator(ConsumerCoordinator):
         self._raise_failure()
         await self._look_for_topics()
         self._look_for_changes()
-        if self._lost:
-            self._lost = False
-            if self._outcome is not None:  # lost before it was assigned: the listener was never notified
-                never, self._outcome = self._outcome, None
-                self.member.owned = never.partitions - never.added | never.revoked
-            await self._give_up(self.member.owned, lost=True)
-        if self._outcome is not None:
-            outcome, self._outcome = self._outcome, None
-            await self._take_assignment(outcome)
+        while self._change.is_under_way or self._lost or self._outcome is not None or self._unannounced is not None:
+            await self._change.run(self._take_changes)
         if self.member.wants_to_join and self._joining is None and self.member.topics:
-            await self._before_joining()
+            if self.member.revoke_before_join():
+                await self._change.run(self._revoke_before_joining)
             self._joining = asyncio.get_running_loop().create_task(self._join(), name="barnabas-consumer-join")
             self._joining.add_done_callback(self._on_joined)
         if self._heartbeats is None:
             self._heartbeats = asyncio.get_running_loop().create_task(
                 self._send_heartbeats(), name="barnabas-consumer-heartbeats"
             )
+
+    async def _take_changes(self) -> None:
+        """Notify the listener of a loss, and take the assignment of the last join."""
+        if self._lost:
+            if self._outcome is not None:  # lost before it was assigned: the listener was never notified
+                never, self._outcome = self._outcome, None
+                self.member.owned = never.partitions - never.added | never.revoked
+            await self._give_up(self.member.owned, lost=True)
+            self._lost = False
+        if self._outcome is not None:
+            await self._take_assignment()
+        elif self._unannounced is not None:
+            await self._announce_gain()
+
+    async def _revoke_before_joining(self) -> None:
+        await self._give_up(self.member.revoke_before_join(), lost=False)
 
     def _look_for_changes(self) -> None:
         """Check for new topics and partitions, which may require a rebalance."""
@@ -106,11 +116,6 @@ class ClassicCoordinator(ConsumerCoordinator):
                     self.member.request_rejoin()
                     break
 
-    async def _before_joining(self) -> None:
-        revoked = self.member.revoke_before_join()
-        if revoked:
-            await self._give_up(revoked, lost=False)
-
     async def _give_up(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         """Notify the listener, then remove partitions from the assignment."""
         gone = frozenset(partitions)
@@ -119,15 +124,19 @@ class ClassicCoordinator(ConsumerCoordinator):
         self.member.owned = kept
         self._subscription.set_partitions(sorted(kept))
 
-    async def _take_assignment(self, outcome: Assigned) -> None:
+    async def _take_assignment(self) -> None:
+        """Revoke, then assign. If the listener raises an exception, `_outcome` keeps what is left to do."""
+        outcome = self._outcome
+        assert outcome is not None
         self._metadata = replace(
             self._metadata, generation_id=self.member.generation_id, member_id=self.member.member_id
         )
         if outcome.revoked:
             self.member.owned = outcome.partitions | outcome.revoked
             await self._give_up(outcome.revoked, lost=False)
+        self._outcome = None
         self._subscription.set_partitions(sorted(outcome.partitions))
-        await call_listener(self.listener.on_partitions_assigned, sorted(outcome.added))
+        await self._announce_gain(outcome.added)
 
     # -- joining, in a task of its own -----------------------------------------------------------------------------
 
@@ -256,12 +265,18 @@ class ClassicCoordinator(ConsumerCoordinator):
                 log.info("leaving group %s was refused: %s", member.options.group_id, error)
         member.forget()
 
-    async def close(self, reason: str = "the consumer is being closed", *, leave: bool | None = None) -> None:
-        for task in (self._heartbeats, self._joining):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+    async def _stop_tasks(self) -> None:
+        tasks = [task for task in (self._heartbeats, self._joining) if task is not None]
         self._heartbeats = self._joining = None
-        if self.member.owned:
-            await self._give_up(self.member.owned, lost=False)
-        await self.leave(reason, leave=leave)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self, reason: str = "the consumer is being closed", *, leave: bool | None = None) -> None:
+        await self._stop_tasks()
+        try:
+            await self._change.settle()
+            if self.member.owned:
+                await self._change.run(lambda: self._give_up(self.member.owned, lost=self._lost))
+        finally:
+            await self.leave(reason, leave=leave)

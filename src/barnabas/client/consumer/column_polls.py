@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.fetcher import Fetcher
-from barnabas.client.consumer.handout import Handout
+from barnabas.client.consumer.handout import ColumnDelivery, Delivery, Handout
 from barnabas.client.options import Settings
 from barnabas.client.values import IsolationLevel
 
@@ -30,6 +30,12 @@ class ColumnPolls(ABC):
     _isolation: IsolationLevel
     _settings: Settings
     _fetch_size_is_default: bool
+
+    @abstractmethod
+    def _begin_read(self) -> None: ...
+
+    @abstractmethod
+    def _give(self, delivery: Delivery | ColumnDelivery) -> None: ...
 
     @abstractmethod
     async def _step(self) -> None: ...
@@ -55,6 +61,30 @@ class ColumnPolls(ABC):
         Unless max.partition.fetch.bytes is set, a fetch returns up to 4 MB of each partition. Formats (such as those of
         `barnabas.registry.columns`) turn keys and values into typed columns. `raise_problems` is that of `poll`.
         """
+        found = await self._take_columns(
+            timeout_ms,
+            columns=columns,
+            include_headers=include_headers,
+            key_format=key_format,
+            value_format=value_format,
+            raise_problems=raise_problems,
+        )
+        if found is None:
+            return None
+        self._give(found)
+        return found.records[0]
+
+    async def _take_columns(
+        self,
+        timeout_ms: float,
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = False,
+        key_format: ColumnDecoder | None = None,
+        value_format: ColumnDecoder | None = None,
+        raise_problems: bool = False,
+    ) -> ColumnDelivery | None:
+        """Take a buffer for the program, with its records."""
         from barnabas.client.columns.arrow import FETCH_BYTES, decode_fetch
         from barnabas.client.columns.formats import decode_columns
 
@@ -62,22 +92,30 @@ class ColumnPolls(ABC):
             self._fetch_size_is_default = False
             self._fetcher.limits = replace(self._fetcher.limits, partition_max_bytes=FETCH_BYTES)
         deadline = self.cluster.now() + timeout_ms / 1000.0
+        self._begin_read()
         while True:
             await self._step()
             batches = self._handout.buffer()
             if batches is not None:
-                whole = decode_fetch(
-                    batches,
-                    isolation=self._isolation,
-                    columns=columns,
-                    include_headers=include_headers,
-                    check_crcs=self._settings["check.crcs"],
-                )
+                try:
+                    records = decode_fetch(
+                        batches,
+                        isolation=self._isolation,
+                        columns=columns,
+                        include_headers=include_headers,
+                        check_crcs=self._settings["check.crcs"],
+                    )
+                    if records is not None:
+                        topic = batches.partition.topic
+                        records = decode_columns(records, topic, key_format=key_format, value_format=value_format)
+                except BaseException:  # a format may raise any exception; the next call raises it again
+                    self._handout.put_back_buffer(batches)
+                    raise
+                if records is not None:
+                    self._start_fetches()
+                    return ColumnDelivery(self._handout, batches, records)
                 self._handout.finish_buffer(batches)
                 self._start_fetches()
-                if whole is not None:
-                    topic = batches.partition.topic
-                    return decode_columns(whole, topic, key_format=key_format, value_format=value_format)
                 continue
             if not await self._wait(deadline):
                 if raise_problems:

@@ -9,6 +9,7 @@ from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.commits import REVOKE_TIMEOUT_MS, Commits
 from barnabas.client.consumer.coordinator import ConsumerCoordinator
+from barnabas.client.consumer.handout import Handout
 from barnabas.client.consumer.jobs import Jobs
 from barnabas.client.offsets import fetch_group_offsets
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata
@@ -23,6 +24,7 @@ class CommitCalls(ABC):
     cluster: Cluster
     _commits: Commits
     _coordinator: ConsumerCoordinator | None
+    _handout: Handout
     _jobs: Jobs
 
     @abstractmethod
@@ -57,25 +59,34 @@ class CommitCalls(ABC):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit the positions, or these offsets, and wait for the result. Raises CommitFailedError after a
-        rebalance.
+        """Commit the positions behind the records that the program has received, or these offsets, and wait for the
+        result. Raises CommitFailedError after a rebalance.
 
         Offsets of earlier calls of `commit_nowait` are committed first.
         """
-        self._check_open()
-        exact, deadline = self._commits.exact(offsets), self._deadline(timeout_ms)
+        exact, deadline = self._offsets_to_commit(offsets), self._deadline(timeout_ms)
         await self._jobs.finish("commit", deadline)
         await self._commits.commit(exact, deadline)
 
     def commit_nowait(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
-        """Commit the positions, or these offsets, in the background, and log a failure.
+        """Commit the positions, as `commit` does, or these offsets, in the background, and log a failure.
 
         While an earlier commit in the background is still running, the offsets are kept, and are committed after it;
         `commit` and `close` wait for them.
         """
-        self._check_open()
         self._commits.require_group()
-        self._commits.queue(self._commits.exact(offsets))
+        self._commit_in_background(self._offsets_to_commit(offsets))
+
+    def _offsets_to_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._check_open()
+        if offsets is None:
+            self._handout.ask()
+        return self._commits.exact(offsets)
+
+    def _commit_in_background(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._commits.queue(offsets)
         self._jobs.start("commit", self._commits.commit_queued)
 
     def group_metadata(self) -> GroupMetadata:

@@ -65,8 +65,8 @@ class Commits:
         return self._group_id
 
     def exact(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets to commit: `offsets`, or the positions of all assigned partitions if `offsets` is None."""
-        given: Offsets = self._subscription.all_consumed() if offsets is None else offsets
+        """The offsets to commit: `offsets`, or the positions behind what the program has received if that is None."""
+        given: Offsets = self._subscription.all_returned() if offsets is None else offsets
         return {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None = None) -> None:

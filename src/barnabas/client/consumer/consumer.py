@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import sys
+import weakref
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -27,13 +29,13 @@ from barnabas.client.consumer.commits import REVOKE_TIMEOUT_MS, Commits
 from barnabas.client.consumer.coordinator import ConsumerCoordinator, RebalanceListener
 from barnabas.client.consumer.coordinator_choice import make_coordinator
 from barnabas.client.consumer.fetcher import Fetcher
-from barnabas.client.consumer.handout import Handout
+from barnabas.client.consumer.handout import ColumnDelivery, Delivery, Handout, Run, Wanted
 from barnabas.client.consumer.jobs import Jobs
 from barnabas.client.consumer.position_calls import PositionCalls
 from barnabas.client.consumer.positions import Positions
 from barnabas.client.consumer.subscription import ResetPolicy, SubscriptionState
 from barnabas.client.consumer.topic_check import TopicCheck
-from barnabas.client.errors import ClientClosedError
+from barnabas.client.errors import ClientClosedError, WakeupError
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.options import ClusterConfig, Settings
 from barnabas.client.serialization import AnyDeserializer, NotReadyError, as_decode
@@ -51,6 +53,8 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 """The longest time that `close` takes unless the caller passes another one, as in the Java consumer."""
 CLOSE_SESSIONS_MS: Final = 500
 """The longest time for which `close` waits for brokers to close their fetch sessions."""
+STEP_INTERVAL_S: Final = 0.1
+"""How long an iteration returns records that have arrived without looking after the group and the commits."""
 
 Record = ConsumerRecord[Any, Any]
 
@@ -94,6 +98,20 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
             rack=resolved["client.rack"],
         )
         self._coordinator: ConsumerCoordinator | None = None
+        self._closing: asyncio.Future[None] | None = None
+        """Set when `close` has begun; done when it has ended."""
+        self.defers = False
+        """Whether a program in another thread says what it has received; see `blocking.BlockingReader`."""
+        self.on_the_way: Delivery | ColumnDelivery | None = None
+        """What was taken for a program in another thread."""
+        self._woken = False
+        """Whether `wakeup` was called, and no call has raised WakeupError for it yet."""
+        self._step_at = 0.0
+        """The loop time until which records of an iteration are returned without the work besides fetching."""
+        self._single_reader: asyncio.Task[Any] | None = None
+        """The task that has received the last record alone, by an iteration or by `getone`."""
+        self._iterator: weakref.ref[_Records] | None = None
+        """The iterator by which the program has received the last record; dead when the loop has ended."""
         self._closed = False
         self._positions = Positions(
             self.cluster, self._subscription, self._group_id, self._reset_policy, self._isolation, self._clock
@@ -127,7 +145,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.shut(finished=error is None and self._has_finished())
 
     def __del__(self) -> None:
         if not self._closed and self._owns_cluster:
@@ -201,47 +219,131 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
     ) -> list[Record]:
         """Return records as soon as there are any, in order within each partition; none after `timeout_ms`.
 
+        The records of the calls before count as consumed from now on. A call that is cancelled returns no records, and
+        the next call returns those that it would have returned.
+
         What is retried without success (no broker, no such topic, no coordinator) is logged, seldom. With
         `raise_problems` a poll that ends without records raises the error of the problem that has lasted longest.
 
         Raises NoOffsetError, OffsetOutOfRangeError and TruncationError (these three only with auto.offset.reset=none),
-        authorization errors, and the exceptions of deserializers and listeners. Retriable errors are retried in the
-        background.
+        authorization errors, CorruptBatchError, WakeupError, and the exceptions of deserializers and listeners.
+        Retriable errors are retried in the background.
         """
+        delivery = Delivery(self._handout, await self._take(timeout_ms, max_records, raise_problems=raise_problems))
+        self._give(delivery)
+        return delivery.records
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Record]]:
+        """`poll`, of these partitions only if any are given, with the records by partition."""
+        runs = await self._take(timeout_ms, max_records, wanted=frozenset(partitions) or None)
+        delivery = Delivery(self._handout, runs)
+        found: dict[TopicPartition, list[Record]] = {}
+        for record in delivery.records:
+            found.setdefault(record.topic_partition, []).append(record)
+        self._give(delivery)
+        return found
+
+    async def getone(self, *partitions: TopicPartition) -> Record:
+        """The next record (of these partitions if any are given), however long it takes to arrive.
+
+        It counts as consumed when the next one is asked for. A call that is cancelled has no effect.
+        """
+        if not partitions and (record := self._next_at_once()) is not None:
+            return record
+        return await self._next(frozenset(partitions) or None)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self.records()
+
+    def records(self) -> AsyncIterator[Record]:
+        """Iterate over records, without an end. A record counts as consumed when the next one is asked for."""
+        return _Records(self)
+
+    def wakeup(self) -> None:
+        """Make the call that waits for records raise WakeupError, or the next one. Call this on the event loop; other
+        threads use `loop.call_soon_threadsafe(consumer.wakeup)`."""
+        self._woken = True
+        self._fetcher.arrived.set()
+
+    async def _take(
+        self,
+        timeout_ms: float,
+        max_records: int | None,
+        *,
+        wanted: Wanted = None,
+        raise_problems: bool = False,
+    ) -> list[Run]:
+        """Take records for the program; none after `timeout_ms`. Nothing was taken if this raises."""
         limit = self._settings["max.poll.records"] if max_records is None else max_records
         deadline = self.cluster.now() + timeout_ms / 1000.0
+        self._begin_read()
         while True:
             await self._step()
             try:
-                records = self._handout.records(limit)
+                runs = self._handout.take(limit, wanted)
             except NotReadyError as missing:
                 await missing.learn()
                 continue
-            if records:
+            if any(run.records for run in runs):
                 self._start_fetches()
-                return records
+                return runs
+            self._handout.receive(runs)
             if not await self._wait(deadline):
                 if raise_problems:
                     self.cluster.problems.raise_current()
                 return []
 
-    def __aiter__(self) -> AsyncIterator[Record]:
-        return self.records()
+    def _next_at_once(self) -> Record | None:
+        """The next record of an iteration, if no other work is due; None otherwise."""
+        if self._closing is not None or self._woken or self.cluster.now() >= self._step_at:
+            return None
+        return self._handout.next_at_once()
 
-    async def records(self) -> AsyncIterator[Record]:
-        """Iterate over records, without an end. A record counts as consumed when the next one is requested."""
-        while not self._closed:
-            for record in await self.poll(1_000, max_records=None):
-                yield record
+    async def _next(self, wanted: Wanted, iterator: _Records | None = None) -> Record:
+        self._begin_read()
+        while True:
+            await self._step()
+            try:
+                record = self._handout.next_record(self._settings["max.poll.records"], wanted)
+            except NotReadyError as missing:
+                await missing.learn()
+                continue
+            if record is not None:
+                self._start_fetches()
+                self._step_at = self.cluster.now() + STEP_INTERVAL_S
+                self._single_reader = asyncio.current_task()
+                self._iterator = None if iterator is None else weakref.ref(iterator)
+                return record
+            await self._wait(self.cluster.now() + 1.0)
+
+    def _give(self, delivery: Delivery | ColumnDelivery) -> None:
+        """The program receives what was taken for it: now, or, if it runs in another thread, when it says so."""
+        if self.defers and delivery.records:
+            self.on_the_way = delivery
+        else:
+            delivery.receive(len(delivery.records))
+
+    def _begin_read(self) -> None:
+        """The program asks for records: those that it has received are consumed."""
+        self._check_open()
+        self._handout.ask()
+        self._single_reader = self._iterator = None
 
     async def _step(self) -> None:
         """Do the work besides fetching: the group, positions and automatic commits."""
         self._check_open()
+        if self._closing is not None:
+            raise ClientClosedError("This consumer", "The consumer was closed while a call waited for records.")
+        if self._woken:
+            self._woken = False
+            raise WakeupError
         self._jobs.check()
         if self._coordinator is not None and self._subscription.uses_group:
             await self._coordinator.poll()
         if self._commits.is_due():
-            self.commit_nowait()
+            self._commit_in_background(self._subscription.all_consumed())
         if self._topic_check.is_due():
             self._jobs.start("topics", self._topic_check.check)
         if self._positions.has_work():
@@ -280,16 +382,33 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
     # -- closing ---------------------------------------------------------------------------------------------------
 
     async def close(self, timeout_ms: float | None = None, *, leave: bool | None = None) -> None:
-        """Commit (with auto-commit), leave the group, close the connections.
+        """Commit (with auto-commit), leave the group, close the connections. Calls that wait raise ClientClosedError.
 
+        The records that the program has received count as consumed, unless an exception is being handled (a `finally`,
+        an `except`), or the record came from a loop over this consumer that goes on, or from `getone` in another task.
         A static member stays in the group, so that it gets its partitions back after a restart. `leave` overrides this
         (KIP-1092). What is not finished within `timeout_ms` (30 seconds, as in the Java consumer) is given up with a
         warning.
         """
-        if self._closed:
+        await self.shut(timeout_ms, leave=leave, finished=sys.exc_info()[1] is None and self._has_finished())
+
+    def _has_finished(self) -> bool:
+        """Whether the program no longer works on the record that it has received from a loop or from `getone`."""
+        if self._iterator is not None and self._iterator() is not None:
+            return False
+        return self._single_reader is None or self._single_reader is asyncio.current_task()
+
+    async def shut(self, timeout_ms: float | None = None, *, leave: bool | None = None, finished: bool = False) -> None:
+        """`close`, with the caller's word on whether the records that the program has received are consumed."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
             return
+        self._closing = asyncio.get_running_loop().create_future()
+        self._fetcher.arrived.set()
         limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
         deadline = self.cluster.deadline(limit_ms)
+        if finished:
+            self._handout.ask()
         try:
             async with asyncio.timeout(limit_ms / 1000.0):
                 if self._coordinator is not None:
@@ -303,11 +422,16 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
             log.warning("%r was closed without a response of its group within %.0f ms", self, limit_ms)
         finally:
             self._closed = True
-            await self._jobs.close()
-            left_ms = (deadline - self.cluster.now()) * 1000.0
-            await self._fetcher.close(min(max(left_ms, 0.0), CLOSE_SESSIONS_MS))
-            if self._owns_cluster:
-                await self.cluster.close()
+            try:
+                if self._coordinator is not None:
+                    await self._coordinator.stop()
+                await self._jobs.close()
+                left_ms = (deadline - self.cluster.now()) * 1000.0
+                await self._fetcher.close(min(max(left_ms, 0.0), CLOSE_SESSIONS_MS))
+            finally:
+                if self._owns_cluster:
+                    await self.cluster.close()
+                self._closing.set_result(None)
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 
@@ -329,3 +453,22 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError("This consumer")
+
+
+class _Records:
+    """An endless iterator over a consumer's records. A step that is cancelled can be repeated."""
+
+    def __init__(self, consumer: AsyncConsumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self
+
+    async def __anext__(self) -> Record:
+        consumer = self._consumer
+        record = consumer._next_at_once()
+        if record is not None:
+            return record
+        if consumer._closed:
+            raise StopAsyncIteration
+        return await consumer._next(None, self)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
-from barnabas.client.consumer.coordinator import ConsumerCoordinator, GroupTiming, call_listener
+from barnabas.client.consumer.coordinator import ConsumerCoordinator, GroupTiming
 from barnabas.client.consumer.subscription import SubscriptionMode, SubscriptionState
 from barnabas.client.errors import CommitFailedError, UnsupportedApiError
 from barnabas.client.membership.classic import MembershipFailed
@@ -70,33 +70,50 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
         await self._look_for_topics()
         member = self.member
         member.subscribe(sorted(self._subscription.topics), self._subscription.remote_pattern)
-        if member.phase in (Phase.FENCED, Phase.STALE):
-            await self._announce_loss(member.partitions, lost=True)
-            self._subscription.set_partitions([])
-            member.rejoin()
-        if member.phase is Phase.RECONCILING:
-            await self._reconcile()
+        if (
+            member.phase in (Phase.FENCED, Phase.STALE, Phase.RECONCILING)
+            or self._change.is_under_way
+            or self._unannounced is not None
+        ):
+            await self._change.run(self._take_changes)
         if self._task is None and member.phase is not Phase.UNSUBSCRIBED:
             self._task = asyncio.get_running_loop().create_task(self._heartbeat(), name="barnabas-consumer-heartbeats")
         if member.is_urgent:
             self._kick.set()
+
+    async def _take_changes(self) -> None:
+        member = self.member
+        if member.phase in (Phase.FENCED, Phase.STALE):
+            await self._announce_loss(member.partitions, lost=True)
+            self._subscription.set_partitions([])
+            member.rejoin()
+        if self._unannounced is not None:
+            await self._announce_gain()
+        if member.phase is Phase.RECONCILING:
+            await self._reconcile()
 
     async def _reconcile(self) -> None:
         member = self.member
         step = member.reconcile(self._names())
         if step is None:
             return
-        if step.revoked:
-            await self._announce_loss(step.revoked, lost=False)
-            member.on_revoked(step)
-        if not member.is_current(step):
-            return  # fenced in the meantime: the next poll reports the remaining partitions as lost
-        member.on_assigned(step)
-        # Added partitions are removed first: those of a topic that was created again must start without a position.
-        self._subscription.set_partitions(sorted(member.partitions - step.added))
-        self._subscription.set_partitions(sorted(member.partitions))
-        self._subscription.topics |= {partition.topic for partition in step.added} if self._is_remote else frozenset()
-        await call_listener(self.listener.on_partitions_assigned, sorted(step.added))
+        try:
+            if step.revoked:
+                await self._announce_loss(step.revoked, lost=False)
+                member.on_revoked(step)
+            if not member.is_current(step):
+                return  # fenced in the meantime: the next poll reports the remaining partitions as lost
+            member.on_assigned(step)
+            # Added partitions are removed first: those of a topic that was created again must start without a position.
+            self._subscription.set_partitions(sorted(member.partitions - step.added))
+            self._subscription.set_partitions(sorted(member.partitions))
+            if self._is_remote:
+                self._subscription.topics |= {partition.topic for partition in step.added}
+            await self._announce_gain(step.added)
+        except BaseException:  # of the user's function; cancellation, too
+            if member.is_current(step):
+                member.on_interrupted()
+            raise
         if member.is_current(step):
             member.on_reconciled()
 
@@ -232,13 +249,19 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
         except KafkaError as error:
             log.info("leaving group %s was refused: %s", self.options.group_id, error)
 
+    async def _stop_tasks(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def close(self, reason: str = "the consumer is being closed", *, leave: bool | None = None) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-        await self._announce_loss(self.member.partitions, lost=not self.member.is_member)
-        self._subscription.set_partitions([])
-        request = self.member.leave(static_stays=leave is not True)
-        if request is not None and (leave is not False or self.options.group_instance_id is not None):
-            await self._quietly(request)
+        await self._stop_tasks()
+        try:
+            await self._change.settle()
+            await self._change.run(lambda: self._announce_loss(self.member.partitions, lost=not self.member.is_member))
+            self._subscription.set_partitions([])
+        finally:
+            request = self.member.leave(static_stays=leave is not True)
+            if request is not None and (leave is not False or self.options.group_instance_id is not None):
+                await self._quietly(request)

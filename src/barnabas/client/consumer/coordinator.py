@@ -22,6 +22,7 @@ from barnabas.client.consumer.subscription import SubscriptionMode, Subscription
 from barnabas.client.errors import CommitFailedError
 from barnabas.client.membership.classic import MembershipConfig
 from barnabas.client.offsets import commit_group_offsets
+from barnabas.client.resumed import Resumed
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
@@ -45,6 +46,9 @@ _MEMBERSHIP_LOST: Final = frozenset(
 
 class RebalanceListener:
     """Override the methods that you need; they may be plain or `async`. `poll` calls them.
+
+    A method that raises an exception makes `poll` raise it, and the next `poll` calls the method again. A `poll` that
+    is cancelled does not cancel a method: the next `poll` waits for its end.
 
     `on_partitions_revoked` is called before partitions move to other members, and can commit. `on_partitions_lost` is
     called when other members may already own them, so that a commit fails. By default it calls
@@ -100,6 +104,11 @@ class ConsumerCoordinator(ABC):
         self._metadata_version = -1
         self._listed_at: float | None = None
         """When all topics of the cluster were last fetched, for a client-side pattern."""
+        self._change: Resumed[None] = Resumed("barnabas-consumer-rebalance")
+        """The change of the assignment that is under way, with the calls of the listener. It goes on when the poll that
+        has begun it is cancelled, and the next poll waits for it."""
+        self._unannounced: frozenset[TopicPartition] | None = None
+        """The added partitions for which `on_partitions_assigned` has not returned yet; None if no call is due."""
 
     @property
     @abstractmethod
@@ -122,6 +131,15 @@ class ConsumerCoordinator(ABC):
     @abstractmethod
     async def close(self, reason: str = "the consumer is being closed", *, leave: bool | None = None) -> None:
         """Revoke, leave, and end the tasks. `leave`: None leaves unless the member is static (KIP-1092)."""
+
+    async def stop(self) -> None:
+        """Cancel all tasks, without a word to the group."""
+        await self._change.stop()
+        await self._stop_tasks()
+
+    @abstractmethod
+    async def _stop_tasks(self) -> None:
+        """Cancel the tasks that send requests."""
 
     @abstractmethod
     def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
@@ -163,19 +181,32 @@ class ConsumerCoordinator(ABC):
             subscription.match([n for n in metadata.topics if not (exclude and n in INTERNAL_TOPICS)])
 
     async def _announce_loss(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """Stop returning records of these partitions, and call the listener."""
+        """Stop returning records of these partitions, and call the listener. If the listener raises an exception, the
+        partitions stay assigned, and the next poll calls the listener again."""
         gone = sorted(partitions)
         if not gone:
             return
-        for partition in gone:
-            state = self._subscription.partitions.get(partition)
-            if state is not None:
-                state.revoking = True
-        if lost:
-            await call_listener(self.listener.on_partitions_lost, gone)
-        else:
-            await self._before_revoke()
-            await call_listener(self.listener.on_partitions_revoked, gone)
+        states = [state for p in gone if (state := self._subscription.partitions.get(p)) is not None]
+        for state in states:
+            state.revoking = True
+        try:
+            if lost:
+                await call_listener(self.listener.on_partitions_lost, gone)
+            else:
+                await self._before_revoke()
+                await call_listener(self.listener.on_partitions_revoked, gone)
+        except BaseException:  # of the user's function; cancellation, too
+            for state in states:
+                state.revoking = False
+            raise
+        if self._unannounced is not None:
+            self._unannounced = self._unannounced.difference(gone) or None
+
+    async def _announce_gain(self, added: Iterable[TopicPartition] = ()) -> None:
+        """Call the listener for added partitions, and for those of an earlier call that has raised an exception."""
+        due = self._unannounced = (self._unannounced or frozenset()) | frozenset(added)
+        await call_listener(self.listener.on_partitions_assigned, sorted(due & self.owned))
+        self._unannounced = None
 
     async def _ask(self, request: Any, timeout_ms: float | None = None) -> Any:
         """Send a request to the coordinator. Returns None when the coordinator cannot be reached."""

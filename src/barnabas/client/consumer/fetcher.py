@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
@@ -233,7 +234,7 @@ class Fetcher:
             return  # the assignment or the position has changed since the fetch was sent
         code = error_code(data.error_code)
         if code is not ErrorCode.NONE:
-            if self._buffered.get(partition):
+            if self._buffered.get(partition) or state.has_unreturned:
                 state.retry_at = self._cluster.now() + 0.05  # first return the records that have arrived
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._on_out_of_range(state, data)
@@ -253,7 +254,11 @@ class Fetcher:
             state.preferred_replica = data.preferred_read_replica
             state.preferred_until = self._cluster.now() + self._cluster.options.metadata_max_age_ms / 1000.0
             return
-        batches = fetched(partition, position, data)
+        try:
+            batches = fetched(partition, position, data)
+        except KafkaError as error:  # bytes that are no batches
+            self.error = KafkaError(error.code, f"The records of {partition} from offset {position} on: {error}")
+            return
         if batches is None:
             return
         last_epoch = state.last_fetched_epoch
@@ -303,8 +308,9 @@ class Fetcher:
 
     # -- giving out ------------------------------------------------------------------------------------------------
 
-    def take(self) -> FetchedBatches | None:
-        """The next buffer of an assigned partition. Raises the error that stopped fetching, once."""
+    def take(self, wanted: Collection[TopicPartition] | None = None) -> FetchedBatches | None:
+        """The next buffer of an assigned partition, or of a wanted one. Raises the error that stopped fetching,
+        once."""
         if self.error is not None:
             error, self.error = self.error, None
             raise error
@@ -315,16 +321,18 @@ class Fetcher:
             state = self._subscription.partitions.get(batches.partition)
             if state is None or state.position != batches.position:
                 self.release(batches.partition)
-            elif not state.fetchable:
-                held.append(batches)  # paused: keep the buffer
+            elif not state.fetchable or not (wanted is None or batches.partition in wanted):
+                held.append(batches)  # paused, or not wanted now: keep the buffer
             else:
                 found = batches
         self.ready.extendleft(reversed(held))
         return found
 
-    def put_back(self, batches: FetchedBatches, position: int) -> None:
-        """Keep the rest of a buffer, from `position` on."""
+    def put_back(self, batches: FetchedBatches, position: int, *, released: bool = False) -> None:
+        """Keep the rest of a buffer, from `position` on. `released`: `release` was called for the buffer."""
         self.ready.appendleft(replace(batches, position=position))
+        if released:
+            self._buffered[batches.partition] = self._buffered.get(batches.partition, 0) + 1
 
     def release(self, partition: TopicPartition) -> None:
         """Note that one buffer of a partition is no longer needed, so that the partition may be fetched again."""

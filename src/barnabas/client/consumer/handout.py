@@ -1,20 +1,105 @@
-"""Machine: returns fetched buffers to the user, as records or whole, and advances the positions."""
+"""Machine: which fetched records the program has received, and which of them are consumed.
+
+    buffers ──take──▶ taken ──receive──▶ returned ──ask──▶ consumed
+                        ▲                    │
+                        └──── put_back ──────┘  of what was taken and not received
+
+A record counts as consumed when the program has received it and has asked for the next one. So three positions of a
+partition follow each other: `position` (the next record to take from the buffers), `returned` (what `commit()` commits)
+and `consumed` (what automatic commits commit). A program in another thread says what it has received by its next call;
+until then a call that was interrupted can be repeated.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Collection
 from typing import Any
 
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.consumer.record_stream import RecordStream
-from barnabas.client.consumer.subscription import SubscriptionState
-from barnabas.client.errors import SerializationError
+from barnabas.client.consumer.subscription import Mark, PartitionState, SubscriptionState
 from barnabas.client.serialization import Decode
 from barnabas.client.values import ConsumerRecord, FetchedBatches, IsolationLevel
+from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
+
+Record = ConsumerRecord[Any, Any]
+Wanted = Collection[TopicPartition] | None
+"""The partitions to take records from; None for all."""
+
+
+class Run:
+    """Consecutive records of one partition that were taken from a buffer."""
+
+    __slots__ = ("at", "end", "moves", "records", "state")
+
+    def __init__(self, state: PartitionState, records: list[Record], end: Mark) -> None:
+        self.state = state
+        self.moves = state.moves
+        self.records = records
+        """May be empty: a buffer can end with markers, or with records that were compacted away."""
+        self.end = end
+        """The position after these records, and after what follows them in the buffer without being a record."""
+        self.at = 0
+        """The number of records that the program has received."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition is still assigned and was not moved since the records were taken."""
+        return self.state.moves == self.moves
+
+
+class Delivery:
+    """Records that a call returns. A program in another thread says by its next call how many it has received."""
+
+    def __init__(self, handout: Handout, runs: list[Run]) -> None:
+        self.ended = False
+        """Whether the records that the program has not received were put back."""
+        self.one_by_one = False
+        """Whether the program asks for each record by itself, so that all but the last one are consumed."""
+        self._handout = handout
+        self._runs = runs
+        self.records = records_of(runs)
+        self._received = 0
+
+    def receive(self, count: int) -> None:
+        """The program has received the first `count` records."""
+        if self.one_by_one and count - self._received > 1:
+            self._runs = self._handout.receive(self._runs, count - 1 - self._received)
+            self._handout.ask()
+            self._received = count - 1
+        self._runs = self._handout.receive(self._runs, count - self._received)
+        self._received = count
+
+    def put_back(self) -> None:
+        """The program will not receive the other records: the next call takes them."""
+        self.ended = True
+        self._handout.put_back(self._runs)
+
+
+class ColumnDelivery:
+    """A buffer whose records a call returns as columns: `Delivery` with one RecordBatch."""
+
+    def __init__(self, handout: Handout, batches: FetchedBatches, records: Any) -> None:
+        self.ended = self.one_by_one = False
+        self.records = [records]
+        self._handout = handout
+        self._batches: FetchedBatches | None = batches
+
+    def receive(self, count: int) -> None:
+        if count and self._batches is not None:
+            self._handout.finish_buffer(self._batches)
+            self._batches = None
+
+    def put_back(self) -> None:
+        self.ended = True
+        if self._batches is not None:
+            self._handout.put_back_buffer(self._batches)
 
 
 class Handout:
-    """Takes buffers from the fetcher for the user. At most one buffer is partly read."""
+    """Takes buffers from the fetcher for the program. At most one buffer is partly read."""
 
     def __init__(
         self,
@@ -35,52 +120,141 @@ class Handout:
         self._stream: RecordStream | None = None
         self._expected = 0
         """The position in the partly read buffer. If the partition's position differs, the user has called seek."""
+        self._left: deque[Run] = deque()
+        """Runs that were taken and not received, of an iteration or of an interrupted call, in order."""
+        self._returned: dict[TopicPartition, PartitionState] = {}
+        """The partitions of records that the program has received since it asked last."""
+        self._iterated: PartitionState | None = None
+        """The partition of the last record of an iteration; None after any other call."""
 
-    def records(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
+    # -- what the program has received -----------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """The program asks for more records, or commits what it has: all that it has received is consumed."""
+        for state in self._returned.values():
+            state.consumed = state.returned
+        self._returned.clear()
+        self._iterated = None
+
+    def receive(self, runs: list[Run], count: int | None = None) -> list[Run]:
+        """The program has received the first `count` records of these runs, or all. Returns the other runs."""
+        left = sum(len(run.records) - run.at for run in runs) if count is None else count
+        for index, run in enumerate(runs):
+            waiting = len(run.records) - run.at
+            if left < waiting:
+                run.at += left
+                if left:
+                    self._return(run, _mark_after(run.records[run.at - 1]))
+                return runs[index:]
+            left -= waiting
+            run.at = len(run.records)
+            self._return(run, run.end)
+        return []
+
+    def _return(self, run: Run, mark: Mark) -> None:
+        if run.is_current:
+            run.state.returned = mark
+            self._returned[run.state.partition] = run.state
+
+    def put_back(self, runs: list[Run]) -> None:
+        """Keep runs that the program has not received for the next call."""
+        self._left.extendleft(reversed(runs))
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def next_at_once(self) -> Record | None:
+        """`ask` and `next_record`, for a record that follows the last one in its run; None if it takes more work."""
+        state = self._iterated
+        if state is None or not self._left:
+            return None
+        run = self._left[0]
+        at = run.at + 1
+        if run.state is not state or at >= len(run.records) or state.moves != run.moves or not state.fetchable:
+            return None
+        record = run.records[run.at]
+        run.at = at
+        state.consumed = state.returned
+        state.returned = (record.offset + 1, record.leader_epoch)
+        return record
+
+    def next_record(self, limit: int, wanted: Wanted = None) -> Record | None:
+        """The next record, which the program receives; None if none has arrived. Up to `limit` records are taken from
+        the buffers at a time. Raises the error that stopped fetching if there are none."""
+        run = self._next_left(wanted)
+        if run is None:
+            self._left.extend(self._take_from_buffers(limit, wanted))
+            run = self._next_left(wanted)
+            if run is None:
+                return None
+        record = run.records[run.at]
+        if not self.receive([run], 1):
+            self._left.remove(run)
+        self._iterated = run.state
+        return record
+
+    def take(self, limit: int, wanted: Wanted = None) -> list[Run]:
         """Up to `limit` records that have arrived. Raises the error that stopped fetching if there are none."""
-        records: list[ConsumerRecord[Any, Any]] = []
-        while len(records) < limit:
-            if records and self._fetcher.error is not None:
-                break  # return the records now, and raise the error at the next call
-            stream = self._current()
-            if stream is None:
-                break
+        runs: list[Run] = []
+        while limit > 0 and (run := self._next_left(wanted)) is not None:
+            self._left.remove(run)
+            if len(run.records) - run.at > limit:
+                records = run.records[run.at : run.at + limit]
+                self._left.appendleft(Run(run.state, run.records[run.at + limit :], run.end))
+                run = Run(run.state, records, _mark_after(records[-1]))
+            runs.append(run)
+            limit -= len(run.records) - run.at
+        return runs + self._take_from_buffers(limit, wanted, first=not runs)
+
+    def _next_left(self, wanted: Wanted) -> Run | None:
+        """The first run that was taken and not received, of a partition that may be read now."""
+        left = self._left
+        while left and not (left[0].is_current and left[0].records):
+            self.receive([left.popleft()])
+        for run in left:
+            state = run.state
+            if run.is_current and run.records and state.fetchable and (wanted is None or state.partition in wanted):
+                return run
+        return None
+
+    def _take_from_buffers(self, limit: int, wanted: Wanted, *, first: bool = True) -> list[Run]:
+        """Up to `limit` records. With `first` the program gets no others, so that an error is raised at once."""
+        runs: list[Run] = []
+        while limit > 0 and (first or self._fetcher.error is None):  # else the next call raises the error
             try:
-                part = stream.take(limit - len(records))
-            except SerializationError:
-                if records:
-                    break  # return these first; the next call raises
+                stream = self._current(wanted)
+                part = None if stream is None else stream.take(limit)
+            except BarnabasError:
+                if not first:
+                    break  # return the records now; the next call raises the error again
+                self.put_back(runs)
                 raise
-            records += part
+            if stream is None or part is None:
+                break
+            state = self._subscription.partitions[stream.batches.partition]
             if stream.is_exhausted:
                 self._stream = None
-                self._finish(stream.batches)
-            elif part:
+                self._fetcher.release(state.partition)
+                runs.append(self._advance(state, part, stream.batches.end, stream.batches.end_epoch))
+            else:
                 self._expected = part[-1].offset + 1
-                self._advance(stream.batches.partition, self._expected, stream.leader_epoch)
-                if len(records) < limit:
-                    break  # before a record that cannot be deserialized
-        return records
+                runs.append(self._advance(state, part, self._expected, stream.leader_epoch))
+                if len(part) < limit:
+                    break  # before a record that cannot be read
+            if part:
+                first = False
+                limit -= len(part)
+        return runs
 
-    def buffer(self) -> FetchedBatches | None:
-        """A whole buffer, or the rest of a partly read one; None if none has arrived. Call `finish_buffer` when the
-        user has the buffer. Raises the error that stopped fetching."""
-        if self._stream is not None:
-            self._set_aside()
-        return self._fetcher.take()
-
-    def finish_buffer(self, batches: FetchedBatches) -> None:
-        """Advance the position past a buffer that the user has got from `buffer`."""
-        self._finish(batches)
-
-    def _current(self) -> RecordStream | None:
+    def _current(self, wanted: Wanted) -> RecordStream | None:
         stream = self._stream
         if stream is not None:
-            state = self._subscription.partitions.get(stream.batches.partition)
-            if state is not None and state.position == self._expected and state.fetchable:
+            partition = stream.batches.partition
+            state = self._subscription.partitions.get(partition)
+            ours = wanted is None or partition in wanted
+            if state is not None and state.position == self._expected and state.fetchable and ours:
                 return stream
             self._set_aside()
-        batches = self._fetcher.take()
+        batches = self._fetcher.take(wanted)
         if batches is None:
             return None
         self._expected = batches.position
@@ -90,8 +264,8 @@ class Handout:
         return self._stream
 
     def _set_aside(self) -> None:
-        """Give the partly read buffer back to the fetcher, for a partition that is paused or for `buffer`; drop it if
-        the position has changed or the partition was revoked."""
+        """Give the partly read buffer back to the fetcher, for a partition that is paused or not wanted, or for
+        `buffer`; drop it if the position has changed or the partition was revoked."""
         stream, self._stream = self._stream, None
         assert stream is not None
         state = self._subscription.partitions.get(stream.batches.partition)
@@ -100,13 +274,46 @@ class Handout:
         else:
             self._fetcher.release(stream.batches.partition)
 
-    def _finish(self, batches: FetchedBatches) -> None:
-        self._advance(batches.partition, batches.end, batches.end_epoch)
-        self._fetcher.release(batches.partition)
+    def _advance(self, state: PartitionState, records: list[Record], position: int, leader_epoch: int) -> Run:
+        """Move the position past records, and return them as a run."""
+        state.position = position
+        if leader_epoch >= 0:
+            state.leader_epoch = leader_epoch
+        return Run(state, records, (position, state.leader_epoch))
 
-    def _advance(self, partition: TopicPartition, position: int, leader_epoch: int) -> None:
-        state = self._subscription.partitions.get(partition)
-        if state is not None:
-            state.position = position
-            if leader_epoch >= 0:
-                state.leader_epoch = leader_epoch
+    # -- whole buffers ---------------------------------------------------------------------------------------------
+
+    def buffer(self) -> FetchedBatches | None:
+        """A whole buffer, or the rest of a partly read one; None if none has arrived. Raises the error that stopped
+        fetching. Call `finish_buffer` when the program has the buffer, or `put_back_buffer`."""
+        for run in self._left:
+            if run.is_current:
+                run.state.rewind()  # records that were taken are fetched again, as columns
+        self._left.clear()
+        if self._stream is not None:
+            self._set_aside()
+        batches = self._fetcher.take()
+        if batches is not None:
+            self._fetcher.release(batches.partition)
+        return batches
+
+    def put_back_buffer(self, batches: FetchedBatches) -> None:
+        """Keep a buffer that the program has not received."""
+        self._fetcher.put_back(batches, batches.position, released=True)
+
+    def finish_buffer(self, batches: FetchedBatches) -> None:
+        """Move the position past a buffer that the program has received."""
+        state = self._subscription.partitions.get(batches.partition)
+        if state is not None and state.position == batches.position:
+            self.receive([self._advance(state, [], batches.end, batches.end_epoch)])
+
+
+def _mark_after(record: Record) -> Mark:
+    return record.offset + 1, record.leader_epoch
+
+
+def records_of(runs: list[Run]) -> list[Record]:
+    """The records of these runs that the program has not received."""
+    if len(runs) == 1 and not runs[0].at:
+        return runs[0].records
+    return [record for run in runs for record in run.records[run.at :]]

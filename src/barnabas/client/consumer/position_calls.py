@@ -60,30 +60,29 @@ class PositionCalls(ABC):
     def seek_to_committed(self, *partitions: TopicPartition) -> None:
         """Continue from the committed offsets, to read records again after an aborted transaction."""
         for partition in partitions or tuple(self._subscription.partitions):
-            state = self._subscription.state(partition)
-            state.position = state.fetch_position = state.reset_to = None
+            self._subscription.state(partition).forget()
         self._subscription.version += 1
 
     async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
         """The offset of the next record that `poll` will return."""
         deadline = self._deadline(timeout_ms)
         state = self._subscription.state(partition)
-        while state.position is None:
+        while state.returned is None:
             await self._positions.update()
-            if state.position is None:
+            if state.returned is None:
                 if self.cluster.now() >= deadline:
                     raise RequestTimeoutError(
                         f"The position of {partition} was not found within the time of the call (timeout_ms, or"
                         f" default.api.timeout.ms: {self._timeout_ms}).{self.cluster.problems.hint()}"
                     )
                 await self.cluster.backoff(0, deadline)
-        return state.position
+        return state.returned[0]
 
     def lag(self, partition: TopicPartition) -> int | None:
         """The lag in offsets, according to the last fetch; None before the first fetch."""
         state = self._subscription.state(partition)
         end = state.last_stable_offset if self._isolation is IsolationLevel.READ_COMMITTED else state.high_watermark
-        return None if state.position is None or end < 0 else max(end - state.position, 0)
+        return None if state.returned is None or end < 0 else max(end - state.returned[0], 0)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions until they are resumed."""

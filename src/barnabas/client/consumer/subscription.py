@@ -68,13 +68,25 @@ class SubscriptionMode(Enum):
     ASSIGNED = "assigned"
 
 
+Mark = tuple[int, int]
+"""An offset, and the leader epoch of the record before it."""
+
+
 @dataclass(slots=True)
 class PartitionState:
     """One assigned partition."""
 
     partition: TopicPartition
     position: int | None = None
-    """The offset of the next record for the user; None while unknown."""
+    """The offset of the next record to take from the fetched buffers; None while unknown."""
+    returned: Mark | None = None
+    """The position after the last record that the program has received; None while unknown. `commit` commits it."""
+    consumed: Mark | None = None
+    """The position after the last record that the program has received and has asked beyond. Automatic commits commit
+    it, so that a record in whose processing the program fails is read again."""
+    moves: int = 0
+    """Incremented when the position moves otherwise than by reading, and when the partition is revoked: records that
+    were taken before are stale then."""
     fetch_position: int | None = None
     """The offset of the next fetch, after the buffers that have arrived; None means `position`."""
     fetch_epoch: int = NO_LEADER_EPOCH
@@ -109,16 +121,32 @@ class PartitionState:
     def fetchable(self) -> bool:
         return self.position is not None and not self.paused and not self.revoking
 
+    @property
+    def has_unreturned(self) -> bool:
+        """Whether records were taken from the buffers that the program has not received yet."""
+        return self.returned is not None and self.returned[0] != self.position
+
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        self.position = offset
-        self.fetch_position = None
-        self.leader_epoch = leader_epoch
+        self.returned = self.consumed = (offset, leader_epoch)
+        self.rewind()
         self.reset_to = None
 
-    def reset(self, timestamp: int) -> None:
-        self.position = None
+    def rewind(self) -> None:
+        """Continue from the last record that the program has received: what was fetched since is fetched again."""
+        assert self.returned is not None
+        self.position, self.leader_epoch = self.returned
         self.fetch_position = None
+        self.moves += 1
+
+    def reset(self, timestamp: int) -> None:
+        """Find the position from a timestamp of ListOffsets."""
+        self.forget()
         self.reset_to = timestamp
+
+    def forget(self) -> None:
+        """Find the position from the committed offset, or from the reset policy."""
+        self.position = self.fetch_position = self.reset_to = self.returned = self.consumed = None
+        self.moves += 1
 
 
 class SubscriptionState:
@@ -178,8 +206,11 @@ class SubscriptionState:
         return self.topics if self.mode is SubscriptionMode.TOPICS else frozenset()
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = dict.fromkeys(partitions)
-        self.partitions = {p: self.partitions.get(p) or PartitionState(p) for p in wanted}
+        before = self.partitions
+        self.partitions = {p: before.get(p) or PartitionState(p) for p in partitions}
+        for partition, state in before.items():
+            if partition not in self.partitions:
+                state.moves += 1
         self.version += 1
 
     def unsubscribe(self) -> None:
@@ -187,8 +218,7 @@ class SubscriptionState:
         self.topics = frozenset()
         self.pattern = None
         self.remote_pattern = None
-        self.partitions = {}
-        self.version += 1
+        self.set_partitions(())
 
     def _switch(self, mode: SubscriptionMode) -> None:
         if self.mode not in (SubscriptionMode.NONE, mode):
@@ -229,12 +259,16 @@ class SubscriptionState:
         return [s for s in self.partitions.values() if s.reset_to is not None and s.retry_at <= now]
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all partitions, which a commit without arguments commits."""
-        return {
-            p: OffsetAndMetadata(s.position, "", s.leader_epoch)
-            for p, s in self.partitions.items()
-            if s.position is not None
-        }
+        """The positions of all partitions behind what is consumed, which an automatic commit commits."""
+        return {p: _committed(s.consumed) for p, s in self.partitions.items() if s.consumed is not None}
+
+    def all_returned(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of all partitions behind what the program has received, which `commit()` commits."""
+        return {p: _committed(s.returned) for p, s in self.partitions.items() if s.returned is not None}
+
+
+def _committed(mark: Mark) -> OffsetAndMetadata:
+    return OffsetAndMetadata(mark[0], "", mark[1])
 
 
 RebalanceCallback = Callable[[list[TopicPartition]], object]

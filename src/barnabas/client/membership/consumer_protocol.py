@@ -79,6 +79,8 @@ class Reconciliation:
     revoked: frozenset[TopicPartition]
     added: frozenset[TopicPartition]
     incarnation: int
+    completes: frozenset[TopicIdPartition] | None
+    """The assignment that is reached when the listener has handled both; None if topics without a name wait."""
 
 
 Step = Wait | Lost | MembershipFailed | None
@@ -99,7 +101,7 @@ class ConsumerMember:
         self.topics: tuple[str, ...] = ()
         self.regex: str | None = None
         self._target: frozenset[TopicIdPartition] | None = None
-        """The assignment that is not reconciled yet."""
+        """The assignment that is not reached yet."""
         self._under_way: Owned = {}
         """The result of the reconciliation in progress. It may take effect at any moment, whatever is assigned
         meanwhile."""
@@ -277,10 +279,8 @@ class ConsumerMember:
         added = frozenset(name for p, name in target.items() if p not in self.owned)
         if waiting and not revoked and not added:
             return None
-        if not waiting:
-            self._target = None
         self._under_way = target
-        return Reconciliation(target, revoked, added, self._incarnation)
+        return Reconciliation(target, revoked, added, self._incarnation, None if waiting else self._target)
 
     def is_current(self, reconciliation: Reconciliation) -> bool:
         """Whether the reconciliation is still valid: false if the member was fenced, or left, while its listener
@@ -294,6 +294,15 @@ class ConsumerMember:
     def on_assigned(self, reconciliation: Reconciliation) -> None:
         """The new partitions are assigned; the listener is notified now."""
         self.owned = dict(reconciliation.target)
+        if self._target == reconciliation.completes:
+            self._target = None
+
+    def on_interrupted(self) -> None:
+        """The listener has raised an exception: the next poll reconciles what is left. If that is nothing, because the
+        assignment was reached or dropped, the next heartbeat says what the member owns."""
+        self._under_way = {}
+        if self._target is None and self.phase is Phase.RECONCILING:
+            self.phase = Phase.ACKNOWLEDGING
 
     def on_reconciled(self) -> None:
         """The listener has handled the new partitions: the next heartbeat acknowledges the assignment."""

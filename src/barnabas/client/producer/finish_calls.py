@@ -127,6 +127,8 @@ class FinishCalls(TransactionCalls):
             )
             self._on_progress()
             try:
+                if self._transactions is not None:
+                    await self._transactions.stop()
                 if self._runner is not None:
                     self._sender.stop()
                     await asyncio.wait((self._runner,))
@@ -143,6 +145,8 @@ class FinishCalls(TransactionCalls):
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+                if timeout_ms != 0 and self._transactions is not None:
+                    await self._transactions.settle()
                 if timeout_ms != 0 and self._transactions is not None and self.in_transaction and self.can_go_on:
                     log.warning("a producer is closed with an open transaction, which is aborted: %r", self)
                     await self._abort_quietly()

@@ -61,13 +61,18 @@ class TransactionCalls(ABC):
 
     async def commit_transaction(self) -> None:
         """Flush and commit. Raises TransactionAbortedError if a part of the transaction (a batch or an offset
-        commit) has failed; call `abort_transaction` then."""
+        commit) has failed; call `abort_transaction` then.
+
+        A call that is cancelled goes on in the background: call it again to get its outcome. Until the commit is sent,
+        `abort_transaction` can be called instead.
+        """
         await self._transactional().end(
             commit=True, settle=self.flush, deadline=self.cluster.deadline(self._max_block_ms)
         )
 
     async def abort_transaction(self) -> None:
-        """Drop the queued records and abort. No read_committed consumer will see a record of the transaction."""
+        """Drop the queued records and abort. No read_committed consumer will see a record of the transaction. A call
+        that is cancelled goes on in the background: call it again to get its outcome."""
         self._check_open()
         await self._abort()
 
@@ -95,6 +100,8 @@ class TransactionCalls(ABC):
     async def complete_transaction(self, decided: PreparedTransaction | str) -> bool:
         """Commit the prepared transaction if it is `decided`, else abort it. Returns whether it was committed."""
         kept = PreparedTransaction.parse(decided) if isinstance(decided, str) else decided
+        if (ended := self._transactional().ended_meanwhile) is not None:
+            return ended
         if self.prepared_transaction is None:
             raise TransactionStateError("No transaction is prepared: it was completed already, or never prepared.")
         if self.prepared_transaction == kept:
@@ -129,9 +136,20 @@ class TransactionCalls(ABC):
             yield self
             await self.commit_transaction()
         except BaseException:  # cancellation, too: no transaction may stay open
-            if self.in_transaction:
-                await self.abort_transaction()
+            await self.leave_transaction()
             raise
+
+    async def leave_transaction(self) -> None:
+        """End the transaction after an exception: abort it, unless the request to commit it was sent already. Then
+        wait for the outcome. Does nothing without a transaction."""
+        transactions = self._transactional()
+        try:
+            if transactions.commit_is_due:
+                await self.commit_transaction()
+        except TransactionAbortedError:
+            pass  # it can be aborted
+        if transactions.ended_meanwhile is None and transactions.can_be_aborted:
+            await self.abort_transaction()
 
     @property
     def in_transaction(self) -> bool:

@@ -40,6 +40,7 @@ from barnabas.client.producer.transaction_requests import (
     codes_of_added_partitions,
     codes_of_offsets,
 )
+from barnabas.client.resumed import Resumed
 from barnabas.client.values import GroupMetadata, HandedOverTransaction, OffsetAndMetadata, PreparedTransaction
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
@@ -100,6 +101,14 @@ class Transactions:
         """Whether a record or an offset was written in this transaction, so that the coordinator must end it."""
         self._doubtful = False
         """Whether a partition's sequence is in doubt, so that the epoch must change before the next transaction."""
+        self._commits = False
+        """Whether the last call that ends a transaction is a commit."""
+        self._decided: bool | None = None
+        """Whether the coordinator was asked to commit (True) or abort (False) this transaction and the outcome is not
+        known; None before the request."""
+        self._initializing: Resumed[None] = Resumed("barnabas-init-transactions")
+        self._adding_offsets: Resumed[None] = Resumed("barnabas-transaction-offsets")
+        self._ending: Resumed[None] = Resumed("barnabas-end-transaction")
 
     @property
     def produce_version_max(self) -> int | None:
@@ -109,6 +118,8 @@ class Transactions:
 
     def check_can_send(self) -> None:
         """Raises TransactionStateError outside of a transaction, or the error that made the transaction fail."""
+        if self._decided is not None:
+            raise self._other_end_is_due()
         if self.state is State.IN_TRANSACTION:
             return
         if self.error is not None:
@@ -175,13 +186,18 @@ class Transactions:
     # -- called by the user, through the producer ------------------------------------------------------------------
 
     async def init(self, deadline: float, *, keep_prepared: bool = False) -> None:
-        """Get a producer id and the next epoch. Fences older producers, and ends their open transactions.
+        """Get a producer id and the next epoch. Fences older producers, and ends their open transactions. A call that
+        was cancelled is continued by the next one.
 
         With `keep_prepared` a prepared transaction stays open, to be committed or aborted later (KIP-939).
         """
-        self._require(State.UNINITIALIZED)
+        if not self._initializing.is_under_way:
+            self._require(State.UNINITIALIZED)
         if keep_prepared:
             self._require_two_phase()
+        await self._initializing.run(lambda: self._initialize(deadline, keep_prepared=keep_prepared))
+
+    async def _initialize(self, deadline: float, *, keep_prepared: bool) -> None:
         await self._init(NO_IDENTITY, deadline, keep_prepared=keep_prepared)
         self.state = State.READY if self.prepared is None else State.PREPARED
 
@@ -215,6 +231,8 @@ class Transactions:
 
     def begin(self) -> None:
         self._require(State.READY)
+        self._initializing.drop()
+        self._ending.drop()
         self.state = State.IN_TRANSACTION
         self._started = False
         self._added.clear()
@@ -258,9 +276,14 @@ class Transactions:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline: float
     ) -> None:
         """Add a consumer's positions to the transaction (KIP-447: the consumer's generation fences old members)."""
+        await self._adding_offsets.settle()  # of a call that was cancelled
         self._require(State.IN_TRANSACTION)
-        if not offsets:
-            return
+        if offsets:
+            await self._adding_offsets.run(lambda: self._send_offsets(offsets, group, deadline))
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline: float
+    ) -> None:
         identity = self.identity
         try:
             if not self.implicit:
@@ -280,20 +303,59 @@ class Transactions:
             raise
 
     async def end(self, *, commit: bool, settle: Callable[[], Awaitable[None]], deadline: float) -> None:
-        """Commit or abort. `settle` sends, or drops, the queued batches and waits for those in flight.
+        """Commit or abort. `settle` sends, or drops, the queued batches and waits for those in flight. A call that was
+        cancelled goes on, and the next call of the same kind gets its outcome.
 
         Raises TransactionAbortedError when a commit is no longer possible, and the error of a fenced producer.
         """
+        if self._ending.is_under_way and self._commits is not commit:
+            await self._turn_from(commit)
+        if not self._ending.is_under_way:
+            self._check_can_end(commit)
+            self._commits = commit
+        await self._ending.run(lambda: self._settle_and_end(commit, settle, deadline))
+
+    async def _turn_from(self, commit: bool) -> None:
+        """Make way for a call of the other kind than the one that is under way; raises TransactionStateError if its
+        request was sent, or if it has ended."""
+        if self._commits and self._decided is None and self.state is State.IN_TRANSACTION:
+            await self._ending.stop()
+            return
+        if self.state is not State.ENDING:
+            self._ending.drop()
+            if self.state is State.READY:
+                raise TransactionStateError(
+                    f"The transaction {'was aborted' if commit else 'was committed'} already: the call that was"
+                    " cancelled has ended."
+                )
+            return
+        raise self._other_end_is_due()
+
+    def _other_end_is_due(self) -> TransactionStateError:
+        doing, call = ("committed", "commit") if self._commits else ("aborted", "abort")
+        return TransactionStateError(
+            f"The transaction is being {doing}, and the coordinator has not answered yet: call {call}_transaction()"
+            " again."
+        )
+
+    def _check_can_end(self, commit: bool) -> None:
+        if self._decided is not None and self._decided is not commit:
+            raise self._other_end_is_due()
         if commit:
             if self.state is State.ABORTABLE:
                 raise self._cannot_commit()
             self._require(State.IN_TRANSACTION, State.PREPARED)
+        else:
+            self._require(State.IN_TRANSACTION, State.ABORTABLE, State.PREPARED)
+
+    async def _settle_and_end(self, commit: bool, settle: Callable[[], Awaitable[None]], deadline: float) -> None:
+        await self._adding_offsets.settle()
+        if commit:
             await settle()
             if self.state not in (State.IN_TRANSACTION, State.PREPARED):
                 raise self._cannot_commit()
             self.state = State.ENDING
         else:
-            self._require(State.IN_TRANSACTION, State.ABORTABLE, State.PREPARED)
             self.state = State.ENDING
             await settle()
             if self.error is not None and isinstance(self.error, KafkaError) and self.error.code in _FATAL:
@@ -301,11 +363,41 @@ class Transactions:
         await self._end(commit, deadline)
         self.error = None
         self.prepared = None
+        self._decided = None
         self.state = State.READY
+
+    @property
+    def can_be_aborted(self) -> bool:
+        """Whether a transaction is open that must be aborted if it is not committed. (A prepared one is completed.)"""
+        return self.state in (State.IN_TRANSACTION, State.ABORTABLE) or (
+            self.state is State.ENDING and not self._commits
+        )
+
+    @property
+    def commit_is_due(self) -> bool:
+        """Whether the coordinator may have got the request to commit: the transaction cannot be aborted."""
+        return self._decided is True and self.state is not State.FATAL
+
+    @property
+    def ended_meanwhile(self) -> bool | None:
+        """Whether a call that was cancelled has committed the transaction (True) or aborted it (False); None if there
+        is no such call, or it has not ended."""
+        return self._commits if self._ending.is_under_way and self.state is State.READY else None
+
+    async def settle(self) -> None:
+        """Wait for the end of calls that were cancelled."""
+        await self._initializing.settle()
+        await self._ending.settle()
+
+    async def stop(self) -> None:
+        """Cancel what calls that were cancelled have left running."""
+        for work in (self._initializing, self._adding_offsets, self._ending):
+            await work.stop()
 
     async def _end(self, commit: bool, deadline: float) -> None:
         try:
             if self._started:
+                self._decided = commit
                 request = build_end(self.transactional_id, self.identity, commit=commit)
                 response: EndTxnResponse = await self._ask(
                     request,
@@ -322,6 +414,7 @@ class Transactions:
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTION_ABORTABLE and commit:
                 self.state = State.ABORTABLE
+                self._decided = None
             elif not error.retriable:
                 self.state = State.FATAL
             else:

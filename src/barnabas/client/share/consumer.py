@@ -26,11 +26,12 @@ from typing import Any, Final, Self, Unpack
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
-from barnabas.client.errors import AcknowledgementError, ClientClosedError
+from barnabas.client.errors import AcknowledgementError, ClientClosedError, WakeupError
 from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.options import ClusterConfig, Settings
+from barnabas.client.resumed import Resumed
 from barnabas.client.serialization import AnyDeserializer, as_decode
-from barnabas.client.share.fetcher import AcknowledgementResult, ShareFetchConfig, ShareFetcher
+from barnabas.client.share.fetcher import AcknowledgementResult, ShareDelivery, ShareFetchConfig, ShareFetcher
 from barnabas.client.share.heartbeats import ShareHeartbeats
 from barnabas.client.share.session import AcknowledgeType
 from barnabas.client.typed_settings import ConsumerSettings
@@ -99,6 +100,14 @@ class AsyncShareConsumer:
             note=self._note,
         )
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
+        self._committing: Resumed[dict[TopicPartition, KafkaError | None]] = Resumed("barnabas-share-commit")
+        self._woken = False
+        self._closing: asyncio.Future[None] | None = None
+        """Set when `close` has begun; done when it has ended."""
+        self.defers = False
+        """Whether a program in another thread says what it has received; see `blocking.BlockingReader`."""
+        self.on_the_way: ShareDelivery | None = None
+        """What was taken for a program in another thread."""
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -132,7 +141,7 @@ class AsyncShareConsumer:
         return frozenset(self._member.topics)
 
     async def unsubscribe(self) -> None:
-        """Acknowledge as `close` does, and leave the group."""
+        """Send the acknowledgements, release all other records, and leave the group."""
         await self._let_go()
 
     async def poll(self, timeout_ms: float = 0, *, raise_problems: bool = False) -> list[Record]:
@@ -144,6 +153,25 @@ class AsyncShareConsumer:
         What is retried without success (no broker, no such topic, no coordinator) is logged, seldom. With
         `raise_problems` a poll that ends without records raises the error of the problem that has lasted longest.
         """
+        return self._give(await self._take(timeout_ms, None, raise_problems=raise_problems))
+
+    async def getone(self) -> Record:
+        """The next record, however long it takes to arrive. The next call acknowledges it (implicit mode). A call that
+        is cancelled has no effect."""
+        while True:
+            if records := self._give(await self._take(1_000, 1)):
+                return records[0]
+
+    def _give(self, delivery: ShareDelivery) -> list[Record]:
+        """The program receives what was taken for it: now, or, if it runs in another thread, when it says so."""
+        if self.defers and delivery.records:
+            self.on_the_way = delivery
+        else:
+            delivery.receive(len(delivery.records))
+        return delivery.records
+
+    async def _take(self, timeout_ms: float, limit: int | None, *, raise_problems: bool = False) -> ShareDelivery:
+        """Take records for the program; none after `timeout_ms`. Nothing was taken if this raises."""
         self._check_open()
         unacknowledged = self._fetcher.unacknowledged()
         if unacknowledged and self._explicit:
@@ -154,30 +182,39 @@ class AsyncShareConsumer:
         self._fetcher.collect(implicit=not self._explicit)
         deadline = self.cluster.now() + timeout_ms / 1000.0
         while True:
+            if self._closing is not None:
+                raise ClientClosedError("This share consumer", "The share consumer was closed while a call waited.")
+            if self._woken:
+                self._woken = False
+                raise WakeupError
             self._heartbeats.check()
             self._heartbeats.keep_going()
-            records = self._fetcher.take()
-            if records:
-                return records
+            delivery = self._fetcher.take(limit)
+            if delivery.records:
+                return delivery
             await self._fetcher.send_fetches()
             if not await self._wait(deadline):
                 if raise_problems:
                     self.cluster.problems.raise_current()
-                return []
+                return delivery
+
+    def wakeup(self) -> None:
+        """Make the call that waits for records raise WakeupError, or the next one. Call this on the event loop; other
+        threads use `loop.call_soon_threadsafe(consumer.wakeup)`."""
+        self._woken = True
+        self._arrived.set()
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return self.records()
 
-    async def records(self) -> AsyncIterator[Record]:
-        """Iterate over records, without an end. The next poll acknowledges the previous records (implicit mode
+    def records(self) -> AsyncIterator[Record]:
+        """Iterate over records, without an end. Asking for the next record acknowledges the one before (implicit mode
         only)."""
         if self._explicit:
             raise AcknowledgementError(
                 "Iterating acknowledges implicitly; with share.acknowledgement.mode=explicit use poll()."
             )
-        while not self._closed:
-            for record in await self.poll(1_000):
-                yield record
+        return _Records(self)
 
     async def _wait(self, deadline: float) -> bool:
         now = self.cluster.now()
@@ -209,18 +246,27 @@ class AsyncShareConsumer:
         self._fetcher.acknowledge(record, kind)
 
     async def commit(self, *, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send the acknowledgements (in implicit mode of all returned records) and wait for the responses.
+        """Send the acknowledgements (in implicit mode of all records that the program has received) and wait for the
+        responses. A call that is cancelled goes on in the background; the next one returns its results, too.
 
         Returns None or an error for each partition. After an error the records may be delivered again; a usual reason
         is that their locks had expired.
         """
         self._check_open()
+        earlier: dict[TopicPartition, KafkaError | None] = {}
+        if self._committing.is_under_way:  # of a call that was cancelled
+            earlier = await self._committing.run(self._commit_nothing)
         self._fetcher.collect(implicit=not self._explicit)
+        deadline = self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
+        return earlier | await self._committing.run(lambda: self._commit(deadline))
+
+    async def _commit(self, deadline: float) -> dict[TopicPartition, KafkaError | None]:
         self._outcomes = {}
-        await self._fetcher.acknowledge_all(
-            self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
-        )
+        await self._fetcher.acknowledge_all(deadline)
         return self._outcomes
+
+    async def _commit_nothing(self) -> dict[TopicPartition, KafkaError | None]:
+        return {}
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
@@ -228,14 +274,19 @@ class AsyncShareConsumer:
         return self._fetcher.lock_timeout_ms
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Send the acknowledgements, release all other records, leave the group and close the connections.
+        """Send the acknowledgements, release all other records, leave the group and close the connections. Calls that
+        wait raise ClientClosedError.
 
-        What is not finished within `timeout_ms` (30 seconds) is given up with a warning; the brokers release the
-        records when their locks expire.
+        In implicit mode the records of the last poll are released, as in the Java consumer: call `commit` before, if
+        they are processed. What is not finished within `timeout_ms` (30 seconds) is given up with a warning; the
+        brokers release the records when their locks expire.
         """
-        if self._closed:
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
             return
+        self._closing = asyncio.get_running_loop().create_future()
         self._closed = True
+        self._arrived.set()
         limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000.0):
@@ -243,11 +294,16 @@ class AsyncShareConsumer:
         except TimeoutError:
             log.warning("%r left its group without a response within %.0f ms", self, limit_ms)
         finally:
-            if self._owns_cluster:
-                await self.cluster.close()
+            try:
+                await self._committing.stop()
+                await self._heartbeats.stop()
+            finally:
+                if self._owns_cluster:
+                    await self.cluster.close()
+                self._closing.set_result(None)
 
     async def _let_go(self) -> None:
-        self._fetcher.collect(implicit=not self._explicit)
+        self._fetcher.collect(implicit=False)
         await self._fetcher.close(self.cluster.deadline())
         await self._heartbeats.close()
 
@@ -264,3 +320,18 @@ class AsyncShareConsumer:
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError("This share consumer")
+
+
+class _Records:
+    """An endless iterator over a share consumer's records. A step that is cancelled can be repeated."""
+
+    def __init__(self, consumer: AsyncShareConsumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self
+
+    async def __anext__(self) -> Record:
+        if self._consumer._closed:
+            raise StopAsyncIteration
+        return await self._consumer.getone()

@@ -74,6 +74,52 @@ class _Broker:
     ready: deque[tuple[TopicIdPartition, Record]] = field(default_factory=deque)
     fetching: asyncio.Task[None] | None = None
     retry_at: float = 0.0
+    losses: int = 0
+    """How often the session was lost, with the locks of its records."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A record that was taken for the program."""
+
+    broker: _Broker
+    losses: int
+    partition: TopicIdPartition
+    record: Record
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the record may still be acknowledged."""
+        return self.losses == self.broker.losses
+
+
+class ShareDelivery:
+    """Records that a call returns. A program in another thread says by its next call how many it has received."""
+
+    def __init__(self, fetcher: ShareFetcher, taken: list[_Taken]) -> None:
+        self.ended = False
+        """Whether the records that the program has not received were put back."""
+        self.one_by_one = False
+        """Whether the program asks for each record by itself, so that all but the last one are processed."""
+        self.records = [each.record for each in taken]
+        self._fetcher = fetcher
+        self._taken = taken
+        self._received = 0
+
+    def receive(self, count: int) -> None:
+        """The program has received the first `count` records: it holds them until they are acknowledged."""
+        for index in range(self._received, count):
+            if self.one_by_one and index:
+                self._fetcher.accept(self._taken[index - 1])
+            self._fetcher.hold(self._taken[index])
+        self._received = count
+
+    def put_back(self) -> None:
+        """The program will not receive the other records: the next call takes them."""
+        self.ended = True
+        for each in reversed(self._taken[self._received :]):
+            if each.is_current:
+                each.broker.ready.appendleft((each.partition, each.record))
 
 
 class ShareFetcher:
@@ -106,20 +152,31 @@ class ShareFetcher:
 
     # -- giving out ------------------------------------------------------------------------------------------------
 
-    def take(self) -> list[Record]:
-        """Up to max.poll.records of the waiting records, which the user holds from now on. Raises a pending error,
-        once."""
-        records: list[Record] = []
+    def take(self, limit: int | None = None) -> ShareDelivery:
+        """Up to `limit` (by default max.poll.records) of the waiting records. Raises a pending error, once, if there
+        are none."""
+        most = self._limits.max_records if limit is None else limit
+        taken: list[_Taken] = []
         for broker in self._brokers.values():
-            while broker.ready and len(records) < self._limits.max_records:
-                partition, record = broker.ready.popleft()
-                broker.session.in_hand.setdefault(partition, {})[record.offset] = None
-                self._held[(record.topic_partition, record.offset)] = (broker, partition, record)
-                records.append(record)
-        if not records and self._error is not None:
+            while broker.ready and len(taken) < most:
+                taken.append(_Taken(broker, broker.losses, *broker.ready.popleft()))
+        if not taken and self._error is not None:
             error, self._error = self._error, None
             raise error
-        return records
+        return ShareDelivery(self, taken)
+
+    def hold(self, taken: _Taken) -> None:
+        """The program has received a record."""
+        if taken.is_current:
+            record = taken.record
+            taken.broker.session.in_hand.setdefault(taken.partition, {})[record.offset] = None
+            self._held[(record.topic_partition, record.offset)] = (taken.broker, taken.partition, record)
+
+    def accept(self, taken: _Taken) -> None:
+        """The program has processed a record, as it has asked for the next one (implicit mode)."""
+        offsets = taken.broker.session.in_hand.get(taken.partition)
+        if taken.is_current and offsets is not None and offsets.get(taken.record.offset, 0) is None:
+            offsets[taken.record.offset] = AcknowledgeType.ACCEPT
 
     def unacknowledged(self) -> int:
         return sum(broker.session.unacknowledged() for broker in self._brokers.values())
@@ -354,6 +411,7 @@ class ShareFetcher:
 
     def _lose(self, broker: _Broker, due: Due, error: KafkaError) -> None:
         lost = broker.session.on_lost()
+        broker.losses += 1
         broker.ready.clear()
         for partition, offsets in due.items():
             lost.setdefault(partition, {}).update(offsets)

@@ -50,11 +50,16 @@ class ShareHeartbeats:
                 self.failure = None
             raise failure
 
+    async def stop(self) -> None:
+        """Cancel the task, without a word to the group."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        """Leave the group."""
+        await self.stop()
         request = self._member.leave()
         if request is not None:
             try:

@@ -1,0 +1,61 @@
+"""Shell: work that outlives its caller, for calls that may be cancelled and then repeated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+R = TypeVar("R")
+
+
+class Resumed(Generic[R]):
+    """At most one piece of work in a task. A caller that is cancelled leaves the task running, and the next caller
+    waits for the same task, or gets its outcome if it has ended meanwhile."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._task: asyncio.Task[R] | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether work was begun whose outcome no caller has got."""
+        return self._task is not None
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Wait for the work that is under way; if there is none, begin `work` and wait for it."""
+        task = self._task
+        if task is None:
+            task = self._task = asyncio.get_running_loop().create_task(work(), name=self._name)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                self.drop()
+            else:
+                task = None  # the caller was cancelled, not the work: its outcome is for the next caller
+            raise
+        finally:
+            if task is not None:
+                self.drop()
+
+    def drop(self) -> None:
+        """Forget the outcome of work that has ended."""
+        task, self._task = self._task, None
+        if task is not None and task.done() and not task.cancelled():
+            task.exception()  # asyncio would log an exception that nobody has looked at
+
+    async def settle(self) -> None:
+        """Wait for the end of the work that is under way, whatever its outcome is, and forget the outcome."""
+        task = self._task
+        if task is not None:
+            await asyncio.wait((task,))
+            self.drop()
+
+    async def stop(self) -> None:
+        """Cancel the work that is under way."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+            self.drop()
