@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from barnabas.client.errors import ClientClosedError
+
 R = TypeVar("R")
 
 
@@ -30,13 +32,14 @@ class Resumed(Generic[R]):
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled():
-                self.drop()
-            else:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise ClientClosedError("This client", "The call was ended by another call, such as close().") from None
+            if not task.cancelled():
                 task = None  # the caller was cancelled, not the work: its outcome is for the next caller
             raise
         finally:
-            if task is not None:
+            if task is not None and task is self._task:
                 self.drop()
 
     def drop(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.consumer.handout import ColumnDelivery, Delivery, Handout
+from barnabas.client.consumer.subscription import SubscriptionState
 from barnabas.client.options import Settings
 from barnabas.client.values import IsolationLevel
 
@@ -29,6 +30,7 @@ class ColumnPolls(ABC):
     _handout: Handout
     _isolation: IsolationLevel
     _settings: Settings
+    _subscription: SubscriptionState
     _fetch_size_is_default: bool
 
     @abstractmethod
@@ -113,7 +115,8 @@ class ColumnPolls(ABC):
                     raise
                 if records is not None:
                     self._start_fetches()
-                    return ColumnDelivery(self._handout, batches, records)
+                    state = self._subscription.state(batches.partition)
+                    return ColumnDelivery(self._handout, state, batches, records)
                 self._handout.finish_buffer(batches)
                 self._start_fetches()
                 continue

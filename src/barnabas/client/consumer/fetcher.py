@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
@@ -74,6 +74,15 @@ class _Fetch:
     session: _Session
 
 
+class _Arrived(NamedTuple):
+    """A buffer that nobody has taken yet. It is stale when its partition has moved or was revoked since, even if the
+    partition is at the same position again: the next fetch begins at that position, too."""
+
+    batches: FetchedBatches
+    state: PartitionState
+    moves: int
+
+
 class Fetcher:
     """The fetched batches of one consumer. All methods run on the consumer's event loop."""
 
@@ -85,7 +94,7 @@ class Fetcher:
         reset_policy: ResetPolicy,
         clock: Clock,
     ) -> None:
-        self.ready: deque[FetchedBatches] = deque()
+        self.ready: deque[_Arrived] = deque()
         self.error: BarnabasError | None = None
         self.arrived = asyncio.Event()
         """Set when there are new buffers or an error."""
@@ -271,7 +280,7 @@ class Fetcher:
             )
             return
         self._buffered[partition] = self._buffered.get(partition, 0) + 1
-        self.ready.append(batches)
+        self.ready.append(_Arrived(batches, state, state.moves))
 
     def _on_out_of_range(self, state: PartitionState, data: PartitionData) -> None:
         if state.preferred_replica >= 0:
@@ -314,24 +323,27 @@ class Fetcher:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
-        held: list[FetchedBatches] = []
+        held: list[_Arrived] = []
         found: FetchedBatches | None = None
         while self.ready and found is None:
-            batches = self.ready.popleft()
-            state = self._subscription.partitions.get(batches.partition)
-            if state is None or state.position != batches.position:
+            arrived = self.ready.popleft()
+            batches, state = arrived.batches, arrived.state
+            if state.moves != arrived.moves:
                 self.release(batches.partition)
             elif not state.fetchable or not (wanted is None or batches.partition in wanted):
-                held.append(batches)  # paused, or not wanted now: keep the buffer
+                held.append(arrived)  # paused, or not wanted now: keep the buffer
             else:
+                assert state.position == batches.position, "the buffers of a partition follow each other"
                 found = batches
         self.ready.extendleft(reversed(held))
         return found
 
     def put_back(self, batches: FetchedBatches, position: int, *, released: bool = False) -> None:
         """Keep the rest of a buffer, from `position` on. `released`: `release` was called for the buffer."""
-        self.ready.appendleft(replace(batches, position=position))
-        if released:
+        state = self._subscription.partitions.get(batches.partition)
+        if state is not None:
+            self.ready.appendleft(_Arrived(replace(batches, position=position), state, state.moves))
+        if released and state is not None:
             self._buffered[batches.partition] = self._buffered.get(batches.partition, 0) + 1
 
     def release(self, partition: TopicPartition) -> None:

@@ -81,20 +81,23 @@ class Delivery:
 class ColumnDelivery:
     """A buffer whose records a call returns as columns: `Delivery` with one RecordBatch."""
 
-    def __init__(self, handout: Handout, batches: FetchedBatches, records: Any) -> None:
+    def __init__(self, handout: Handout, state: PartitionState, batches: FetchedBatches, records: Any) -> None:
         self.ended = self.one_by_one = False
+        self._state = state
+        self._moves = state.moves
         self.records = [records]
         self._handout = handout
         self._batches: FetchedBatches | None = batches
 
     def receive(self, count: int) -> None:
         if count and self._batches is not None:
-            self._handout.finish_buffer(self._batches)
+            if self._state.moves == self._moves:
+                self._handout.finish_buffer(self._batches)
             self._batches = None
 
     def put_back(self) -> None:
         self.ended = True
-        if self._batches is not None:
+        if self._batches is not None and self._state.moves == self._moves:
             self._handout.put_back_buffer(self._batches)
 
 
