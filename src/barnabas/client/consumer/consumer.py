@@ -16,7 +16,7 @@ import logging
 import re
 import sys
 import weakref
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -108,6 +108,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         """Whether `wakeup` was called, and no call has raised WakeupError for it yet."""
         self._step_at = 0.0
         """The loop time until which records of an iteration are returned without the work besides fetching."""
+        self._now: Callable[[], float] = self.cluster.now
         self._single_reader: asyncio.Task[Any] | None = None
         """The task that has received the last record alone, by an iteration or by `getone`."""
         self._iterator: weakref.ref[_Records] | None = None
@@ -265,6 +266,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         """Make the call that waits for records raise WakeupError, or the next one. Call this on the event loop; other
         threads use `loop.call_soon_threadsafe(consumer.wakeup)`."""
         self._woken = True
+        self._step_at = 0.0
         self._fetcher.arrived.set()
 
     async def _take(
@@ -297,9 +299,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
 
     def _next_at_once(self) -> Record | None:
         """The next record of an iteration, if no other work is due; None otherwise."""
-        if self._closing is not None or self._woken or self.cluster.now() >= self._step_at:
-            return None
-        return self._handout.next_at_once()
+        return self._handout.next_at_once() if self._now() < self._step_at else None
 
     async def _next(self, wanted: Wanted, iterator: _Records | None = None) -> Record:
         self._begin_read()
@@ -312,7 +312,8 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
                 continue
             if record is not None:
                 self._start_fetches()
-                self._step_at = self.cluster.now() + STEP_INTERVAL_S
+                self._now = asyncio.get_running_loop().time
+                self._step_at = self._now() + STEP_INTERVAL_S
                 self._single_reader = asyncio.current_task()
                 self._iterator = None if iterator is None else weakref.ref(iterator)
                 return record
@@ -404,6 +405,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
             await asyncio.shield(self._closing)
             return
         self._closing = asyncio.get_running_loop().create_future()
+        self._step_at = 0.0
         self._fetcher.arrived.set()
         limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
         deadline = self.cluster.deadline(limit_ms)
@@ -466,9 +468,10 @@ class _Records:
 
     async def __anext__(self) -> Record:
         consumer = self._consumer
-        record = consumer._next_at_once()
-        if record is not None:
-            return record
+        if consumer._now() < consumer._step_at:
+            record = consumer._handout.next_at_once()
+            if record is not None:
+                return record
         if consumer._closed:
             raise StopAsyncIteration
         return await consumer._next(None, self)

@@ -127,8 +127,8 @@ class Handout:
         """Runs that were taken and not received, of an iteration or of an interrupted call, in order."""
         self._returned: dict[TopicPartition, PartitionState] = {}
         """The partitions of records that the program has received since it asked last."""
-        self._iterated: PartitionState | None = None
-        """The partition of the last record of an iteration; None after any other call."""
+        self._iterated: Run | None = None
+        """The run of the last record of an iteration, if more of the run is left; None after any other call."""
 
     # -- what the program has received -----------------------------------------------------------------------------
 
@@ -167,14 +167,13 @@ class Handout:
 
     def next_at_once(self) -> Record | None:
         """`ask` and `next_record`, for a record that follows the last one in its run; None if it takes more work."""
-        state = self._iterated
-        if state is None or not self._left:
+        run = self._iterated
+        if run is None:
             return None
-        run = self._left[0]
-        at = run.at + 1
-        if run.state is not state or at >= len(run.records) or state.moves != run.moves or not state.fetchable:
+        state, records, at = run.state, run.records, run.at + 1
+        if at >= len(records) or state.moves != run.moves or state.paused or state.revoking:
             return None
-        record = run.records[run.at]
+        record = records[run.at]
         run.at = at
         state.consumed = state.returned
         state.returned = (record.offset + 1, record.leader_epoch)
@@ -190,9 +189,10 @@ class Handout:
             if run is None:
                 return None
         record = run.records[run.at]
-        if not self.receive([run], 1):
+        if self.receive([run], 1):
+            self._iterated = run
+        else:
             self._left.remove(run)
-        self._iterated = run.state
         return record
 
     def take(self, limit: int, wanted: Wanted = None) -> list[Run]:
