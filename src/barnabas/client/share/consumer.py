@@ -96,6 +96,7 @@ class AsyncShareConsumer:
             ),
             key=as_decode(key_deserializer, "key"),
             value=as_decode(value_deserializer, "value"),
+            implicit=not self._explicit,
             wake=self._arrived.set,
             note=self._note,
         )
@@ -179,7 +180,7 @@ class AsyncShareConsumer:
                 f"{unacknowledged} records of the last poll were not acknowledged; in explicit mode every record needs"
                 " acknowledge(record, ACCEPT | RELEASE | REJECT | RENEW) before the next poll."
             )
-        self._fetcher.collect(implicit=not self._explicit)
+        self._fetcher.collect()
         deadline = self.cluster.now() + timeout_ms / 1000.0
         while True:
             if self._closing is not None:
@@ -256,7 +257,7 @@ class AsyncShareConsumer:
         earlier: dict[TopicPartition, KafkaError | None] = {}
         if self._committing.is_under_way:  # of a call that was cancelled
             earlier = await self._committing.run(self._commit_nothing)
-        self._fetcher.collect(implicit=not self._explicit)
+        self._fetcher.collect()
         deadline = self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
         return earlier | await self._committing.run(lambda: self._commit(deadline))
 
@@ -303,7 +304,7 @@ class AsyncShareConsumer:
                 self._closing.set_result(None)
 
     async def _let_go(self) -> None:
-        self._fetcher.collect(implicit=False)
+        self._fetcher.collect(accept=False)
         await self._fetcher.close(self.cluster.deadline())
         await self._heartbeats.close()
 

@@ -110,7 +110,7 @@ class ShareDelivery:
         """The program has received the first `count` records: it holds them until they are acknowledged."""
         for index in range(self._received, count):
             if self.one_by_one and index:
-                self._fetcher.accept(self._taken[index - 1])
+                self._fetcher.ask_beyond(self._taken[index - 1])
             self._fetcher.hold(self._taken[index])
         self._received = count
 
@@ -133,6 +133,7 @@ class ShareFetcher:
         *,
         key: Decode | None,
         value: Decode | None,
+        implicit: bool,
         wake: Callable[[], None],
         note: Callable[[AcknowledgementResult], None],
     ) -> None:
@@ -142,6 +143,7 @@ class ShareFetcher:
         self._limits = limits
         self._key = key
         self._value = value
+        self._implicit = implicit
         self._wake = wake
         self._note = note
         self._brokers: dict[int, _Broker] = {}
@@ -172,8 +174,10 @@ class ShareFetcher:
             taken.broker.session.in_hand.setdefault(taken.partition, {})[record.offset] = None
             self._held[(record.topic_partition, record.offset)] = (taken.broker, taken.partition, record)
 
-    def accept(self, taken: _Taken) -> None:
-        """The program has processed a record, as it has asked for the next one (implicit mode)."""
+    def ask_beyond(self, taken: _Taken) -> None:
+        """The program has asked for the record after this one, which accepts this one in implicit mode."""
+        if not self._implicit:
+            return
         offsets = taken.broker.session.in_hand.get(taken.partition)
         if taken.is_current and offsets is not None and offsets.get(taken.record.offset, 0) is None:
             offsets[taken.record.offset] = AcknowledgeType.ACCEPT
@@ -191,10 +195,11 @@ class ShareFetcher:
             )
         offsets[record.offset] = AcknowledgeType(kind)
 
-    def collect(self, *, implicit: bool) -> None:
-        """Move all acknowledgements to the next requests. With `implicit`, first accept all held records."""
+    def collect(self, *, accept: bool = True) -> None:
+        """Move all acknowledgements to the next requests. In implicit mode all held records are accepted before, unless
+        `accept` is False."""
         for broker in self._brokers.values():
-            if implicit:
+            if accept and self._implicit:
                 broker.session.accept_everything()
             broker.session.collect()
 
