@@ -484,20 +484,18 @@ class BlockingReader(Blocking[RC]):
         self._client.defers = True
 
     def _run(self, work: Callable[[], Awaitable[R]], *, moves: bool = False) -> R:
-        given = self._given
-
         async def settled() -> R:
-            self._settle(given, moves=moves)
+            self._settle(moves=moves)
             return await work()
 
         return super()._run(settled, moves=moves)
 
-    def _settle(self, given: tuple[OnTheWay | None, int], *, moves: bool) -> None:
+    def _settle(self, *, moves: bool) -> None:
         """Take note of what the program has received. Runs on the loop."""
         delivery: OnTheWay | None = self._client.on_the_way
         if delivery is None:
             return
-        received, count = given
+        received, count = self._given
         if received is delivery:
             delivery.receive(count)
         if moves:
@@ -664,10 +662,8 @@ class Consumer(BlockingReader[AsyncConsumer]):
         self._shut(timeout_ms, leave=leave, finished=sys.exc_info()[1] is None and self._has_finished())
 
     def _shut(self, timeout_ms: float | None, *, leave: bool | None, finished: bool) -> None:
-        given = self._given
-
         async def closing() -> None:
-            self._settle(given, moves=True)
+            self._settle(moves=True)
             await self._client.shut(timeout_ms, leave=leave, finished=finished)
 
         self._close(closing)
@@ -717,10 +713,8 @@ class ShareConsumer(BlockingReader[AsyncShareConsumer]):
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Send the acknowledgements, release all other records, leave the group and close the connections."""
-        given = self._given
-
         async def closing() -> None:
-            self._settle(given, moves=True)
+            self._settle(moves=True)
             await self._client.close(timeout_ms)
 
         self._close(closing)
