@@ -22,6 +22,8 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+UNIT_S: Final = 0.000_020
+"""The time of a unit."""
 STEP_UNITS: Final = 1_000
 """Work pauses after this many units."""
 STEP_UNITS_MAX: Final = 12_500

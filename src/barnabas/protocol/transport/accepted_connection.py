@@ -13,12 +13,15 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.principals import ANONYMOUS
 from barnabas.protocol.transport.limits import SCANT_BYTES
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
+from barnabas.protocol.transport.turn_taking import SLICE_S
+from barnabas.protocol.transport.turns import NO_SHARE
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import write_pieces
 from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
@@ -34,12 +37,8 @@ _WRITE_AT = 64
 """This many response buffers are written to the socket at once, although more requests are waiting."""
 _BEHIND_BYTES = 1_048_576
 """A connection is not read while requests of this many bytes wait for the response to an earlier request."""
-_TURN = 16
-_TURN_BYTES = 131_072
-"""After `_TURN` requests or `_TURN_BYTES` bytes of responses in a row, a connection lets the loop run other ones."""
-TURN_OF_ALL: Final = 100
-"""After so many requests of all connections together, the listener lets the loop run other callbacks: with 0.3 ms each,
-after 30 ms. A thousand connections may have a request each, and timers would wait for all of them."""
+_SLICE_BYTES = 131_072
+"""After so many bytes of responses in a row, a connection waits for its next turn."""
 
 
 class AcceptedConnection(asyncio.BufferedProtocol):
@@ -67,6 +66,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._outgoing: list[Buffer] = []
         self._outgoing_bytes = 0
         self._unsent = 0  # the unsent bytes of this connection that are counted in the node's budget
+        self.share = NO_SHARE
+        self._share_of = ""
         self._cancellable: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
@@ -198,14 +199,20 @@ class AcceptedConnection(asyncio.BufferedProtocol):
 
     def start_waiting(self) -> None:
         """Start waiting requests, in order, until one must be answered first, back-pressure applies, or the connection
-        or the listener has used its share of this turn of the loop.
+        or the node has used its share of this turn of the loop.
         """
         if self._starting or self._peer is None or self._transport is None or self._transport.is_closing():
             return
-        self._starting = True
         waiting, owner = self._waiting, self._owner
+        turns = owner.turns
+        if waiting and not turns.allows(self):
+            self._wait_for_turn()
+            return
+        self._starting = True
         started = 0
         limit = owner.limits.pipelined_requests_max
+        clock = turns.clock
+        began = clock()
         try:
             while (
                 waiting
@@ -215,22 +222,32 @@ class AcceptedConnection(asyncio.BufferedProtocol):
                 and not self._closing
                 and self._in_flight < limit
             ):
-                if started == _TURN or self._outgoing_bytes >= _TURN_BYTES or not owner.requests_left:
-                    owner.defer(self)
+                if started and (clock() - began >= SLICE_S or self._outgoing_bytes >= _SLICE_BYTES):
+                    self._wait_for_turn()
                     break
                 request = waiting.popleft()
                 started += 1
-                owner.requests_left -= 1
                 self._waiting_bytes -= len(request.frame)
                 self._start(request)
         finally:
             self._starting = False
             if self._outgoing:
                 self._write_out()
+            if started:
+                turns.spend(self, clock() - began, started)
         if waiting or self._counted[0]:
             self._count_waiting()
         if waiting or self._in_flight or not self._reading or not self._writable:
             self._regulate()
+
+    def _wait_for_turn(self) -> None:
+        assert self._peer is not None
+        principal = self._peer.principal
+        client = self._peer.host if principal is ANONYMOUS else str(principal)
+        if client != self._share_of:
+            self._share_of = client
+            self.share = self._owner.turns.turns.share(self._owner.name, client, self)
+        self._owner.turns.wait(self)
 
     def _start(self, request: ReceivedRequest) -> None:
         handler = self._owner.handler

@@ -1,7 +1,8 @@
 """Shell: one listening socket and the connections it accepted.
 
 `serve` returns after `stop`, or when it is cancelled; it then closes every accepted connection and cancels the tasks of
-unanswered requests. Listeners that are given the same `RequestBudget` and `ConnectionQuotas` share their limits.
+unanswered requests. Listeners that are given the same `RequestBudget`, `TurnTaking` and `ConnectionQuotas` share their
+limits.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.protocol.security.principal_builder import AuthenticationContext
 from barnabas.protocol.security.principals import ANONYMOUS, KafkaPrincipal
-from barnabas.protocol.transport.accepted_connection import TURN_OF_ALL, AcceptedConnection
+from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.admission import Admission
 from barnabas.protocol.transport.connection_quotas import UNLIMITED, ConnectionLimits, ConnectionQuotas
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import OccasionalWarning, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
+from barnabas.protocol.transport.turn_taking import TurnTaking
 from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Listener:
         *,
         quotas: ConnectionQuotas | None = None,
         budget: RequestBudget | None = None,
+        turns: TurnTaking | None = None,
         sock: socket.socket | None = None,
         security: ListenerSecurity | None = None,
         principals: PrincipalBuilder | None = None,
@@ -75,9 +78,7 @@ class Listener:
         self._admission = Admission(endpoint.name, self.quotas, metrics, lambda: self.now(), self._enter)
         self.quotas.add_listener(self)
         self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
-        self.requests_left = TURN_OF_ALL
-        """The requests that connections may start until the next run of `_start_deferred`."""
-        self._deferred: dict[AcceptedConnection, None] = {}
+        self.turns = turns or TurnTaking()
         self._sock = sock
         self._server: asyncio.Server | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -101,6 +102,7 @@ class Listener:
         sock = self._sock or bound_socket(self.endpoint)
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
+        self.turns.use(self._loop)
         self._server = await self._loop.create_server(
             self.new_connection, sock=sock, backlog=BACKLOG, start_serving=False
         )
@@ -198,21 +200,7 @@ class Listener:
         task.add_done_callback(lambda done: self._request_tasks.pop(done, None))
         return task
 
-    def defer(self, connection: AcceptedConnection) -> None:
-        """Let the connection start its waiting requests in the next turn of the loop, after those that wait already."""
-        assert self._loop is not None
-        if not self._deferred:
-            self._loop.call_soon(self._start_deferred)
-        self._deferred[connection] = None
-
     # ---- inside
-
-    def _start_deferred(self) -> None:
-        """A connection for which nothing is left in this turn defers itself again, in the same order."""
-        deferred, self._deferred = self._deferred, {}
-        self.requests_left = TURN_OF_ALL
-        for connection in deferred:
-            connection.start_waiting()
 
     async def _sweep_idle(self) -> None:
         """Close idle connections (connections.max.idle.ms). A periodic check is cheaper than a timer per connection."""

@@ -19,6 +19,7 @@ from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.protocol.transport.connection_quotas import DescriptorLimits
 from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
+from barnabas.protocol.transport.turn_taking import TurnTaking
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.checking.process import CheckProcess
@@ -399,12 +400,12 @@ class BrokerRole:
         )
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config)
-        quotas, budget = self._connection_quotas, self._budget
+        quotas, budget, turns = self._connection_quotas, self._budget, TurnTaking()
         measure_request_memory(parts.metrics, budget)
         services.unsent_bytes = lambda: budget.unsent
         return lambda port, security: Listener(
-            port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, sock=port.sock,
-            security=security, principals=parts.principals,
+            port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, turns=turns,
+            sock=port.sock, security=security, principals=parts.principals,
         )  # fmt: skip
 
 

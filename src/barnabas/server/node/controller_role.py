@@ -13,6 +13,7 @@ from barnabas.core.telemetry import Metrics
 from barnabas.protocol.security.principal_builder import PrincipalBuilder
 from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
+from barnabas.protocol.transport.turn_taking import TurnTaking
 from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.forward import ControllerChannel
@@ -91,11 +92,12 @@ class ControllerListeners:
 
         limits = build_transport_config(config)
         self._quotas = build_connection_quotas(config, [port.endpoint.name for port in ports])
-        budget = RequestBudget(limits)
+        budget, turns = RequestBudget(limits), TurnTaking()
         self._listeners = [
             Listener(
-                port.endpoint, NewcomerHandler(), limits, metrics, quotas=self._quotas, budget=budget, sock=port.sock,
-                security=security.listeners.get(port.endpoint.name), principals=principals,
+                port.endpoint, NewcomerHandler(), limits, metrics, quotas=self._quotas, budget=budget,
+                turns=turns, sock=port.sock, security=security.listeners.get(port.endpoint.name),
+                principals=principals,
             )
             for port in ports
         ]  # fmt: skip

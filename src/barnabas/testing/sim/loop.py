@@ -21,7 +21,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count as numbers
 from typing import Any, Final, NoReturn, TypeVar
 
-from barnabas.core.work import STEP, STEP_UNITS_MAX
+from barnabas.core.work import STEP, STEP_UNITS_MAX, UNIT_S
 from barnabas.testing.sim.errors import LivenessError, RealWorldError
 from barnabas.testing.sim.handles import SimHandle, SimTimer
 from barnabas.testing.sim.process import CURRENT, Process, ProcessState
@@ -91,6 +91,10 @@ class SimLoop(BaseEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def work_clock(self) -> float:
+        """The work of this step in seconds, by its counted units; see `protocol/transport/turn_taking.py`."""
+        return STEP.units * UNIT_S
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -1,20 +1,30 @@
-"""The requests of very many connections are started in several turns of the event loop; timers run in between."""
+"""The requests of very many connections are started in several turns of the event loop, and clients share the turns by
+what their requests cost."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from typing import Any, cast
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from barnabas.core.telemetry import Metrics
-from barnabas.protocol.transport.accepted_connection import TURN_OF_ALL, AcceptedConnection
+from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.ports import Answer, Finished, Peer, RequestScheduling
+from barnabas.protocol.transport.turn_taking import SLICE_S, TURN_S
+from barnabas.protocol.transport.turns import IDLE_CLIENTS_MAX, Share, Turns
 from barnabas.protocol.wire.server_conn import ReceivedRequest
 from tests.configs import transport_config
 
-CONNECTIONS = 5 * TURN_OF_ALL // 2
+COST_S = 2.0**-13
+"""What each request costs, by the clock of these tests: a number whose sums are exact."""
+OF_TURN = math.ceil(TURN_S / COST_S)
+OF_SLICE = math.ceil(SLICE_S / COST_S)
 BODY = bytes.fromhex("0012000000000001ffff")
 FRAME = len(BODY).to_bytes(4, "big") + BODY
 
@@ -22,8 +32,10 @@ FRAME = len(BODY).to_bytes(4, "big") + BODY
 class FakeTransport:
     """A socket that accepts everything."""
 
+    host = "127.0.0.1"
+
     def get_extra_info(self, name: str) -> object:
-        return ("127.0.0.1", 1) if name == "peername" else None
+        return (self.host, 1) if name == "peername" else None
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -42,80 +54,150 @@ class Started:
 
     def __init__(self) -> None:
         self.connections: list[int] = []
+        self.time = 0.0
 
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         return RequestScheduling.PIPELINED
 
     def begin(self, request: ReceivedRequest, peer: Peer) -> Finished[Answer] | Coroutine[Any, Any, Answer]:
         self.connections.append(peer.connection_id)
+        self.time += COST_S
         return Finished(None)
 
     def on_closed(self, peer: Peer) -> None: ...
 
 
-async def connected(handler: Started, count: int) -> tuple[Listener, list[AcceptedConnection]]:
-    """A listener and connections to it."""
+async def connected(handler: Started, *hosts: str) -> tuple[Listener, list[AcceptedConnection]]:
+    """A listener, and a connection from each of these hosts."""
     listener = Listener(ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0), handler, transport_config(), Metrics())
     await listener.bind()
+    listener.turns.clock = lambda: handler.time
     connections = []
-    for _ in range(count):
+    for host in hosts:
+        transport = FakeTransport()
+        transport.host = host
         connection = AcceptedConnection(listener)
-        connection.connection_made(cast("Any", FakeTransport()))
+        connection.connection_made(cast("Any", transport))
         connections.append(connection)
     return listener, connections
 
 
-def test_a_turn_of_the_loop_starts_a_limited_number_of_requests() -> None:
-    async def main() -> None:
-        handler = Started()
-        listener, connections = await connected(handler, CONNECTIONS)
-        for connection in connections:
-            connection.data_received(FRAME)
-        per_turn = [len(handler.connections)]
-        while len(handler.connections) < CONNECTIONS:
-            before = len(handler.connections)
-            await asyncio.sleep(0)
-            per_turn.append(len(handler.connections) - before)
-        assert per_turn == [TURN_OF_ALL, TURN_OF_ALL, TURN_OF_ALL // 2]
-        peers = [connection.peer.connection_id for connection in connections if connection.peer is not None]
-        assert handler.connections == peers, "the requests are started in the order of their arrival"
-        listener.stop()
-
-    asyncio.run(main())
+def number(connection: AcceptedConnection) -> int:
+    assert connection.peer is not None
+    return connection.peer.connection_id
 
 
-def test_a_connection_that_waits_for_the_next_turn_keeps_the_order_of_its_requests() -> None:
-    async def main() -> None:
-        handler = Started()
-        listener, connections = await connected(handler, TURN_OF_ALL + 1)
-        for connection in connections:
-            connection.data_received(FRAME)
-        connections[-1].data_received(FRAME)
-        connections[0].data_received(FRAME)
-        assert len(handler.connections) == TURN_OF_ALL
+async def test_a_turn_of_the_loop_has_a_limited_time() -> None:
+    handler = Started()
+    count = 2 * OF_TURN + OF_TURN // 2
+    listener, connections = await connected(handler, *("127.0.0.1",) * count)
+    for connection in connections:
+        connection.data_received(FRAME)
+    per_turn = [len(handler.connections)]
+    while len(handler.connections) < count:
+        before = len(handler.connections)
         await asyncio.sleep(0)
-        first, last = connections[0].peer, connections[-1].peer
-        assert first is not None
-        assert last is not None
-        assert handler.connections[TURN_OF_ALL:] == [last.connection_id, last.connection_id, first.connection_id]
-        listener.stop()
-
-    asyncio.run(main())
+        per_turn.append(len(handler.connections) - before)
+    assert per_turn == [OF_TURN, OF_TURN, OF_TURN // 2]
+    assert handler.connections == list(map(number, connections)), "the requests are started in the order of arrival"
+    listener.stop()
 
 
-def test_a_single_connection_waits_for_one_turn_in_a_hundred_requests() -> None:
-    async def main() -> None:
-        handler = Started()
-        listener, (connection,) = await connected(handler, 1)
-        deferred = 0
-        for _ in range(5 * TURN_OF_ALL):
-            before = len(handler.connections)
-            connection.data_received(FRAME)
-            if len(handler.connections) == before:
-                deferred += 1
-                await asyncio.sleep(0)
-        assert len(handler.connections) == 5 * TURN_OF_ALL
-        assert deferred == 4
-        listener.stop()
+async def test_a_connection_that_waits_for_its_turn_keeps_the_order_of_its_requests() -> None:
+    handler = Started()
+    listener, connections = await connected(handler, *("127.0.0.1",) * (OF_TURN + 1))
+    for connection in connections:
+        connection.data_received(FRAME)
+    connections[-1].data_received(FRAME)
+    connections[0].data_received(FRAME)
+    assert len(handler.connections) == OF_TURN
+    await asyncio.sleep(0)
+    first, last = number(connections[0]), number(connections[-1])
+    assert handler.connections[OF_TURN:] == [last, last, first]
+    listener.stop()
 
-    asyncio.run(main())
+
+async def test_a_newcomer_waits_for_one_slice_of_a_client_that_pipelines() -> None:
+    """However many connections and requests the other client has."""
+    handler = Started()
+    listener, connections = await connected(handler, *("10.0.0.1",) * 20, "10.0.0.2", "10.0.0.2")
+    *hostile, newcomer, second = connections
+    for connection in hostile:
+        connection.data_received(FRAME * 60)
+    await asyncio.sleep(0)
+    newcomer.data_received(FRAME)
+    second.data_received(FRAME)
+    before = len(handler.connections)
+    await asyncio.sleep(0)
+    served = handler.connections[before:]
+    assert served.index(number(newcomer)) <= OF_SLICE
+    assert served.index(number(second)) <= 2 * OF_SLICE + 1
+    listener.stop()
+
+
+async def test_clients_share_the_time_and_not_the_connections() -> None:
+    handler = Started()
+    listener, connections = await connected(handler, *("10.0.0.1",) * 19, "10.0.0.2")
+    for _ in range(20):
+        for connection in connections:
+            connection.data_received(FRAME * 30)
+        await asyncio.sleep(0)
+    of_one = handler.connections.count(number(connections[-1]))
+    assert of_one == 20 * 30, "the client with one connection is never behind"
+    listener.stop()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 3), st.integers(1, 40)), max_size=120
+    )
+)
+def test_no_client_gets_more_than_its_share_while_another_waits(arrivals: list[tuple[str, str, int, int]]) -> None:
+    """Between two clients of a listener that both wait all the time, the costs differ by at most a slice of each."""
+    turns = Turns()
+    shares: dict[tuple[str, str, int], Share] = {}
+    backlog: dict[Share, list[int]] = {}
+    names: dict[Share, tuple[str, str]] = {}
+
+    def serve() -> None:
+        share = turns.next()
+        cost = backlog[share].pop(0)
+        together = {names[s] for s, left in backlog.items() if left} | {names[share]}
+        for pair in list(since):
+            if pair not in together:
+                del since[pair]
+        for pair in together:
+            since.setdefault(pair, 0)
+        since[names[share]] += cost
+        turns.charge(share, cost, waits=bool(backlog[share]))
+        for listener in "ab":
+            of_listener = [spent for (name, _), spent in since.items() if name == listener]
+            if of_listener:
+                assert max(of_listener) - min(of_listener) <= 40 * 2 + max(0, len(since) - 1) * 40
+
+    since: dict[tuple[str, str], int] = {}
+    for listener, client, connection, cost in arrivals:
+        key = listener, client, connection
+        if key not in shares:
+            shares[key] = turns.share(listener, client, key)
+            backlog[shares[key]] = []
+            names[shares[key]] = listener, client
+        backlog[shares[key]].append(cost)
+        turns.enter(shares[key])
+        if cost % 3 == 0 and turns:
+            serve()
+    while turns:
+        serve()
+    assert not any(backlog.values()), "every request is served"
+
+
+def test_idle_clients_are_forgotten_and_those_in_debt_last() -> None:
+    turns = Turns()
+    busy = turns.share("L", "busy", None)
+    turns.enter(busy)
+    turns.charge(turns.next(), 5.0, waits=False)
+    for client in range(2 * IDLE_CLIENTS_MAX):
+        turns.share("L", str(client), None)
+    assert busy.parent is not None and busy.parent.parent is not None
+    assert len(busy.parent.parent.children) <= IDLE_CLIENTS_MAX + 1
+    assert "busy" in busy.parent.parent.children
