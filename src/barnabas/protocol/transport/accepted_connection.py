@@ -20,7 +20,6 @@ from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.principals import ANONYMOUS
 from barnabas.protocol.transport.limits import SCANT_BYTES
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
-from barnabas.protocol.transport.turn_taking import SLICE_S
 from barnabas.protocol.transport.turns import NO_SHARE
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import write_pieces
@@ -222,7 +221,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
                 and not self._closing
                 and self._in_flight < limit
             ):
-                if started and (clock() - began >= SLICE_S or self._outgoing_bytes >= _SLICE_BYTES):
+                if started and (clock() - began >= turns.slice_s or self._outgoing_bytes >= _SLICE_BYTES):
                     self._wait_for_turn()
                     break
                 request = waiting.popleft()

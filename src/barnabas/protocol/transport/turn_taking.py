@@ -35,10 +35,11 @@ class TurnTaking:
     """The turns of one node. `clock` measures work in seconds; the simulated loop has a clock of its own, which counts
     units of work, so that a seed can be replayed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, turn_s: float = TURN_S, slice_s: float = SLICE_S) -> None:
+        self.slice_s = slice_s
+        self._turn_s = self._left = turn_s
         self.clock: Callable[[], float] = time.perf_counter
         self.turns = Turns()
-        self._left = TURN_S
         self._scheduled = False
         self._served: Waiting | None = None
         self._served_waits = False
@@ -67,7 +68,7 @@ class TurnTaking:
 
     def _run(self) -> None:
         """One turn."""
-        self._left = TURN_S
+        self._left = self._turn_s
         turns = self.turns
         while turns and self._left > 0:
             share = turns.next()

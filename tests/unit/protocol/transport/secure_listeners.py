@@ -32,6 +32,7 @@ from barnabas.protocol.wire.server_conn import ReceivedRequest
 from tests.configs import connection_limits, transport_config
 from tests.system.client.tls_proxy import Authority
 from tests.unit.protocol.transport.test_transport_muting import ReadTransport
+from tests.unit.protocol.transport.test_transport_turns import endless_turns
 
 RIGHT, WRONG = b"\0alice\0alice-secret", b"\0alice\0wrong"
 DELAY_MS = 100
@@ -101,7 +102,7 @@ def secure_listener(
     quotas = ConnectionQuotas(connection_limits(), descriptors=DescriptorLimits(descriptors, descriptors))
     security = ListenerSecurity(SystemClock(), random.Random(1), tls, sasl)
     endpoint = ListenerEndpoint("CLIENTS", "127.0.0.1", 0)
-    listener = Listener(endpoint, handler, limits, Metrics(), quotas=quotas, security=security)
+    listener = Listener(endpoint, handler, limits, Metrics(), quotas=quotas, turns=endless_turns(), security=security)
     listener._loop = asyncio.get_running_loop()
     listener.now = listener._loop.time
     return listener

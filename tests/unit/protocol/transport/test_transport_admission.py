@@ -17,7 +17,7 @@ from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
 from barnabas.testing.sim.loop import SimLoop
 from tests.configs import connection_limits, transport_config
-from tests.unit.protocol.transport.test_transport_turns import FRAME, FakeTransport, Started
+from tests.unit.protocol.transport.test_transport_turns import FRAME, FakeTransport, Started, endless_turns
 
 
 class Client(FakeTransport):
@@ -65,7 +65,9 @@ def listener_with(handler: Started | None = None, **limits: Any) -> tuple[Listen
     metrics = Metrics()
     quotas = ConnectionQuotas(connection_limits(**limits))
     endpoint = ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0)
-    listener = Listener(endpoint, handler or Started(), transport_config(), metrics, quotas=quotas)
+    listener = Listener(
+        endpoint, handler or Started(), transport_config(), metrics, turns=endless_turns(), quotas=quotas
+    )
     listener.now = asyncio.get_running_loop().time
     return listener, metrics
 

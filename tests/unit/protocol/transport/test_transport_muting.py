@@ -15,7 +15,7 @@ from barnabas.protocol.transport.ports import Answer, Finished, Peer
 from barnabas.protocol.wire.server_conn import ReceivedRequest
 from barnabas.testing.sim.loop import SimLoop
 from tests.configs import transport_config
-from tests.unit.protocol.transport.test_transport_turns import FRAME, FakeTransport, Started
+from tests.unit.protocol.transport.test_transport_turns import FRAME, FakeTransport, Started, endless_turns
 
 
 class SlowedDown(Started):
@@ -52,7 +52,9 @@ class ReadTransport(FakeTransport):
 
 
 def connected_to(handler: SlowedDown) -> AcceptedConnection:
-    listener = Listener(ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0), handler, transport_config(), Metrics())
+    listener = Listener(
+        ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0), handler, transport_config(), Metrics(), turns=endless_turns()
+    )
     listener.now = asyncio.get_running_loop().time
     connection = AcceptedConnection(listener)
     connection.connection_made(cast("Any", ReadTransport()))

@@ -15,6 +15,7 @@ from barnabas.protocol.transport.ports import Answer, Finished, Peer, RequestSch
 from barnabas.protocol.wire.server_conn import ReceivedRequest
 from tests.configs import transport_config
 from tests.unit.protocol.transport.test_transport_muting import ReadTransport
+from tests.unit.protocol.transport.test_transport_turns import endless_turns
 
 LIMIT = 1_000_000
 
@@ -70,7 +71,9 @@ def serving(main: Any, handler: Slow | None = None, limit: int = LIMIT) -> None:
     async def run() -> None:
         slow = handler or Slow()
         endpoint = ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0)
-        listener = Listener(endpoint, slow, transport_config(queued_max_request_bytes=limit), Metrics())
+        listener = Listener(
+            endpoint, slow, transport_config(queued_max_request_bytes=limit), Metrics(), turns=endless_turns()
+        )
         listener.now = asyncio.get_running_loop().time
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
             listener._tasks = tasks
@@ -150,7 +153,9 @@ def test_the_number_of_waiting_requests_is_limited() -> None:
     async def main() -> None:
         handler = Slow()
         endpoint = ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0)
-        listener = Listener(endpoint, handler, transport_config(queued_max_requests=10), Metrics())
+        listener = Listener(
+            endpoint, handler, transport_config(queued_max_requests=10), Metrics(), turns=endless_turns()
+        )
         listener.now = asyncio.get_running_loop().time
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
             listener._tasks = tasks

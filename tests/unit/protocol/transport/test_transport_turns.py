@@ -16,7 +16,7 @@ from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.ports import Answer, Finished, Peer, RequestScheduling
-from barnabas.protocol.transport.turn_taking import SLICE_S, TURN_S
+from barnabas.protocol.transport.turn_taking import SLICE_S, TURN_S, TurnTaking
 from barnabas.protocol.transport.turns import IDLE_CLIENTS_MAX, Share, Turns
 from barnabas.protocol.wire.server_conn import ReceivedRequest
 from tests.configs import transport_config
@@ -65,6 +65,11 @@ class Started:
         return Finished(None)
 
     def on_closed(self, peer: Peer) -> None: ...
+
+
+def endless_turns() -> TurnTaking:
+    """Every request is started as soon as it arrives, however long the ones before it took."""
+    return TurnTaking(turn_s=math.inf, slice_s=math.inf)
 
 
 async def connected(handler: Started, *hosts: str) -> tuple[Listener, list[AcceptedConnection]]:
