@@ -38,7 +38,7 @@ from bench.attacks.edges import consecutive_ports, edge_settings
 from bench.attacks.registry import ATTACKS, Attack
 from bench.report import Sheet, write
 
-MODULES = ("records", "lists", "largest", "shapes", "groups", "edges")
+MODULES = ("records", "lists", "largest", "shapes", "groups", "edges", "pipelines")
 """The modules of `bench/attacks`, in the order of the table."""
 TOPIC = "bystander"
 INTERVAL_S = 0.010
