@@ -6,15 +6,20 @@ Pipelines plan and report progress with these functions; `AsyncAdmin` and the co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.fanout import LeaderResult, by_topic, send_to_leaders
 from barnabas.client.cluster.versions import Versioned
+from barnabas.client.commit_marks import has_mark, with_marks, without_mark
 from barnabas.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
-from barnabas.core.ids import CONSUMER_REPLICA_ID, TopicPartition
+from barnabas.core.ids import CONSUMER_REPLICA_ID, NO_TOPIC_ID, TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -107,6 +112,8 @@ async def fetch_group_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
     """The committed offsets of a group, for `partitions` or for all (None). Partitions without a commit are omitted.
 
+    A commit of a topic that was deleted and created again since is omitted, too (see `commit_marks.py`).
+
     `require_stable` waits for open transactions to end (KIP-447). `member` is (id, epoch) of a KIP-848 member.
     Raises KafkaError for an error of the whole group.
     """
@@ -165,7 +172,48 @@ async def fetch_group_offsets(
     found: dict[TopicPartition, OffsetAndMetadata | KafkaError] = await cluster.retrying(
         f"Fetching the offsets of group {group_id!r}", attempt, deadline=limit
     )
+    return await _of_existing_topics(cluster, found, limit)
+
+
+async def _of_existing_topics(
+    cluster: Cluster, found: dict[TopicPartition, OffsetAndMetadata | KafkaError], deadline: float
+) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+    """Read the marks of the commits, and remove the commits of topics that were deleted and created again."""
+    marked = {p: c for p, c in found.items() if isinstance(c, OffsetAndMetadata) and has_mark(c.metadata)}
+    if not marked:
+        return found
+    metadata = cluster.metadata
+    await cluster.topics({partition.topic for partition in marked}, deadline=deadline)
+    commits = {p: without_mark(commit, metadata) for p, commit in marked.items()}
+    doubtful = {p.topic for p, commit in commits.items() if not metadata.may_be(p.topic, commit.topic_id)}
+    if doubtful:  # the cached metadata may be older than the commit
+        await cluster.refresh(sorted(doubtful), deadline=deadline)
+    for partition, commit in commits.items():
+        if metadata.may_be(partition.topic, commit.topic_id):
+            found[partition] = commit
+        else:
+            del found[partition]
     return found
+
+
+def exact_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+    topic_ids: Mapping[TopicPartition, UUID] = MappingProxyType({}),
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets to commit, with the topic ids that are known. Raises ConfigError for a negative offset, which would
+    remove the commit."""
+    exact: dict[TopicPartition, OffsetAndMetadata] = {}
+    for partition, given in offsets.items():
+        commit = OffsetAndMetadata(given) if isinstance(given, int) else given
+        if commit.topic_id == NO_TOPIC_ID and partition in topic_ids:
+            commit = replace(commit, topic_id=topic_ids[partition])
+        exact[partition] = commit
+        if commit.offset < 0:
+            raise ConfigError(
+                f"The offset {commit.offset} of {partition} cannot be committed: it must be that of the next record to"
+                " read, at least 0. To remove a committed offset, call delete_group_offsets of the admin client."
+            )
+    return exact
 
 
 async def commit_group_offsets(
@@ -183,8 +231,35 @@ async def commit_group_offsets(
     who = GroupMetadata(group) if isinstance(group, str) else group
     if not offsets:
         return {}
-    positions = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in offsets.items()}
-    request = OffsetCommitRequest(
+    positions = exact_offsets(offsets, who.topic_ids)
+
+    async def attempt() -> dict[TopicPartition, KafkaError | None]:
+        marked = with_marks(positions, cluster.metadata)
+        request = _build_commit(who, marked)
+        response: OffsetCommitResponse = await _ask_coordinator(cluster, who.group_id, request, limit)
+        if marked != positions and ErrorCode.OFFSET_METADATA_TOO_LARGE in _codes(response):
+            cluster.metadata.marks_commits = False  # offset.metadata.max.bytes is less than a mark has
+            return await attempt()
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for topic in response.topics:
+            for p in topic.partitions:
+                code = error_code(p.error_code)
+                cluster.coordinators.note_error(CoordinatorType.GROUP, who.group_id, code)
+                error = None if code is ErrorCode.NONE else KafkaError(code)
+                if error is not None and code in _WHOLE_GROUP:
+                    raise error
+                results[TopicPartition(topic.name, p.partition_index)] = error
+        return results
+
+    limit = cluster.deadline() if deadline is None else deadline
+    committed: dict[TopicPartition, KafkaError | None] = await cluster.retrying(
+        f"Committing offsets of group {who.group_id!r}", attempt, deadline=limit
+    )
+    return committed
+
+
+def _build_commit(who: GroupMetadata, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
         group_id=who.group_id,
         generation_id_or_member_epoch=who.generation_id,
         member_id=who.member_id,
@@ -206,24 +281,9 @@ async def commit_group_offsets(
         ],
     )
 
-    async def attempt() -> dict[TopicPartition, KafkaError | None]:
-        response: OffsetCommitResponse = await _ask_coordinator(cluster, who.group_id, request, limit)
-        results: dict[TopicPartition, KafkaError | None] = {}
-        for topic in response.topics:
-            for p in topic.partitions:
-                code = error_code(p.error_code)
-                cluster.coordinators.note_error(CoordinatorType.GROUP, who.group_id, code)
-                error = None if code is ErrorCode.NONE else KafkaError(code)
-                if error is not None and code in _WHOLE_GROUP:
-                    raise error
-                results[TopicPartition(topic.name, p.partition_index)] = error
-        return results
 
-    limit = cluster.deadline() if deadline is None else deadline
-    committed: dict[TopicPartition, KafkaError | None] = await cluster.retrying(
-        f"Committing offsets of group {who.group_id!r}", attempt, deadline=limit
-    )
-    return committed
+def _codes(response: OffsetCommitResponse) -> set[int]:
+    return {partition.error_code for topic in response.topics for partition in topic.partitions}
 
 
 _WHOLE_GROUP = frozenset(

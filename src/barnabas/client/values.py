@@ -93,6 +93,9 @@ class OffsetAndMetadata:
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+    topic_id: UUID = field(default=NO_TOPIC_ID, compare=False, repr=False)
+    """The id of the topic that the offset belongs to, if it is known. A topic that is deleted and created again gets
+    another id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,3 +420,5 @@ class GroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    topic_ids: Mapping[TopicPartition, UUID] = field(default_factory=dict, compare=False, repr=False)
+    """The ids of the topics from which the consumer reads, for offsets without one."""

@@ -140,7 +140,7 @@ ADMIN: Final[dict[str, Call]] = {
     "list_group_offsets": lambda c: c.list_group_offsets("g"),
     "alter_group_offsets": lambda c: c.alter_group_offsets("g", {T0: 0}),
     "delete_group_offsets": lambda c: c.delete_group_offsets("g", [T0]),
-    "reset_group_offsets": lambda c: c.reset_group_offsets("g", {T0: -1}),
+    "reset_group_offsets": lambda c: c.reset_group_offsets("g", {T0: 0}),
     "describe_producers": lambda c: c.describe_producers([T0]),
     "list_transactions": lambda c: c.list_transactions(),
     "describe_transactions": lambda c: c.describe_transactions(["x"]),

@@ -28,6 +28,8 @@ from barnabas.protocol.wire.messages import (
     init_producer_id,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
     produce,
 )
 from barnabas.protocol.wire.server_conn import ServerConnection
@@ -92,6 +94,14 @@ class FakeLog:
                     break
                 out += batch
         return bytes(out)
+
+    def divergence(self, offset: int, epoch: int) -> tuple[int, int] | None:
+        """The newest epoch up to `epoch` and its end, if the log has not the record of `epoch` before `offset`."""
+        newest, end = -1, self.start
+        for header in map(read_header, self.batches):
+            if header.partition_leader_epoch <= epoch:
+                newest, end = header.partition_leader_epoch, header.next_offset
+        return (newest, end) if newest < epoch or end < offset else None
 
     @property
     def readable(self) -> int:
@@ -166,12 +176,23 @@ class FakeCluster:
         self.api_versions_max = 4
         self.next_producer_id = 1000
         self.versions: dict[ApiKey, tuple[int, int]] = {}
+        self.commits: dict[TopicPartition, tuple[int, int, str]] = {}
+        """What the one group has committed: offset, leader epoch, metadata."""
+        self.metadata_max_bytes = 4096
 
     def add_topic(self, name: str, partitions: int = 1, *, topic_id: UUID | None = None) -> None:
         self.topics[name] = topic_id or UUID(int=len(self.topics) + 100)
         for index in range(partitions):
             leader = 1 + index % len(self.ports)
             self.logs[TopicPartition(name, index)] = FakeLog(leader)
+
+    def recreate_topic(self, name: str, *, deletes_commits: bool = True) -> None:
+        """Delete the topic, with the group's commits if the broker does that, and create it with another id."""
+        count = len([p for p in self.logs if p.topic == name])
+        self.logs = {p: log for p, log in self.logs.items() if p.topic != name}
+        if deletes_commits:
+            self.commits = {p: commit for p, commit in self.commits.items() if p.topic != name}
+        self.add_topic(name, count, topic_id=UUID(int=self.topics.pop(name).int + 1_000))
 
     def log(self, topic: str, partition: int = 0) -> FakeLog:
         return self.logs[TopicPartition(topic, partition)]
@@ -224,6 +245,10 @@ class FakeCluster:
                 return self.fetch(broker_id, request, version), None
             case ApiKey.LIST_OFFSETS:
                 return self._list_offsets(broker_id, request), None
+            case ApiKey.OFFSET_COMMIT:
+                return self._commit(request), None
+            case ApiKey.OFFSET_FETCH:
+                return self._committed(request), None
             case ApiKey.FIND_COORDINATOR:
                 return self._find_coordinator(request), None
             case _:
@@ -264,8 +289,8 @@ class FakeCluster:
         ]
         return metadata.MetadataResponseTopic(name=name, topic_id=self.topics[name], partitions=partitions)
 
-    def name_of(self, name: str, topic_id: UUID) -> str:
-        return name or next(n for n, i in self.topics.items() if i == topic_id)
+    def name_of(self, name: str, topic_id: UUID) -> str | None:
+        return name or next((n for n, i in self.topics.items() if i == topic_id), None)
 
     def produce(self, broker_id: int, request: produce.ProduceRequest, version: int) -> produce.ProduceResponse:
         responses = []
@@ -273,6 +298,11 @@ class FakeCluster:
             name = self.name_of(topic.name, topic.topic_id)
             answers = []
             for data in topic.partition_data:
+                if name is None:
+                    answers.append(
+                        produce.PartitionProduceResponse(index=data.index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+                    )
+                    continue
                 log = self.log(name, data.index)
                 code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
                 if log.leader == broker_id:
@@ -280,7 +310,7 @@ class FakeCluster:
                     code, offset = log.append(bytes(data.records))
                 answers.append(produce.PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset))
             responses.append(
-                produce.TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers)
+                produce.TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=answers)
             )
         return produce.ProduceResponse(responses=responses)
 
@@ -290,7 +320,12 @@ class FakeCluster:
             name = self.name_of(topic.topic, topic.topic_id)
             partitions = []
             for wanted in topic.partitions:
+                if name is None:
+                    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                    partitions.append(fetch.PartitionData(partition_index=wanted.partition, error_code=unknown))
+                    continue
                 log = self.log(name, wanted.partition)
+                diverging = log.divergence(wanted.fetch_offset, wanted.last_fetched_epoch)
                 answer = fetch.PartitionData(
                     partition_index=wanted.partition,
                     high_watermark=log.readable,
@@ -299,6 +334,11 @@ class FakeCluster:
                 )
                 if log.leader != broker_id:
                     answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                elif wanted.current_leader_epoch >= 0 and wanted.current_leader_epoch != log.leader_epoch:
+                    older = wanted.current_leader_epoch < log.leader_epoch
+                    answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+                elif wanted.last_fetched_epoch >= 0 and diverging is not None:
+                    answer.diverging_epoch = fetch.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
                 elif not log.start <= wanted.fetch_offset <= log.end:
                     answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
                 else:
@@ -307,7 +347,9 @@ class FakeCluster:
                         fetch.AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in log.aborted
                     ]
                 partitions.append(answer)
-            responses.append(fetch.FetchableTopicResponse(topic=name, topic_id=topic.topic_id, partitions=partitions))
+            responses.append(
+                fetch.FetchableTopicResponse(topic=name or "", topic_id=topic.topic_id, partitions=partitions)
+            )
         return fetch.FetchResponse(responses=responses)
 
     def _list_offsets(self, broker_id: int, request: list_offsets.ListOffsetsRequest) -> Any:
@@ -324,6 +366,39 @@ class FakeCluster:
                 partitions.append(answer)
             topics.append(list_offsets.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return list_offsets.ListOffsetsResponse(topics=topics)
+
+    def _commit(self, request: offset_commit.OffsetCommitRequest) -> offset_commit.OffsetCommitResponse:
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for p in topic.partitions:
+                text = p.committed_metadata or ""
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                if len(text) <= self.metadata_max_bytes:
+                    code = ErrorCode.NONE
+                    commit = (p.committed_offset, p.committed_leader_epoch, text)
+                    self.commits[TopicPartition(topic.name, p.partition_index)] = commit
+                answers.append(
+                    offset_commit.OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                )
+            topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        return offset_commit.OffsetCommitResponse(topics=topics)
+
+    def _committed(self, request: offset_fetch.OffsetFetchRequest) -> offset_fetch.OffsetFetchResponse:
+        found: dict[str, list[offset_fetch.OffsetFetchResponsePartitions]] = {}
+        for p, (offset, epoch, text) in self.commits.items():
+            found.setdefault(p.topic, []).append(
+                offset_fetch.OffsetFetchResponsePartitions(
+                    partition_index=p.partition,
+                    committed_offset=offset,
+                    committed_leader_epoch=epoch,
+                    metadata=text,
+                    error_code=0,
+                )
+            )
+        topics = [offset_fetch.OffsetFetchResponseTopics(name=name, partitions=ps) for name, ps in found.items()]
+        group = offset_fetch.OffsetFetchResponseGroup(group_id=request.groups[0].group_id, topics=topics)
+        return offset_fetch.OffsetFetchResponse(groups=[group])
 
     def _find_coordinator(self, request: find_coordinator.FindCoordinatorRequest) -> Any:
         keys = request.coordinator_keys or [request.key]

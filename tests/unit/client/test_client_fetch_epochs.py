@@ -53,7 +53,7 @@ async def test_diverging_epoch_of_a_follower_does_not_move_the_position() -> Non
         state = consumer._subscription.partitions[partition]
         state.seek(212)
         state.preferred_replica = 2
-        consumer._fetcher._on_diverging(state, 182)
+        consumer._fetcher._on_diverging(state, 182, leader_epoch=3)
         assert (state.position, state.preferred_replica) == (212, -1)
-        consumer._fetcher._on_diverging(state, 182)
+        consumer._fetcher._on_diverging(state, 182, leader_epoch=3)
         assert state.position == 182

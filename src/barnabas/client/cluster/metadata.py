@@ -77,7 +77,18 @@ class MetadataCache:
         self.topics: dict[str, TopicDescription] = {}
         self.version = 0
         """Increases with every change, so that values derived from the metadata can be cached."""
+        self.marks_commits = True
+        """Whether the client marks committed offsets with topic ids: until a broker refuses metadata of that length."""
         self._names: dict[UUID, str] = {}
+
+    def topic_id(self, topic: str) -> UUID:
+        """The id of a topic; NO_TOPIC_ID if it is unknown, or if the brokers have no topic ids."""
+        view = self.topics.get(topic)
+        return NO_TOPIC_ID if view is None else view.topic_id
+
+    def may_be(self, topic: str, topic_id: UUID) -> bool:
+        """Whether the topic may have this id: false only if the topic is known to have another one."""
+        return topic_id == NO_TOPIC_ID or self.topic_id(topic) in (topic_id, NO_TOPIC_ID)
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of the topic with this id; None if no response had the id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
@@ -11,6 +12,7 @@ from barnabas.client.consumer.commits import REVOKE_TIMEOUT_MS, Commits
 from barnabas.client.consumer.coordinator import ConsumerCoordinator
 from barnabas.client.consumer.handout import Handout
 from barnabas.client.consumer.jobs import Jobs
+from barnabas.client.consumer.subscription import SubscriptionState
 from barnabas.client.offsets import fetch_group_offsets
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata
 from barnabas.core.errors import KafkaError
@@ -26,6 +28,7 @@ class CommitCalls(ABC):
     _coordinator: ConsumerCoordinator | None
     _handout: Handout
     _jobs: Jobs
+    _subscription: SubscriptionState
 
     @abstractmethod
     def _check_open(self) -> None: ...
@@ -91,9 +94,8 @@ class CommitCalls(ABC):
 
     def group_metadata(self) -> GroupMetadata:
         """The identity of this member, with which a transactional producer commits offsets for the group."""
-        if self._coordinator is not None:
-            return self._coordinator.metadata
-        return GroupMetadata(self._commits.require_group())
+        member = self._coordinator.metadata if self._coordinator else GroupMetadata(self._commits.require_group())
+        return replace(member, topic_ids=self._subscription.topic_ids())
 
     async def _before_revoke(self) -> None:
         """Finish the commits in the background, then commit the positions (with auto-commit)."""

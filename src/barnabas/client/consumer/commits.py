@@ -9,7 +9,7 @@ from typing import Final
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.coordinator import ConsumerCoordinator
 from barnabas.client.consumer.subscription import SubscriptionState
-from barnabas.client.offsets import commit_group_offsets
+from barnabas.client.offsets import commit_group_offsets, exact_offsets
 from barnabas.client.values import OffsetAndMetadata
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
@@ -66,8 +66,9 @@ class Commits:
 
     def exact(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets to commit: `offsets`, or the positions behind what the program has received if that is None."""
-        given: Offsets = self._subscription.all_returned() if offsets is None else offsets
-        return {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
+        if offsets is None:
+            return self._subscription.all_returned()
+        return exact_offsets(offsets, self._subscription.topic_ids())
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None = None) -> None:
         """Commit. Raises CommitFailedError after a rebalance, or the first error of a partition."""

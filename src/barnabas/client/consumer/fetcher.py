@@ -69,7 +69,7 @@ class _Session:
 class _Fetch:
     """One fetch request in flight."""
 
-    positions: dict[TopicPartition, int]
+    targets: dict[TopicPartition, FetchTarget]
     names: dict[UUID, str]
     session: _Session
 
@@ -159,6 +159,9 @@ class Fetcher:
             if leader not in self._cluster.metadata.brokers:
                 self._on_partition_error(state, ErrorCode.LEADER_NOT_AVAILABLE)
                 continue
+            if not state.belongs_to(view.topic_id):
+                self._on_new_topic(state)
+                continue
             epoch = view.partitions[index].leader_epoch
             target = FetchTarget(state.partition, state.next_fetch, view.topic_id, epoch, state.last_fetched_epoch)
             wanted.setdefault(leader, []).append((state, target))
@@ -172,7 +175,7 @@ class Fetcher:
         try:
             connection = await cluster.connection(leader, deadline)
         except KafkaError as error:
-            self._on_broker_error(leader, error, {state.partition: 0 for state, _ in pairs})
+            self._on_broker_error(leader, error, [state.partition for state, _ in pairs])
             return
         session = self._sessions.setdefault(leader, _Session())
         targets = {target.partition: target for _, target in pairs}
@@ -186,7 +189,7 @@ class Fetcher:
         request, _ = build_fetch(changed, self.limits, session=identity, forgotten=gone)
         session.known = targets
         fetch = _Fetch(
-            {partition: target.position for partition, target in targets.items()},
+            dict(targets),
             {target.topic_id: partition.topic for partition, target in targets.items()},
             session,
         )
@@ -199,7 +202,7 @@ class Fetcher:
 
     def _on_response(self, leader: int, fetch: _Fetch, future: asyncio.Future[FetchResponse]) -> None:
         self._in_flight.pop(leader, None)
-        self._asked.difference_update(fetch.positions)
+        self._asked.difference_update(fetch.targets)
         if future.cancelled():
             return
         error = future.exception()
@@ -216,9 +219,9 @@ class Fetcher:
                 self.arrived.set()
                 return
             error = KafkaError(code)
-        self._on_broker_error(leader, error, fetch.positions)
+        self._on_broker_error(leader, error, fetch.targets)
 
-    def _on_broker_error(self, leader: int, error: BaseException, partitions: dict[TopicPartition, int]) -> None:
+    def _on_broker_error(self, leader: int, error: BaseException, partitions: Collection[TopicPartition]) -> None:
         session = self._sessions.get(leader)
         if session is not None:
             session.reset()
@@ -239,7 +242,10 @@ class Fetcher:
         self, fetch: _Fetch, response: FetchResponse, partition: TopicPartition, data: PartitionData
     ) -> None:
         state = self._subscription.partitions.get(partition)
-        if state is None or state.position is None or fetch.positions.get(partition) != state.next_fetch:
+        target = fetch.targets.get(partition)
+        if state is None or target is None or state.position is None:
+            return
+        if target.position != state.next_fetch or not state.belongs_to(target.topic_id):
             return  # the assignment or the position has changed since the fetch was sent
         code = error_code(data.error_code)
         if code is not ErrorCode.NONE:
@@ -252,9 +258,11 @@ class Fetcher:
             return
         position = state.next_fetch
         if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
-            self._on_diverging(state, data.diverging_epoch.end_offset)
+            self._on_diverging(state, data.diverging_epoch.end_offset, target.leader_epoch)
             return
         self._cluster.problems.solved(f"partition {partition}")
+        if state.topic_id == NO_TOPIC_ID:
+            state.topic_id = target.topic_id
         state.high_watermark = data.high_watermark
         state.last_stable_offset = data.last_stable_offset
         if data.log_start_offset >= 0:
@@ -292,15 +300,38 @@ class Fetcher:
         else:
             state.reset(self._reset_policy.timestamp_at(self._clock.now_ms()))
 
-    def _on_diverging(self, state: PartitionState, end_offset: int) -> None:
+    def _on_new_topic(self, state: PartitionState) -> None:
+        """Handle a topic that was deleted and created again: return the records of the old topic that have arrived.
+        Then begin the new topic at a commit that belongs to it, or by auto.offset.reset."""
+        if self._buffered.get(state.partition) or state.has_unreturned:
+            state.retry_at = self._cluster.now() + 0.05
+            return
+        log.warning(
+            "topic %s was deleted and created again; %s begins anew instead of at offset %s",
+            state.partition.topic,
+            state.partition,
+            state.position,
+        )
+        self._subscription.forget(state.partition)
+        state.preferred_replica = -1
+        self.arrived.set()
+
+    def _on_diverging(self, state: PartitionState, end_offset: int, leader_epoch: int) -> None:
         """Handle a log that was truncated below the position (KIP-320, Fetch version 12): continue at the point where
-        the logs diverge, or set `error` with auto.offset.reset=none."""
+        the logs diverge, or set `error` with auto.offset.reset=none.
+
+        A log is truncated only when a new leader, with a new epoch, is elected. If the record before the position has
+        the leader's present epoch, or a newer one, the position is that of a topic that was deleted and created again,
+        for example from a commit without a topic id. Then the new topic begins by auto.offset.reset.
+        """
         assert state.position is not None
         if state.preferred_replica >= 0:
             state.preferred_replica = -1  # a follower may lag behind: fetch from the leader before moving the position
             return
         if self._reset_policy.is_none:
             self.error = TruncationError(state.partition, state.position, end_offset)
+        elif 0 <= leader_epoch <= state.last_fetched_epoch:
+            state.reset(self._reset_policy.timestamp_at(self._clock.now_ms()))
         else:
             state.seek(min(end_offset, state.position))
 

@@ -60,8 +60,7 @@ class PositionCalls(ABC):
     def seek_to_committed(self, *partitions: TopicPartition) -> None:
         """Continue from the committed offsets, to read records again after an aborted transaction."""
         for partition in partitions or tuple(self._subscription.partitions):
-            self._subscription.state(partition).forget()
-        self._subscription.version += 1
+            self._subscription.forget(partition)
 
     async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
         """The offset of the next record that `poll` will return."""

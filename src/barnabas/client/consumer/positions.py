@@ -9,6 +9,7 @@ from barnabas.client.offsets import fetch_group_offsets, list_offsets
 from barnabas.client.values import LATEST, IsolationLevel, OffsetAndTimestamp
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
+from barnabas.core.ids import NO_TOPIC_ID
 
 
 class Positions:
@@ -55,13 +56,15 @@ class Positions:
             found = await fetch_group_offsets(self._cluster, self._group_id, missing, require_stable=True)
             if version != self._subscription.version:
                 return  # the assignment has changed in the meantime; the next poll tries again
+        topic_ids = {p.topic: self._cluster.metadata.topic_id(p.topic) for p in missing}
         orphans = []
         for state in self._subscription.without_position():
             commit = found.get(state.partition)
             if isinstance(commit, KafkaError):
                 raise commit
             if commit is not None:
-                state.seek(commit.offset, commit.leader_epoch)
+                known = commit.topic_id if commit.topic_id != NO_TOPIC_ID else topic_ids[state.partition.topic]
+                state.seek(commit.offset, commit.leader_epoch, known)
             elif self._reset_policy.is_none:
                 orphans.append(state.partition)
             else:
@@ -74,6 +77,7 @@ class Positions:
         wanted = {s.partition: s.reset_to for s in self._subscription.to_reset(now) if s.reset_to is not None}
         if not wanted:
             return
+        topic_ids = {p.topic: self._cluster.metadata.topic_id(p.topic) for p in wanted}
         found = await list_offsets(self._cluster, wanted, isolation=self._isolation)
         beyond = [p for p, a in found.items() if isinstance(a, OffsetAndTimestamp) and a.offset < 0]
         if beyond:  # no record is at or after that time: use the end
@@ -83,7 +87,7 @@ class Positions:
             if state is None or state.reset_to != wanted[partition]:
                 continue
             if not isinstance(answer, KafkaError):
-                state.seek(answer.offset, answer.leader_epoch)
+                state.seek(answer.offset, answer.leader_epoch, topic_ids[partition.topic])
                 self._cluster.problems.solved(f"partition {partition}")
             elif answer.retriable:
                 self._cluster.problems.note(f"partition {partition}", answer, self._cluster.now())

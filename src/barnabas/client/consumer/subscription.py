@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from uuid import UUID
 
 from barnabas.client.values import EARLIEST, LATEST, OffsetAndMetadata
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import NO_LEADER_EPOCH, TopicPartition
+from barnabas.core.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,9 @@ class PartitionState:
     outdated epoch the broker would report a truncated log."""
     leader_epoch: int = NO_LEADER_EPOCH
     """The leader epoch of the record before `position`."""
+    topic_id: UUID = NO_TOPIC_ID
+    """The id of the topic that `position` belongs to. Unknown (NO_TOPIC_ID) after a seek by the user until the next
+    fetch, and with brokers that have no topic ids."""
     paused: bool = False
     reset_to: int | None = None
     """The ListOffsets timestamp from which the position must be found; None if no reset is due."""
@@ -126,8 +130,13 @@ class PartitionState:
         """Whether records were taken from the buffers that the program has not received yet."""
         return self.returned is not None and self.returned[0] != self.position
 
-    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+    def belongs_to(self, topic_id: UUID) -> bool:
+        """Whether the position may belong to the topic with this id: false only if both ids are known and differ."""
+        return self.topic_id == topic_id or NO_TOPIC_ID in (self.topic_id, topic_id)
+
+    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH, topic_id: UUID = NO_TOPIC_ID) -> None:
         self.returned = self.consumed = (offset, leader_epoch)
+        self.topic_id = topic_id
         self.rewind()
         self.reset_to = None
 
@@ -146,6 +155,7 @@ class PartitionState:
     def forget(self) -> None:
         """Find the position from the committed offset, or from the reset policy."""
         self.position = self.fetch_position = self.reset_to = self.returned = self.consumed = None
+        self.topic_id = NO_TOPIC_ID
         self.moves += 1
 
 
@@ -247,6 +257,11 @@ class SubscriptionState:
         self.state(partition).seek(offset, leader_epoch)
         self.version += 1
 
+    def forget(self, partition: TopicPartition) -> None:
+        """Remove the position of a partition (see `PartitionState.forget`)."""
+        self.state(partition).forget()
+        self.version += 1
+
     def request_reset(self, partition: TopicPartition, timestamp: int) -> None:
         self.state(partition).reset(timestamp)
         self.version += 1
@@ -260,15 +275,19 @@ class SubscriptionState:
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions of all partitions behind what is consumed, which an automatic commit commits."""
-        return {p: _committed(s.consumed) for p, s in self.partitions.items() if s.consumed is not None}
+        return {p: _committed(s.consumed, s.topic_id) for p, s in self.partitions.items() if s.consumed is not None}
 
     def all_returned(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions of all partitions behind what the program has received, which `commit()` commits."""
-        return {p: _committed(s.returned) for p, s in self.partitions.items() if s.returned is not None}
+        return {p: _committed(s.returned, s.topic_id) for p, s in self.partitions.items() if s.returned is not None}
+
+    def topic_ids(self) -> dict[TopicPartition, UUID]:
+        """The ids of the topics that the positions belong to, if they are known."""
+        return {p: s.topic_id for p, s in self.partitions.items() if s.topic_id != NO_TOPIC_ID}
 
 
-def _committed(mark: Mark) -> OffsetAndMetadata:
-    return OffsetAndMetadata(mark[0], "", mark[1])
+def _committed(mark: Mark, topic_id: UUID) -> OffsetAndMetadata:
+    return OffsetAndMetadata(mark[0], "", mark[1], topic_id)
 
 
 RebalanceCallback = Callable[[list[TopicPartition]], object]

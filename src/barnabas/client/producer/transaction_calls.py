@@ -11,6 +11,7 @@ from typing import Self
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import TransactionAbortedError, TransactionStateError
+from barnabas.client.offsets import exact_offsets
 from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.transactions import State, Transactions
 from barnabas.client.values import GroupMetadata, HandedOverTransaction, OffsetAndMetadata, PreparedTransaction
@@ -55,8 +56,8 @@ class TransactionCalls(ABC):
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
     ) -> None:
         """Commit a consumer's positions as part of the transaction; pass `consumer.group_metadata()` (KIP-447)."""
-        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in offsets.items()}
         who = GroupMetadata(group) if isinstance(group, str) else group
+        exact = exact_offsets(offsets, who.topic_ids)
         await self._transactional().send_offsets(exact, who, self.cluster.deadline(self._max_block_ms))
 
     async def commit_transaction(self) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Final
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.cluster.versions import Versioned
+from barnabas.client.commit_marks import with_marks
 from barnabas.client.errors import TransactionAbortedError, TransactionStateError, UnsupportedApiError
 from barnabas.client.producer.accumulator import NO_IDENTITY, ProducerIdentity
 from barnabas.client.producer.transaction_requests import (
@@ -290,17 +291,30 @@ class Transactions:
                 request = build_add_offsets(self.transactional_id, identity, group.group_id)
                 await self._ask(request, code_of, "Adding offsets", deadline=deadline)
             self._started = True
-            await self._ask(
-                build_offset_commit(self.transactional_id, self.identity, group, offsets),
-                codes_of_offsets,
-                "Committing offsets",
-                deadline=deadline,
-                max_version=None if self.implicit else OFFSET_COMMIT_VERSION_MAX,
-                coordinator=(CoordinatorType.GROUP, group.group_id),
-            )
+            metadata = self._cluster.metadata
+            marked = with_marks(offsets, metadata)
+            try:
+                await self._commit_offsets(marked, group, deadline)
+            except KafkaError as error:
+                if error.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE or marked == offsets:
+                    raise
+                metadata.marks_commits = False  # offset.metadata.max.bytes is less than a mark has
+                await self._commit_offsets(offsets, group, deadline)
         except KafkaError as error:
             self.on_failure(error)
             raise
+
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline: float
+    ) -> None:
+        await self._ask(
+            build_offset_commit(self.transactional_id, self.identity, group, offsets),
+            codes_of_offsets,
+            "Committing offsets",
+            deadline=deadline,
+            max_version=None if self.implicit else OFFSET_COMMIT_VERSION_MAX,
+            coordinator=(CoordinatorType.GROUP, group.group_id),
+        )
 
     async def end(self, *, commit: bool, settle: Callable[[], Awaitable[None]], deadline: float) -> None:
         """Commit or abort. `settle` sends, or drops, the queued batches and waits for those in flight. A call that was

@@ -1,0 +1,210 @@
+"""A topic that is deleted and created again has its own positions: no record of the new topic is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from barnabas.client.commit_marks import add_mark, read_mark
+from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.errors import NoOffsetError
+from barnabas.client.values import OffsetAndMetadata
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
+from barnabas.protocol.wire.apis import ApiKey
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.test_client_reader import batch
+
+T0 = TopicPartition("t", 0)
+SETTINGS: dict[str, Any] = {
+    "group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False, "fetch_max_wait_ms": 1
+}  # fmt: skip
+
+Read = Callable[[AsyncConsumer], Awaitable[list[bytes]]]
+
+
+async def read_records(consumer: AsyncConsumer) -> list[bytes]:
+    return [record.value for record in await consumer.poll(20, max_records=3)]
+
+
+async def read_columns(consumer: AsyncConsumer) -> list[bytes]:
+    table = await consumer.poll_arrow(20, columns=["value"])
+    return [] if table is None else table.column("value").to_pylist()
+
+
+def values(name: str, count: int) -> list[bytes]:
+    return [b"%s %d" % (name.encode(), number) for number in range(count)]
+
+
+def topic(*written: list[bytes]) -> FakeCluster:
+    fake = FakeCluster()
+    fake.add_topic("t")
+    for records in written:
+        fake.log("t").put(batch(*records))
+    return fake
+
+
+async def until(read: Read, consumer: AsyncConsumer, count: int) -> list[bytes]:
+    """Read until there are `count` records. A consumer that passes records over never returns."""
+    seen: list[bytes] = []
+    while len(seen) < count:
+        seen += await read(consumer)
+    return seen
+
+
+@pytest.mark.parametrize("read", [read_records, read_columns])
+@pytest.mark.parametrize("new_count", [3, 40])
+@pytest.mark.parametrize("new_epoch", [0, 4])
+async def test_every_record_of_the_new_topic_is_read(read: Read, new_count: int, new_epoch: int) -> None:
+    """With fewer records than the old position, and with more; with the same leader epoch, and with a newer one."""
+    fake = topic(values("old", 10), values("old again", 10))
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        await until(read, consumer, 20)
+        fake.recreate_topic("t")
+        fake.log("t").leader_epoch = new_epoch
+        fake.log("t").put(batch(*values("new", new_count)))
+        assert await until(read, consumer, new_count) == values("new", new_count)
+        await consumer.commit()
+        assert (await consumer.committed([T0]))[T0] == OffsetAndMetadata(new_count, "", new_epoch)
+
+
+async def test_records_that_have_arrived_of_the_old_topic_are_returned_first() -> None:
+    fake = topic(values("old", 10), values("older", 10))
+    limits = SETTINGS | {"max_partition_fetch_bytes": 100}
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **limits) as consumer:
+        consumer.assign([T0])
+        seen = await read_records(consumer)
+        while not seen:
+            seen = await read_records(consumer)
+        fake.recreate_topic("t")
+        fake.log("t").put(batch(*values("new", 5)))
+        while b"new 4" not in seen:
+            seen += await read_records(consumer)
+        assert seen == values("old", 10) + values("older", 10)[: len(seen) - 15] + values("new", 5)
+
+
+@pytest.mark.parametrize("deletes_commits", [True, False])
+async def test_a_commit_of_the_old_topic_is_no_position_of_the_new_one(deletes_commits: bool) -> None:
+    """A commit may arrive after the deletion, and brokers of other makers may keep commits."""
+    fake = topic(values("old", 10))
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as old:
+        old.assign([T0])
+        await until(read_records, old, 10)
+        await old.commit({T0: 8})
+        fake.recreate_topic("t", deletes_commits=deletes_commits)
+        fake.log("t").put(batch(*values("new", 20)))
+        await old.commit({T0: 9})
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        assert await consumer.committed([T0]) == {T0: None}
+        consumer.assign([T0])
+        assert await until(read_records, consumer, 20) == values("new", 20)
+        await consumer.commit({T0: 12})
+        assert await consumer.committed([T0]) == {T0: OffsetAndMetadata(12)}
+
+
+async def test_a_commit_of_another_client_continues_and_its_divergence_begins_anew() -> None:
+    """A commit without a topic id is the position, unless the leader's epoch shows that it is of another topic."""
+    fake = topic(values("a", 20))
+    fake.commits[T0] = (15, 0, "")
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        assert await until(read_records, consumer, 5) == values("a", 20)[15:]
+    fake.commits[T0] = (500, 3, "")
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        assert await until(read_records, consumer, 20) == values("a", 20)
+
+
+async def test_a_truncated_log_continues_at_the_divergence() -> None:
+    fake = topic(values("a", 10))
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        await until(read_records, consumer, 10)
+        log = fake.log("t")
+        log.batches, log.end, log.leader_epoch = [], 0, 1
+        log.put(batch(*values("a", 6)))
+        log.batches = [bytes(b[:12] + (0).to_bytes(4, "big") + b[16:]) for b in log.batches]  # of the epoch before
+        log.put(batch(*values("b", 9)))
+        assert await until(read_records, consumer, 9) == values("b", 9)
+
+
+async def test_without_a_reset_policy_the_new_topic_has_no_offset() -> None:
+    fake = topic(values("old", 10))
+    async with (
+        fake.cluster() as cluster,
+        AsyncConsumer(cluster=cluster, **SETTINGS | {"auto_offset_reset": "none"}) as consumer,
+    ):
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        await until(read_records, consumer, 10)
+        fake.recreate_topic("t")
+        with pytest.raises(NoOffsetError):
+            await until(read_records, consumer, 1)
+
+
+async def test_a_seek_is_of_the_topic_that_exists_then() -> None:
+    fake = topic(values("old", 10))
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        await until(read_records, consumer, 10)
+        fake.recreate_topic("t")
+        fake.log("t").put(batch(*values("new", 5)))
+        consumer.seek(T0, 3)
+        assert await until(read_records, consumer, 2) == values("new", 5)[3:]
+
+
+async def test_the_users_metadata_comes_back_unchanged() -> None:
+    fake = topic(values("old", 10))
+    own = "batch 7 [done]"
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        await until(read_records, consumer, 10)
+        await consumer.commit({T0: OffsetAndMetadata(5, own)})
+        assert fake.commits[T0] == (5, -1, own)
+        assert await consumer.committed([T0]) == {T0: OffsetAndMetadata(5, own)}
+        await consumer.commit()
+        mark = fake.commits[T0][2]
+        assert mark.startswith("[topic ")
+        await consumer.commit({T0: OffsetAndMetadata(5, mark)})
+        assert await consumer.committed([T0]) == {T0: OffsetAndMetadata(5, mark)}
+
+
+def test_a_mark_belongs_to_one_cluster_and_is_reversible() -> None:
+    topic_id = FakeCluster()
+    topic_id.add_topic("t")
+    known = topic_id.topics["t"]
+    mark = add_mark("", known, "one")
+    assert read_mark(mark, "one") == ("", known)
+    assert read_mark(mark, "two") == ("", NO_TOPIC_ID)  # a tool has copied the string to another cluster
+    for text in ("", "x", mark, mark + mark, "x" + mark, mark + "x"):
+        for cluster, written in ((None, NO_TOPIC_ID), ("one", known), ("a]\nb", known), ("one", NO_TOPIC_ID)):
+            assert read_mark(add_mark(text, written, cluster), cluster)[0] == text
+
+
+async def test_a_broker_that_takes_no_mark_gets_none() -> None:
+    fake = topic(values("a", 10))
+    fake.metadata_max_bytes = 20
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        await until(read_records, consumer, 10)
+        await consumer.commit()
+        await consumer.commit({T0: 7})
+        assert fake.commits[T0] == (7, -1, "")
+    assert len([key for _, key, _ in fake.requests if key is ApiKey.OFFSET_COMMIT]) == 3
+
+
+@pytest.mark.parametrize("call", ["commit", "commit_nowait"])
+async def test_a_negative_offset_is_not_committed(call: str) -> None:
+    fake = topic(values("a", 10))
+    async with fake.cluster() as cluster, AsyncConsumer(cluster=cluster, **SETTINGS) as consumer:
+        consumer.assign([T0])
+        with pytest.raises(ConfigError, match=r"The offset -1 of t-0 cannot be committed") as caught:
+            result = getattr(consumer, call)({T0: -1})
+            if result is not None:
+                await result
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert fake.commits == {}
