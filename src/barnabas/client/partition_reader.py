@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError
@@ -33,7 +34,7 @@ from barnabas.client.fetching import (
 from barnabas.client.offsets import list_offsets
 from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLevel
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.fetch import FetchResponse
 
@@ -65,6 +66,8 @@ class _Progress:
     failures: int = 0
     retry_at: float = 0.0
     last_error: KafkaError | None = None
+    topic_id: UUID = NO_TOPIC_ID
+    """The id of the topic that the range is of; NO_TOPIC_ID before the first fetch."""
 
     @property
     def done(self) -> bool:
@@ -102,8 +105,9 @@ class PartitionReader:
         partitions.
 
         A buffer may have records outside the range, because batches are never cut. Raises OffsetOutOfRangeError when a
-        range is no longer in the log, RequestTimeoutError without progress for the stall time-out, and KafkaError for
-        errors that are not retried (authorization, a deleted topic).
+        range is no longer in the log, or when its topic was deleted and created again in the meantime,
+        RequestTimeoutError without progress for the stall time-out, and KafkaError for errors that are not retried
+        (authorization, a deleted topic).
         """
         now = self.cluster.now()
         todo = {r.partition: _Progress(r.partition, r.start, r.end, now) for r in ranges if r.start < r.end}
@@ -172,6 +176,9 @@ class PartitionReader:
             elif topic.partitions[index].leader not in self.cluster.metadata.brokers:
                 self._postpone(progress, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
             elif topic.partitions[index].leader not in in_flight:
+                if NO_TOPIC_ID not in (progress.topic_id, topic.topic_id) and progress.topic_id != topic.topic_id:
+                    raise OffsetOutOfRangeError(progress.partition, progress.position)  # the topic was created again
+                progress.topic_id = topic.topic_id
                 groups.setdefault(topic.partitions[index].leader, {})[progress.partition] = progress
         for leader, group in groups.items():
             fetch = await self._send_fetch(leader, group)

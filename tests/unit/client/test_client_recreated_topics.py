@@ -9,7 +9,11 @@ import pytest
 
 from barnabas.client.commit_marks import add_mark, read_mark
 from barnabas.client.consumer.consumer import AsyncConsumer
-from barnabas.client.errors import NoOffsetError
+from barnabas.client.errors import NoOffsetError, OffsetOutOfRangeError
+from barnabas.client.fetching import ConsumerFetchConfig
+from barnabas.client.partition_reader import OffsetRange, PartitionReader
+from barnabas.client.producer.producer import AsyncProducer
+from barnabas.client.single_writer.topic import TopicLog, TopicLogError, TopicLogOptions
 from barnabas.client.values import OffsetAndMetadata
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode
@@ -17,6 +21,7 @@ from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_client_reader import batch
+from tests.unit.client.test_client_topic_log import Texts
 
 T0 = TopicPartition("t", 0)
 SETTINGS: dict[str, Any] = {
@@ -208,3 +213,45 @@ async def test_a_negative_offset_is_not_committed(call: str) -> None:
                 await result
         assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert fake.commits == {}
+
+
+async def test_a_producer_reads_the_answer_to_a_request_for_the_old_topic() -> None:
+    """The topic's id may be another one, or unknown, when the answer arrives."""
+    fake = FakeCluster()
+    fake.add_topic("t")
+    async with AsyncProducer(cluster=fake.cluster(), linger_ms=0) as producer:
+
+        def forgetful(broker_id: int, request: Any, version: int) -> Any:
+            producer.cluster.metadata.forget("t")
+            return None
+
+        fake.scripts[ApiKey.PRODUCE] = forgetful
+        assert (await producer.send_and_wait("t", b"1")).offset == 0
+        fake.recreate_topic("t")
+        assert (await producer.send_and_wait("t", b"2")).offset == 0
+    assert fake.log("t").values() == [b"2"]
+
+
+async def test_a_range_is_not_read_on_in_another_topic() -> None:
+    fake = topic(*(values("old", 10) for _ in range(5)))
+    limits = ConsumerFetchConfig(partition_max_bytes=100, max_wait_ms=1)
+    async with fake.cluster() as cluster:
+        fetched = []
+        with pytest.raises(OffsetOutOfRangeError, match="created anew"):
+            async for batches in PartitionReader(cluster, limits).batches([OffsetRange(T0, 0, 50)]):
+                fetched.append(batches)
+                if len(fetched) == 1:
+                    fake.recreate_topic("t")
+                    fake.log("t").put(batch(*values("new", 100)))
+        assert not any(b"new" in bytes(batches.buffer) for batches in fetched)
+
+
+async def test_a_state_is_not_read_on_in_another_topic() -> None:
+    fake = topic(values("old", 10))
+    async with fake.cluster() as cluster:
+        log: TopicLog[str] = TopicLog(cluster, TopicLogOptions("t", "writer"), Texts())
+        await log.catch_up(lambda record: None)
+        fake.recreate_topic("t")
+        fake.log("t").put(batch(*values("new", 3)))
+        with pytest.raises(TopicLogError, match="created again"):
+            await log.catch_up(lambda record: None)

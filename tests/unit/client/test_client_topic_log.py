@@ -12,7 +12,7 @@ from barnabas.client.single_writer import topic as topic_log
 from barnabas.client.single_writer.topic import TopicLog, TopicLogOptions, TopicLogTimeoutError
 
 
-class _Texts:
+class Texts:
     """A codec of records that are texts without keys."""
 
     def decode(self, key: bytes, value: bytes | None) -> str | None:
@@ -35,7 +35,7 @@ def test_a_change_that_is_not_readable_in_time_is_named(
 
     async def read_back() -> None:
         async with Cluster(ClusterConfig.of(bootstrap_servers="127.0.0.1:1")) as cluster:
-            log: TopicLog[str] = TopicLog(cluster, TopicLogOptions("state", "writer"), _Texts())
+            log: TopicLog[str] = TopicLog(cluster, TopicLogOptions("state", "writer"), Texts())
             monkeypatch.setattr(log, "_offset", offset)
             await log._read_back(9, lambda record: None)
 

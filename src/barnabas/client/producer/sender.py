@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import DeliveryTimeoutError
@@ -251,7 +252,8 @@ class Sender:
             return
         link.in_flight += 1
         deadline = self._cluster.deadline(options.request_timeout_ms)
-        connection.post(request, version, deadline, partial(self._on_answer, link, taken))
+        ids = {topic.name: topic.topic_id for topic in request.topic_data}
+        connection.post(request, version, deadline, partial(self._on_answer, link, taken, ids))
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -259,6 +261,7 @@ class Sender:
         self,
         link: BrokerLink,
         taken: list[tuple[PartitionQueue, ProducerBatch]],
+        ids: dict[str, UUID],
         response: ProduceResponse | None,
         error: BarnabasError | None,
     ) -> None:
@@ -266,7 +269,7 @@ class Sender:
         now = self._cluster.now()
         self._busy = True
         try:
-            self._take_answers(link, taken, response, error, now)
+            self._take_answers(link, taken, ids, response, error, now)
         finally:
             self._busy = False
         self.on_progress()
@@ -277,10 +280,12 @@ class Sender:
         self,
         link: BrokerLink,
         taken: list[tuple[PartitionQueue, ProducerBatch]],
+        ids: dict[str, UUID],
         response: ProduceResponse | None,
         error: BarnabasError | None,
         now: float,
     ) -> None:
+        """`ids` has the topic ids of the request: the topics may have been created again since."""
         if response is None:
             problem = error or KafkaError(ErrorCode.NETWORK_EXCEPTION)
             for queue, batch in taken:
@@ -290,9 +295,8 @@ class Sender:
                 link.paused_until = now + response.throttle_time_ms / 1000.0
             answers = answers_of(response)
             for queue, batch in taken:
-                topic_id = self._cluster.metadata.topics[queue.partition.topic].topic_id
-                index = queue.partition.partition
-                answer = answers.get((queue.partition.topic, index)) or answers.get((topic_id, index))
+                topic, index = queue.partition.topic, queue.partition.partition
+                answer = answers.get((topic, index)) or answers.get((ids[topic], index))
                 self._take_answer(queue, batch, response, answer, now)
 
     def _take_answer(

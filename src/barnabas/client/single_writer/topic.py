@@ -23,7 +23,7 @@ from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.single_writer.state import WriterFencedError
 from barnabas.client.values import EARLIEST, LATEST, ConfigEntry, ConfigResource, IsolationLevel
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 from barnabas.core.telemetry import get_logger
 
 log = get_logger("barnabas.client")
@@ -83,6 +83,7 @@ class TopicLog(Generic[RecordT]):
         self._partition = TopicPartition(options.topic, 0)
         self._reader = PartitionReader(self._cluster, _LIMITS)
         self._position = -1
+        self._topic_id = NO_TOPIC_ID
         self._producer: AsyncProducer | None = None
 
     async def open(self) -> None:
@@ -133,6 +134,16 @@ class TopicLog(Generic[RecordT]):
 
     async def catch_up(self, apply: Callable[[RecordT], None]) -> None:
         end = await self._offset(LATEST)
+        if end < self._position:
+            await self._cluster.refresh([self.topic])  # the end moves back only if the topic was created again
+        topic_id = self._cluster.metadata.topic_id(self.topic)
+        if self._topic_id == NO_TOPIC_ID:
+            self._topic_id = topic_id
+        if not self._cluster.metadata.may_be(self.topic, self._topic_id):
+            raise TopicLogError(
+                f"The topic {self.topic} was deleted and created again, so that the state that was read from it is"
+                " gone. Restart this process to begin with the state that the new topic has."
+            )
         if self._position < 0:
             self._position = await self._offset(EARLIEST)
         await self._read_to(end, apply)
