@@ -55,3 +55,17 @@ async def test_closing_ends_a_table_that_is_half_queued() -> None:
         await producer.close(timeout_ms=0)
         with pytest.raises(ClientClosedError):
             await half_queued
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+async def test_a_row_names_a_partition_that_exists_or_none(wrong: int) -> None:
+    """So far -1 meant the same as null, while `send` refuses it."""
+    fake = FakeCluster()
+    fake.add_topic("t", 3)
+    async with AsyncProducer(cluster=fake.cluster(), linger_ms=0) as producer:
+        rows = {"value": [b"a", b"b", b"c"], "place": [2, wrong, None]}
+        with pytest.raises(ValueError, match=f"column 'place' names partition {wrong}; the topic has 3 partitions"):
+            await producer.send_arrow("t", pa.table(rows), partition="place")
+        rows["place"] = [2, None, 2]
+        await producer.send_arrow("t", pa.table(rows), partition="place")
+    assert [b"a", b"c"] == [value for value in fake.log("t", 2).values() if value != b"b"]

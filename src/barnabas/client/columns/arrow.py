@@ -157,10 +157,15 @@ def _place(table: Any, names: ColumnNames, placement: Placement, key: Any) -> An
         placed = partitions_for_keys(key, count)
         placed[placed < 0] = default
     if names.partition is not None:
-        own = table[names.partition].cast(pa.int32()).fill_null(-1).to_numpy()
-        if own.size and (own.max() >= count or own.min() < -1):
-            wrong = int(own.max() if own.max() >= count else own.min())
-            raise ValueError(f"column {names.partition!r} names partition {wrong}; the topic has {count} partitions")
+        column = table[names.partition].cast(pa.int32())
+        named = column.drop_null().to_numpy()
+        wrong = named[(named < 0) | (named >= count)]
+        if wrong.size:
+            raise ValueError(
+                f"column {names.partition!r} names partition {wrong[0]}; the topic has {count} partitions, numbered"
+                " from 0. Use null in rows whose partition the key decides."
+            )
+        own = column.fill_null(-1).to_numpy()
         others = np.full(len(own), default, np.int32) if placed is None else placed
         placed = np.where(own >= 0, own, others).astype(np.int32)
     return placed
