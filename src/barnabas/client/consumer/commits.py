@@ -101,6 +101,14 @@ class Commits:
             offsets, self._queued = self._queued, {}
             await self.commit_quietly(offsets, self._timeout_ms)
 
+    async def before_leaving(self, member: ConsumerCoordinator, left: SubscriptionState) -> None:
+        """Commit the positions of a former subscription as the member that is about to leave (with auto-commit)."""
+        if self.automatic and (offsets := left.all_consumed()):
+            try:
+                await member.commit(offsets, deadline=self._cluster.deadline(REVOKE_TIMEOUT_MS))
+            except KafkaError as error:
+                log.warning("committing offsets of group %s failed: %s", self._group_id, error)
+
     async def before_revoke(self) -> None:
         """Commit before partitions are revoked, because their next owners continue from the committed offsets."""
         if self.automatic:

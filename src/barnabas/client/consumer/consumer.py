@@ -17,6 +17,7 @@ import re
 import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -113,6 +114,8 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         """The task that has received the last record alone, by an iteration or by `getone`."""
         self._iterator: weakref.ref[_Records] | None = None
         """The iterator by which the program has received the last record; dead when the loop has ended."""
+        self._left: list[ConsumerCoordinator] = []
+        """The memberships of earlier subscriptions, which are ended in the background."""
         self._closed = False
         self._positions = Positions(
             self.cluster, self._subscription, self._group_id, self._reset_policy, self._isolation, self._clock
@@ -168,6 +171,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         listener: RebalanceListener | None = None,
     ) -> None:
         """Share topics with the other members of the group: names, or one pattern that must match whole names.
+        `subscribe([])` is `unsubscribe`, except that the group is left in the background.
 
         The client matches a `re.Pattern`; the broker matches a `SubscriptionPattern` (`group.protocol=consumer` only).
         """
@@ -184,14 +188,24 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         elif isinstance(topics, re.Pattern):
             self._subscription.subscribe_pattern(topics)
         else:
-            self._subscription.subscribe([topics] if isinstance(topics, str) else topics)
+            names = [topics] if isinstance(topics, str) else list(topics)
+            if not names:
+                self._drop_subscription()
+                return
+            self._subscription.subscribe(names)
         coordinator = self._coordinator or self._make_coordinator(self._group_id)
         coordinator.listener = listener or RebalanceListener()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group assignment. Offsets can still be committed to `group.id`."""
+        """Read exactly these partitions, without a group assignment. Offsets can still be committed to `group.id`.
+        `assign([])` is `unsubscribe`, except that the group is left in the background.
+        """
         self._check_open()
-        self._subscription.assign(partitions)
+        wanted = list(partitions)
+        if wanted:
+            self._subscription.assign(wanted)
+        else:
+            self._drop_subscription()
 
     async def unsubscribe(self) -> None:
         """Remove the subscription or assignment, and leave the group."""
@@ -199,6 +213,19 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
             await self._coordinator.close("the consumer unsubscribed")
             self._coordinator = None
         self._subscription.unsubscribe()
+
+    def _drop_subscription(self) -> None:
+        """Remove the subscription or assignment now, and leave the group in the background."""
+        coordinator, self._coordinator = self._coordinator, None
+        left = self._subscription.detach()
+        if coordinator is not None:
+            coordinator.detach(left, partial(self._commits.before_leaving, coordinator, left))
+            self._left.append(coordinator)
+            self._jobs.start("leave", self._leave)
+
+    async def _leave(self) -> None:
+        while self._left:
+            await self._left.pop().close("the consumer unsubscribed")
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are assigned now."""
@@ -340,6 +367,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         if self._woken:
             self._woken = False
             raise WakeupError
+        await self._jobs.finish("leave", self.cluster.deadline(REVOKE_TIMEOUT_MS))
         self._jobs.check()
         if self._coordinator is not None and self._subscription.uses_group:
             await self._coordinator.poll()
@@ -413,6 +441,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
             self._handout.ask()
         try:
             async with asyncio.timeout(limit_ms / 1000.0):
+                await self._jobs.finish("leave", deadline)
                 if self._coordinator is not None:
                     await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
                     await self._coordinator.close(leave=leave)
@@ -425,8 +454,9 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         finally:
             self._closed = True
             try:
-                if self._coordinator is not None:
-                    await self._coordinator.stop()
+                for coordinator in (*self._left, self._coordinator):
+                    if coordinator is not None:
+                        await coordinator.stop()
                 await self._jobs.close()
                 left_ms = (deadline - self.cluster.now()) * 1000.0
                 await self._fetcher.close(min(max(left_ms, 0.0), CLOSE_SESSIONS_MS))

@@ -132,6 +132,11 @@ class ConsumerCoordinator(ABC):
     async def close(self, reason: str = "the consumer is being closed", *, leave: bool | None = None) -> None:
         """Revoke, leave, and end the tasks. `leave`: None leaves unless the member is static (KIP-1092)."""
 
+    def detach(self, left: SubscriptionState, before_revoke: Callable[[], Any]) -> None:
+        """Prepare for `close`: the consumer has another subscription now, and `left` is the former one."""
+        self._subscription = left
+        self._before_revoke = before_revoke
+
     async def stop(self) -> None:
         """Cancel all tasks, without a word to the group."""
         await self._change.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
@@ -222,6 +223,12 @@ class SubscriptionState:
             if partition not in self.partitions:
                 state.moves += 1
         self.version += 1
+
+    def detach(self) -> SubscriptionState:
+        """Unsubscribe, and return the former subscription with its partitions."""
+        former = copy(self)
+        self.unsubscribe()
+        return former
 
     def unsubscribe(self) -> None:
         self.mode = SubscriptionMode.NONE
