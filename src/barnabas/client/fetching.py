@@ -158,4 +158,6 @@ def note_leader_hints(cluster: Cluster, response: Any, partition: TopicPartition
     for node in response.node_endpoints:
         if node.node_id not in cluster.metadata.brokers:
             cluster.metadata.add_broker(BrokerAddress(node.node_id, node.host, node.port, node.rack))
-    return cluster.metadata.move_leader(partition.topic, partition.partition, leader.leader_id, leader.leader_epoch)
+    return cluster.metadata.move_leader(
+        partition.topic, partition.partition, leader.leader_id, leader.leader_epoch, now=cluster.now()
+    )

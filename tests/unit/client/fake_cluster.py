@@ -135,6 +135,8 @@ class _Transport(asyncio.Transport):
         if self._closed or self._broker_id in self._cluster.down:
             self.abort()
             return
+        if self._broker_id in self._cluster.paused:
+            return  # the kernel acknowledges the bytes, and nobody reads them
         for request in self._server.feed(data):
             message = request.decode()
             answer, version = self._cluster.answer(self._broker_id, request.key, message, request.version)
@@ -171,6 +173,8 @@ class FakeCluster:
         self.logs: dict[TopicPartition, FakeLog] = {}
         self.scripts: dict[ApiKey, Script] = {}
         self.down: set[int] = set()
+        self.paused: set[int] = set()
+        """Brokers that accept connections and answer nothing."""
         self.requests: list[tuple[int, ApiKey, Any]] = []
         self.transports: list[_Transport] = []
         self.api_versions_max = 4
@@ -206,7 +210,7 @@ class FakeCluster:
             "reconnect_backoff_max_ms": 2,
             "request_timeout_ms": 2_000,
         }
-        options = ClusterConfig.of(bootstrap_servers="fake:9001", **{**fast, **settings})
+        options = ClusterConfig.of(**{"bootstrap_servers": "fake:9001", **fast, **settings})
         return Cluster(options, opener=self.opener)
 
     async def opener(

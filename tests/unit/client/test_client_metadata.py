@@ -61,11 +61,11 @@ def test_a_recreated_topic_replaces_all_partitions() -> None:
 def test_leader_hints() -> None:
     cache = MetadataCache()
     cache.apply(response(1, 5), now=0.0)
-    assert not cache.move_leader("t", 0, 2, 5)
-    assert not cache.move_leader("t", 0, 9, 6)
-    assert not cache.move_leader("u", 0, 2, 6)
+    assert not cache.move_leader("t", 0, 2, 5, now=1.0)
+    assert not cache.move_leader("t", 0, 9, 6, now=1.0)
+    assert not cache.move_leader("u", 0, 2, 6, now=1.0)
     cache.add_broker(BrokerAddress(9, "h9", 9))
-    assert cache.move_leader("t", 0, 9, 6)
+    assert cache.move_leader("t", 0, 9, 6, now=1.0)
     assert leader(cache) == (9, 6)
 
 

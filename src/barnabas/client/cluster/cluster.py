@@ -35,7 +35,12 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng, secure_rng
 from barnabas.protocol.transport.connection_config import Destination
-from barnabas.protocol.transport.outgoing_connection import ConnectionOpener, OutgoingConnection, open_connection
+from barnabas.protocol.transport.outgoing_connection import (
+    STALLED_S,
+    ConnectionOpener,
+    OutgoingConnection,
+    open_connection,
+)
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.wire.schema import schema_of
@@ -60,6 +65,9 @@ class Cluster:
         self.metadata = MetadataCache()
         self.coordinators = Coordinators(self)
         self._pool = open_pool(options, self.rng, opener)
+        self._pool.on_stalled = self._on_stalled
+        self._search: asyncio.Task[None] | None = None
+        """Looks for the new leaders of partitions whose leader does not answer."""
         self.problems = Problems()
         """What fails and is tried again; logged seldom."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,6 +91,9 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection. Unanswered requests fail."""
         self._closed = True
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.wait((self._search,))
         await self._pool.close()
 
     def abandon(self) -> None:
@@ -95,6 +106,8 @@ class Cluster:
         if self._closed or not self._pool.is_used:
             return
         self._closed = True
+        if self._search is not None:
+            self._search.cancel()
         warnings.warn(f"{owner!r} was not closed; call close().{left}", ResourceWarning, stacklevel=3, source=owner)
         if left:
             log.error("%r was not closed.%s Call flush() or close() before the program ends.", owner, left)
@@ -213,10 +226,10 @@ class Cluster:
         if self._closed:
             raise ClientClosedError("This client")
         best = self._pool.least_busy()
-        if best is not None:
+        if best is not None and best.stalled_since is None:
             return best
         failures: list[str] = []
-        candidates = self._candidates()
+        candidates = [node for node in self._candidates() if not self._has_stalled(node)]
         for index, node in enumerate(candidates):
             left = max(deadline - self.now(), 0.0)
             try:  # each server gets its share of the time: one that drops packets must leave time for the next
@@ -225,12 +238,51 @@ class Cluster:
                 failures.append(str(error))
             if self.now() >= deadline:
                 break
+        if best is not None and best.alive:
+            return best
         servers = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
         raise BootstrapError(
             f"Cannot reach the cluster: none of bootstrap.servers {servers} answers, because: "
             + " ".join(dict.fromkeys(failures))
             + " Check that a broker runs there, and that the address is one this machine can reach."
         )
+
+    def _has_stalled(self, node: Destination) -> bool:
+        connection = self._pool.current(node)
+        return connection is not None and connection.stalled_since is not None
+
+    def _on_stalled(self, connection: OutgoingConnection) -> None:
+        """Look for new leaders of the partitions of a broker that does not answer, for example because it is paused."""
+        if self._closed or connection.to.purpose or self._leave(connection) or self._search is not None:
+            return
+        topics = self.metadata.led_by(connection.to.broker_id)[:TOPICS_PER_REQUEST_MAX]
+        if topics:
+            self._search = asyncio.get_running_loop().create_task(
+                self._find_leaders(connection, topics), name=f"find the leaders of broker {connection.to.broker_id}"
+            )
+            self._search.add_done_callback(self._on_searched)
+
+    async def _find_leaders(self, connection: OutgoingConnection, topics: list[str]) -> None:
+        with contextlib.suppress(KafkaError):
+            await self.refresh(topics, quiet=True)
+            self._leave(connection)
+
+    def _on_searched(self, search: asyncio.Task[None]) -> None:
+        self._search = None
+
+    def _leave(self, connection: OutgoingConnection) -> bool:
+        """Close a connection whose oldest request has no response, if the broker has lost the leadership of a partition
+        since. The requests fail with an error that is retried, and are repeated at the new leader. (An answer to any of
+        them would come after one of the oldest.)
+        """
+        since, lost_at = connection.stalled_since, self.metadata.leadership_lost_at.get(connection.to.broker_id)
+        if since is None or lost_at is None or lost_at < since:
+            return False
+        connection.abort(
+            f"{connection.peer} has not answered for {self.now() - since:.1f} s, and other brokers lead its partitions"
+            " now. The connection was closed by this side."
+        )
+        return True
 
     def _candidates(self) -> list[Destination]:
         known = [_destination(broker) for broker in self.metadata.brokers.values()]
@@ -269,7 +321,7 @@ class Cluster:
             attempt = 0
             while True:
                 try:
-                    response: MetadataResponse = await self.send_any(request, deadline=deadline)
+                    response = await self._ask_for_metadata(request, deadline)
                     break
                 except KafkaError as error:
                     if not error.retriable or self.now() >= deadline:
@@ -283,6 +335,30 @@ class Cluster:
             self.problems.solved(CLUSTER)
             self.metadata.apply(response, now=self.now(), all_topics=names is None)
             self._metadata_at = began
+
+    async def _ask_for_metadata(self, request: MetadataRequest, deadline: float) -> MetadataResponse:
+        """Ask one broker, and another one while the first does not answer. The first response counts."""
+        asked: dict[asyncio.Future[MetadataResponse], OutgoingConnection] = {}
+        try:
+            while True:
+                try:
+                    limit = min(deadline, self.now() + STALLED_S) if asked else deadline
+                    connection = await self._any_connection(limit)
+                    if connection not in asked.values():
+                        version = connection.choose_version(ApiKey.METADATA)
+                        await connection.wait_writable(limit)
+                        asked[connection.send(request, version, min(deadline, self.deadline()))] = connection
+                except KafkaError:
+                    if not asked:
+                        raise
+                done, _ = await asyncio.wait(asked, timeout=STALLED_S, return_when=asyncio.FIRST_COMPLETED)
+                for answer in done:
+                    del asked[answer]
+                    if answer.exception() is None or not asked:
+                        return answer.result()
+        finally:
+            for answer in asked:
+                answer.cancel()
 
     async def topics(
         self, names: Iterable[str], *, deadline: float | None = None, allow_auto_create: bool = False

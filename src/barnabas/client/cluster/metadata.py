@@ -79,6 +79,8 @@ class MetadataCache:
         """Increases with every change, so that values derived from the metadata can be cached."""
         self.marks_commits = True
         """Whether the client marks committed offsets with topic ids: until a broker refuses metadata of that length."""
+        self.leadership_lost_at: dict[int, float] = {}
+        """When each broker was last found to have lost the leadership of a partition."""
         self._names: dict[UUID, str] = {}
 
     def topic_id(self, topic: str) -> UUID:
@@ -139,6 +141,8 @@ class MetadataCache:
         )
         if old is not None and old.topic_id == topic.topic_id:
             views = tuple(_newer(old.partitions, view) for view in views)
+            for former, view in zip(old.partitions, views, strict=False):
+                self._note_leader(former, view, now)
         elif old is not None:
             self._names.pop(old.topic_id, None)
         self.topics[name] = TopicDescription(
@@ -147,7 +151,11 @@ class MetadataCache:
         if topic.topic_id != NO_TOPIC_ID:
             self._names[topic.topic_id] = name
 
-    def move_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+    def _note_leader(self, former: TopicPartitionInfo, view: TopicPartitionInfo, now: float) -> None:
+        if former.leader not in (NO_LEADER, view.leader):
+            self.leadership_lost_at[former.leader] = now
+
+    def move_leader(self, topic: str, partition: int, leader: int, leader_epoch: int, *, now: float) -> bool:
         """Set a new leader from a Produce or Fetch response (KIP-951). Returns whether the cache has changed: false if
         the leader epoch is not newer, or if the partition or the leader's address is unknown."""
         view = self.partition(topic, partition)
@@ -157,12 +165,17 @@ class MetadataCache:
         moved = replace(view, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
         partitions = (*old.partitions[:partition], moved, *old.partitions[partition + 1 :])
         self.topics[topic] = replace(old, partitions=partitions)
+        self._note_leader(view, moved, now)
         self.version += 1
         return True
 
     def add_broker(self, broker: BrokerAddress) -> None:
         """Add a broker from the endpoints of a Produce or Fetch response, or from FindCoordinator."""
         self.brokers[broker.broker_id] = broker
+
+    def led_by(self, broker_id: int) -> list[str]:
+        """The topics that have partitions whose leader is this broker."""
+        return [name for name, view in self.topics.items() if any(p.leader == broker_id for p in view.partitions)]
 
     def mark_stale(self, topics: Iterable[str]) -> None:
         """Mark these topics for a refresh at their next use. Their cached metadata stays usable until then."""

@@ -42,6 +42,7 @@ SESSION_EPOCH_MAX: Final = 0x7FFFFFFF
 SESSIONS_VERSION: Final = 7
 LAST_EPOCH_VERSION: Final = 12
 BUFFERS_PER_PARTITION_MAX: Final = 2
+CONNECT_WAIT_MS: Final = 2_000
 
 
 @dataclass(slots=True)
@@ -165,15 +166,20 @@ class Fetcher:
             epoch = view.partitions[index].leader_epoch
             target = FetchTarget(state.partition, state.next_fetch, view.topic_id, epoch, state.last_fetched_epoch)
             wanted.setdefault(leader, []).append((state, target))
-        for leader, pairs in wanted.items():
-            if leader not in self._in_flight and self._retry_at.get(leader, 0.0) <= now:
-                await self._send(leader, pairs)
+        await asyncio.gather(
+            *(
+                self._send(leader, pairs)
+                for leader, pairs in wanted.items()
+                if leader not in self._in_flight and self._retry_at.get(leader, 0.0) <= now
+            )
+        )
 
     async def _send(self, leader: int, pairs: list[tuple[PartitionState, FetchTarget]]) -> None:
         cluster = self._cluster
-        deadline = cluster.deadline(cluster.options.request_timeout_ms + self.limits.max_wait_ms)
+        # A broker that does not accept a connection must not hold up the fetches to others; the pool goes on trying.
+        patience_ms = min(CONNECT_WAIT_MS, cluster.options.request_timeout_ms)
         try:
-            connection = await cluster.connection(leader, deadline)
+            connection = await cluster.connection(leader, cluster.deadline(patience_ms))
         except KafkaError as error:
             self._on_broker_error(leader, error, [state.partition for state, _ in pairs])
             return
@@ -193,6 +199,7 @@ class Fetcher:
             {target.topic_id: partition.topic for partition, target in targets.items()},
             session,
         )
+        deadline = cluster.deadline(cluster.options.request_timeout_ms + self.limits.max_wait_ms)
         future = connection.send(request, version, deadline)
         self._in_flight[leader] = future
         self._asked.update(targets)

@@ -286,6 +286,7 @@ class Sender:
         now: float,
     ) -> None:
         """`ids` has the topic ids of the request: the topics may have been created again since."""
+        taken = [(queue, batch) for queue, batch in taken if not batch.done]  # `close` may have given batches up
         if response is None:
             problem = error or KafkaError(ErrorCode.NETWORK_EXCEPTION)
             for queue, batch in taken:
@@ -393,9 +394,7 @@ class Sender:
         try:
             link.connection = await self._cluster.connection(leader)
         except KafkaError as error:
-            for view in list(self._cluster.metadata.topics.values()):
-                if any(partition.leader == leader for partition in view.partitions):
-                    self._cluster.metadata.mark_stale([view.name])
+            self._cluster.metadata.mark_stale(self._cluster.metadata.led_by(leader))
             if not error.retriable:
                 self._give_up(error)
             else:

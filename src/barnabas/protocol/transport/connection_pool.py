@@ -51,6 +51,8 @@ class ConnectionPool:
         self._opener = opener
         self.on_lost: Callable[[Destination], None] | None = None
         """Called when a connection that was open has ended, whichever side has closed it."""
+        self.on_stalled: Callable[[OutgoingConnection], None] | None = None
+        """Called every second while a connection's oldest request has no response (`OutgoingConnection.on_stalled`)."""
         self._slots: dict[Destination, _Slot] = {}
         self._tls: TlsInitiator | None = None
         self._tokens: LoginTokens | None = None
@@ -103,9 +105,11 @@ class ConnectionPool:
         return attempt.result()
 
     def least_busy(self) -> OutgoingConnection | None:
-        """The open connection with the fewest unanswered requests."""
+        """The open connection with the fewest unanswered requests; one that has stalled only if there is no other."""
         alive = [s.connection for s in self._slots.values() if s.connection is not None and s.connection.alive]
-        return min(alive, key=lambda connection: connection.in_flight, default=None)
+        return min(
+            alive, key=lambda connection: (connection.stalled_since is not None, connection.in_flight), default=None
+        )
 
     async def close(self) -> None:
         """Close every connection once its unsent bytes are sent. Unanswered requests fail."""
@@ -171,6 +175,7 @@ class ConnectionPool:
             self._tls = TlsInitiator(security.tls, asyncio.get_running_loop().time)
         tls = None if self._tls is None else self._tls.context
         connection = await self._opener(to, config, self._errors, setup_s=setup_ms / 1000.0, tls=tls)
+        connection.on_stalled = self.on_stalled
         try:
             deadline = asyncio.get_running_loop().time() + config.request_timeout_ms / 1000.0
             connection.versions = await negotiate_versions(connection, config, deadline)

@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
@@ -29,6 +29,20 @@ OnResponse = Callable[[Any, BarnabasError | None], None]
 
 WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """While a connection has more unsent bytes than this, `wait_writable` waits."""
+
+
+STALLED_S: Final = 1.0
+"""A request without a response for longer than this, and than the peer may wait for records, has stalled."""
+
+
+class _Pending(NamedTuple):
+    """A request that has no response yet."""
+
+    on_response: OnResponse
+    timer: asyncio.TimerHandle | None
+    name: str
+    sent_at: float
+    stalled_at: float
 
 
 class OutgoingConnection(asyncio.BufferedProtocol):
@@ -48,7 +62,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self._wire = ClientConnection(config.client_id)
         self._frames = FrameBuffer(RESPONSE_BYTES_MAX, config.memory or ReceiveMemory())
         self._transport: asyncio.Transport | None = None
-        self._pending: dict[int, tuple[OnResponse, asyncio.TimerHandle | None, str]] = {}
+        self._pending: dict[int, _Pending] = {}
         self._failure: str | None = None
         self._untrusted = False  # the failure is a TLS certificate that was rejected
         self._answered = False
@@ -61,6 +75,9 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         """The requests that wait while the session is renewed; None while it is not."""
         self.on_lost: Callable[[], None] | None = None
         """Called once when the connection has ended, whichever side has closed it."""
+        self.on_stalled: Callable[[OutgoingConnection], None] | None = None
+        """Called every `STALLED_S` while the oldest request has stalled. Set it before the first request."""
+        self._watch: asyncio.TimerHandle | None = None
 
     # ---- asyncio.BufferedProtocol
 
@@ -94,6 +111,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self._frames.drop()
         if self.renewal is not None:
             self.renewal.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
         if isinstance(exc, ssl.SSLError):
             from barnabas.protocol.transport import tls
 
@@ -124,6 +143,12 @@ class OutgoingConnection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """The number of unanswered requests."""
         return len(self._pending)
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When the oldest request without a response was sent, if it has stalled; else None."""
+        oldest = next(iter(self._pending.values()), None)
+        return None if oldest is None or oldest.stalled_at > self._loop.time() else oldest.sent_at
 
     def choose_version(self, key: ApiKey, *, max_version: int | None = None, unstable: bool = False) -> int:
         """The version of an API to use on this connection (see `PeerVersions.choose`).
@@ -226,34 +251,45 @@ class OutgoingConnection(asyncio.BufferedProtocol):
             self._held.append((message, version, deadline, on_response))
             return
         correlation_id, parts = self._wire.send(message, version, expect_response=on_response is not None)
-        self.last_used = self._loop.time()
+        self.last_used = now = self._loop.time()
         if on_response is not None:
             timer = None
             if deadline is not None:
                 timer = self._loop.call_at(deadline, self._on_timeout, correlation_id)
-            self._pending[correlation_id] = (on_response, timer, type(message).__name__)
+            stalled_at = now + STALLED_S + getattr(message, "max_wait_ms", 0) / 1000.0
+            self._pending[correlation_id] = _Pending(on_response, timer, type(message).__name__, now, stalled_at)
+            if self._watch is None and self.on_stalled is not None:
+                self._watch = self._loop.call_at(stalled_at, self._check_stalled)
         self._transport.writelines(parts)
 
     def _on_response(self, correlation_id: int, response: Any) -> None:
         entry = self._pending.pop(correlation_id, None)
         if entry is None:
             return
-        on_response, timer, _ = entry
-        if timer is not None:
-            timer.cancel()
+        if entry.timer is not None:
+            entry.timer.cancel()
         self._answered = True
-        on_response(response, None)
+        entry.on_response(response, None)
+
+    def _check_stalled(self) -> None:
+        self._watch = None
+        if self.stalled_since is not None and self.on_stalled is not None:
+            self.on_stalled(self)
+        if self._pending:
+            oldest = next(iter(self._pending.values()))
+            at = max(oldest.stalled_at, self._loop.time() + STALLED_S)
+            self._watch = self._loop.call_at(at, self._check_stalled)
 
     def _on_timeout(self, correlation_id: int) -> None:
         entry = self._pending.pop(correlation_id, None)
         if entry is None:
             return
-        on_response, _, name = entry
+        name = entry.name
         late = self._errors.timed_out(
             f"{self.peer} did not answer {name} in time. It may be overloaded or cut off; raise request.timeout.ms if"
             " it needs longer."
         )
-        on_response(None, late)
+        entry.on_response(None, late)
         self.abort(f"The connection to {self.peer} was closed by this side, because {name} timed out.")
 
     def _fail(self, reason: str) -> None:
@@ -262,10 +298,10 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         if self._pending:
             pending, self._pending = self._pending, {}
             error = self._errors.untrusted if self._untrusted else self._errors.lost
-            for on_response, timer, _ in pending.values():
-                if timer is not None:
-                    timer.cancel()
-                on_response(None, error(self._failure))
+            for entry in pending.values():
+                if entry.timer is not None:
+                    entry.timer.cancel()
+                entry.on_response(None, error(self._failure))
 
     def _unusable(self) -> KafkaError:
         """The error for a request that cannot be sent, because the connection is not open."""
