@@ -13,13 +13,14 @@ from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security import scram
 from barnabas.protocol.security.config import OAUTHBEARER, SaslConfig
+from barnabas.protocol.security.credentials import SCRAM_ITERATIONS_MIN
 from barnabas.protocol.security.oauth.messages import LAST_WORD, OAuthClientFirst, OAuthMessageError, encode_first
 from barnabas.protocol.security.oauth.tokens import BearerToken
 
 NONCE_BYTES: Final = 24
 """Random bytes that one exchange needs."""
-SCRAM_ITERATIONS_MAX: Final = 10_000_000
-"""A server that demands more iterations is rejected, because the client would have to compute them."""
+ITERATIONS_MAX: Final = 1_000_000
+"""A server that demands more iterations is rejected, because the client would have to compute them, for seconds."""
 ITERATIONS_AT_ONCE_MAX: Final = 16_384
 """More iterations, which no server of Kafka demands, would hold the event loop for longer than about 10 ms."""
 
@@ -113,8 +114,13 @@ class _ScramClient:
     def next(self, challenge: bytes) -> bytes:
         attributes = scram.parse_attributes(challenge)
         nonce, salt, count = attributes.get("r", ""), attributes.get("s", ""), _iterations(attributes)
-        if not nonce.startswith(self._nonce) or not salt or not 0 < count <= SCRAM_ITERATIONS_MAX:
-            raise _failed("its challenge does not continue the client's nonce, or its iteration count is out of bounds")
+        if not nonce.startswith(self._nonce) or nonce == self._nonce or not salt:
+            raise _failed("its challenge has no salt, or a nonce that does not extend the client's nonce")
+        if not SCRAM_ITERATIONS_MIN <= count <= ITERATIONS_MAX:
+            raise _failed(
+                f"it demands {attributes.get('i', 'no'):.20} iterations; fewer than {SCRAM_ITERATIONS_MIN} protect no"
+                f" password, and more than {ITERATIONS_MAX} take too long"
+            )
         try:
             keys = scram.derive_keys(self._hash_name, self._password, scram.decode_base64(salt), count)
         except scram.ScramError as error:
@@ -166,9 +172,9 @@ class _OAuthClient:
 
 
 def _iterations(attributes: dict[str, str]) -> int:
-    """The iteration count that the server demands; 0 if it has none."""
+    """The iteration count that the server demands; 0 if it has none, or one that is far too large."""
     text = attributes.get("i", "")
-    return int(text) if text.isdecimal() and len(text) <= len(str(SCRAM_ITERATIONS_MAX)) else 0
+    return int(text) if text.isdecimal() and len(text) <= len(str(ITERATIONS_MAX)) else 0
 
 
 def _failed(reason: str) -> KafkaError:

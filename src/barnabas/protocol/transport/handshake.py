@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
 from barnabas.protocol.security.config import SaslConfig
+from barnabas.protocol.transport.blocking_calls import run_beside
 from barnabas.protocol.transport.connection_config import ConnectionConfig
 from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
 from barnabas.protocol.transport.peer_versions import PeerVersions
@@ -90,7 +91,7 @@ async def authenticate(
     else:
         from barnabas.protocol.transport.kerberos import begin_exchange
 
-        client, message = await asyncio.to_thread(begin_exchange, config.kerberos, connection.host)
+        client, message = await run_beside(begin_exchange, config.kerberos, connection.host)
     handshake: SaslHandshakeResponse = await connection.send(
         SaslHandshakeRequest(mechanism=mechanism), connection.choose_version(ApiKey.SASL_HANDSHAKE), deadline
     )
@@ -118,7 +119,7 @@ async def authenticate(
         if not client.done:
             # A long step, or one that waits for tickets, must not hold the event loop.
             in_thread = client.is_long(challenge)
-            message = await asyncio.to_thread(client.next, challenge) if in_thread else client.next(challenge)
+            message = await run_beside(client.next, challenge) if in_thread else client.next(challenge)
             continue
         last_word = client.verify(challenge)
         if last_word is None:

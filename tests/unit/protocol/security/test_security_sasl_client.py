@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security.config import SaslConfig
 from barnabas.protocol.security.sasl_client import NONCE_BYTES, sasl_client
 
@@ -49,12 +49,36 @@ def test_scram_sha_256_proves_and_verifies() -> None:
         client.verify(b"v=" + base64.b64encode(b"x" * 32))
 
 
-@pytest.mark.parametrize("challenge", [b"r=other,s=c2FsdA==,i=4096", b"", b"r=,s=,i=1", b"e=other-error"])
-def test_scram_challenges_of_another_exchange_are_rejected(challenge: bytes) -> None:
+@pytest.mark.parametrize(
+    ("challenge", "reason"),
+    [
+        ("r=other,s=c2FsdA==,i=4096", "does not extend the client's nonce"),
+        ("r={nonce},s=c2FsdA==,i=4096", "does not extend the client's nonce"),
+        ("r={nonce}server,s=,i=4096", "has no salt"),
+        ("", "does not extend the client's nonce"),
+        ("e=other-error", "does not extend the client's nonce"),
+        ("r={nonce}server,s=c2FsdA==,i=4095", "demands 4095 iterations"),
+        ("r={nonce}server,s=c2FsdA==,i=1000001", "demands 1000001 iterations"),
+        ("r={nonce}server,s=c2FsdA==,i=99999999999", "demands 99999999999 iterations"),
+        ("r={nonce}server,s=c2FsdA==,i=-5000", "demands -5000 iterations"),
+        ("r={nonce}server,s=c2FsdA==", "demands no iterations"),
+    ],
+)
+def test_no_proof_is_computed_for_a_challenge_that_weakens_the_exchange(challenge: str, reason: str) -> None:
+    """Another exchange's nonce, one that the server has not extended, and iteration counts out of bounds."""
     client = sasl_client(SaslConfig("SCRAM-SHA-512", "u", "p"), NONCE)
-    client.first()
-    with pytest.raises(KafkaError, match="SCRAM exchange"):
-        client.next(challenge)
+    nonce = client.first().decode().rpartition("r=")[2]
+    with pytest.raises(KafkaError, match=f"SCRAM exchange: .*{reason}") as caught:
+        client.next(challenge.format(nonce=nonce).encode())
+    assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert not client.done
+
+
+def test_many_iterations_are_not_computed_on_the_event_loop() -> None:
+    client = sasl_client(SaslConfig("SCRAM-SHA-512", "u", "p"), NONCE)
+    nonce = client.first().decode().rpartition("r=")[2]
+    assert not client.is_long(f"r={nonce}server,s=c2FsdA==,i=16384".encode())
+    assert client.is_long(f"r={nonce}server,s=c2FsdA==,i=16385".encode())
 
 
 def test_missing_credentials_and_unknown_mechanisms() -> None:

@@ -1,13 +1,16 @@
-"""Shell: reads a URL or a file of OAUTHBEARER. The functions block, so call them in a thread.
+"""Shell: reads a URL or a file of OAUTHBEARER.
 
 Redirects are not followed: the list of allowed URLs would not be checked for the new address.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import http.client
+import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -17,6 +20,7 @@ from msgspec import Struct, field
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.security.oauth.token_requests import describe_error, is_retriable
+from barnabas.protocol.transport.blocking_calls import run_beside
 from barnabas.protocol.transport.tls import build_tls_context
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
@@ -47,22 +51,76 @@ class OAuthRequest(Struct, frozen=True):
         return f"OAuthRequest({self.url!r}, ...)"
 
 
-def fetch(request: OAuthRequest) -> bytes:
-    """The body of the response. Raises OAuthFetchError, or ConfigError if the TLS settings cannot be used."""
-    where = f"{request.setting}={request.url}"
+async def fetch_url(request: OAuthRequest) -> bytes:
+    """The body of the response. The connection may take `connect_timeout_ms`, all the rest `read_timeout_ms`, however
+    slowly the server sends. Raises OAuthFetchError, or ConfigError if the TLS settings cannot be used."""
+    loop = asyncio.get_running_loop()
+    opened: list[http.client.HTTPConnection] = []
+    waiting = True
+    connect_s, read_s = request.connect_timeout_ms / 1000, request.read_timeout_ms / 1000
+
+    def on_connected() -> None:
+        if waiting and not limit.expired():
+            limit.reschedule(loop.time() + read_s)
+
+    def exchange() -> bytes:
+        connection = _open(request)
+        opened.append(connection)
+        try:
+            return _fetch(request, connection, lambda: loop.call_soon_threadsafe(on_connected))
+        finally:
+            connection.close()
+
+    try:
+        async with asyncio.timeout(connect_s) as limit:
+            return await run_beside(exchange)
+    except TimeoutError as error:
+        raise OAuthFetchError(
+            f"{request.setting}={request.url} has not answered completely within the {connect_s:g} s for the connection"
+            f" and {read_s:g} s for the response.",
+            retriable=True,
+        ) from error
+    finally:
+        waiting = False
+        for connection in opened:
+            if connection.sock is not None:
+                with contextlib.suppress(OSError):  # it is closed already
+                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # ends the thread, if it still reads
+
+
+class _TlsConnection(http.client.HTTPSConnection):
+    """Has its socket before the TLS handshake, so that `fetch_url` can end a handshake that takes too long."""
+
+    def __init__(self, host: str, port: int | None, *, timeout: float, context: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._tls = context
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        tls = self._tls.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+        self.sock = tls
+        tls.do_handshake()
+
+
+def _open(request: OAuthRequest) -> http.client.HTTPConnection:
     parts = urlsplit(request.url)
     assert parts.hostname is not None, "checked when the settings were read"
     connect_s = request.connect_timeout_ms / 1000
-    connection: http.client.HTTPConnection
     if parts.scheme == "https":
         context = build_tls_context(request.tls)
-        connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=connect_s, context=context)
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
+        return _TlsConnection(parts.hostname, parts.port, timeout=connect_s, context=context)
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
+
+
+def _fetch(request: OAuthRequest, connection: http.client.HTTPConnection, on_connected: Callable[[], object]) -> bytes:
+    """`fetch_url`, in a thread."""
+    where = f"{request.setting}={request.url}"
+    parts = urlsplit(request.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.connect()
         connection.sock.settimeout(request.read_timeout_ms / 1000)
+        on_connected()
         connection.request("GET" if request.body is None else "POST", target, request.body, dict(request.headers))
         response = connection.getresponse()
         body = response.read(RESPONSE_BYTES_MAX + 1)
@@ -74,8 +132,6 @@ def fetch(request: OAuthRequest) -> bytes:
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise OAuthFetchError(f"{where} cannot be reached: {error or type(error).__name__}.", retriable=True) from error
-    finally:
-        connection.close()
     if len(body) > RESPONSE_BYTES_MAX:
         raise OAuthFetchError(f"{where}: the response has more than {RESPONSE_BYTES_MAX} bytes.", retriable=False)
     if response.status != 200:
@@ -88,7 +144,7 @@ def fetch(request: OAuthRequest) -> bytes:
 
 
 def read_file(setting: str, path: str) -> bytes:
-    """The content of a file. Raises OAuthFetchError."""
+    """The content of a file. Blocks. Raises OAuthFetchError."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(RESPONSE_BYTES_MAX + 1)

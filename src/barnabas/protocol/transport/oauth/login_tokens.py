@@ -39,7 +39,8 @@ from barnabas.protocol.security.oauth.token_requests import (
 )
 from barnabas.protocol.security.oauth.tokens import BearerToken, TokenError, encode_base64url, read_token
 from barnabas.protocol.security.oauth.unsecured import UnsecuredLogin
-from barnabas.protocol.transport.oauth.fetching import OAuthFetchError, OAuthRequest, fetch, read_file
+from barnabas.protocol.transport.blocking_calls import run_beside
+from barnabas.protocol.transport.oauth.fetching import OAuthFetchError, OAuthRequest, fetch_url, read_file
 
 log = get_logger("barnabas.protocol.transport")
 
@@ -184,12 +185,12 @@ class LoginTokens:
             case TokenCallback():
                 return await _call(method)
             case TokenFile():
-                content = await asyncio.to_thread(read_file, URL, method.path)
+                content = await run_beside(read_file, URL, method.path)
                 text = content.decode("utf-8", "replace").strip()
             case ClientCredentials():
                 text = await self._request(method.endpoint, *client_credentials_request(method))
             case AssertionLogin():
-                assertion = await asyncio.to_thread(self._assertion, method)
+                assertion = await run_beside(self._assertion, method)
                 text = await self._request(method.endpoint, *assertion_request(method, assertion))
         return read_token(text, self._login.subject_claim)
 
@@ -203,7 +204,7 @@ class LoginTokens:
         pause_s = endpoint.retry_backoff_ms / 1000
         while True:
             try:
-                return token_of_response(await asyncio.to_thread(fetch, request))
+                return token_of_response(await fetch_url(request))
             except OAuthFetchError as error:
                 if not error.retriable or loop.time() + pause_s >= until:
                     raise
@@ -239,7 +240,7 @@ async def _call(method: TokenCallback) -> BearerToken:
         if inspect.iscoroutinefunction(method.function):
             found = await method.function(method.argument)
         else:
-            found = await asyncio.to_thread(method.function, method.argument)
+            found = await run_beside(method.function, method.argument)
             if inspect.isawaitable(found):
                 found = await found
     except BarnabasError:

@@ -22,7 +22,8 @@ from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.oauth.signatures import KeySetError, PublicKey, decode_keys
 from barnabas.protocol.security.oauth.signed import MissingKeys
 from barnabas.protocol.security.oauth.validator_settings import KeySource
-from barnabas.protocol.transport.oauth.fetching import OAuthRequest, fetch, read_file
+from barnabas.protocol.transport.blocking_calls import run_beside
+from barnabas.protocol.transport.oauth.fetching import OAuthRequest, fetch_url, read_file
 
 log = get_logger("barnabas.protocol.transport")
 
@@ -97,12 +98,12 @@ class ProviderKeys:
         source = self._source
         if source.path is None:
             request = OAuthRequest(SETTING, source.url, source.tls, {"Accept": "application/json"})
-            document = await asyncio.to_thread(fetch, request)
+            document = await fetch_url(request)
         else:
-            changed = await asyncio.to_thread(_state_of, source.path)
+            changed = await run_beside(_state_of, source.path)
             if self._keys and changed == self._changed:
                 return
-            document = await asyncio.to_thread(read_file, SETTING, source.path)
+            document = await run_beside(read_file, SETTING, source.path)
             self._changed = changed
         try:
             found = await asyncio.to_thread(decode_keys, document)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ import pytest
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.security.oauth.validator_settings import KeySource
-from barnabas.protocol.transport.oauth.fetching import RESPONSE_BYTES_MAX, OAuthFetchError, OAuthRequest, fetch
+from barnabas.protocol.transport.oauth.fetching import RESPONSE_BYTES_MAX, OAuthFetchError, OAuthRequest, fetch_url
 from barnabas.protocol.transport.oauth.provider_keys import ProviderKeys
 from tests.system.client.tls_proxy import Authority, Identity
 from tests.unit.protocol.security.oauth.test_oauth_signed import key_for, key_set
@@ -65,7 +68,7 @@ def server(respond: Callable[[str], tuple[int, bytes]], identity: Identity | Non
 
 
 def get(url: str, tls: TlsConfig | None = None) -> bytes:
-    return fetch(OAuthRequest("the.setting", url, tls or TlsConfig()))
+    return asyncio.run(fetch_url(OAuthRequest("the.setting", url, tls or TlsConfig())))
 
 
 def test_https_needs_a_trusted_certificate_of_the_host(tmp_path: Path) -> None:
@@ -106,6 +109,69 @@ def test_responses_that_are_refused(status: int, body: bytes, retriable: bool, s
         get(f"http://127.0.0.1:{port}/token")
     assert caught.value.retriable is retriable
     assert asked == ["/token"], "redirects are not followed"
+
+
+# ---- servers that never finish
+
+
+@contextmanager
+def dripping(answer: bytes, drip: bytes) -> Iterator[tuple[int, Event]]:
+    """The port of a server that sends `answer`, then `drip` again and again; and the event of its client's leaving."""
+    left = Event()
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # `listening` is closed at the end of the test
+            while True:
+                connection, _ = listening.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.sendall(answer)
+                    connection.settimeout(0.01)
+                    while True:
+                        with contextlib.suppress(TimeoutError):
+                            if not connection.recv(65_536):
+                                break
+                        connection.sendall(drip)
+                left.set()
+
+    thread = Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listening.getsockname()[1], left
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join()
+
+
+DRIPS = {
+    "body": ("http", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"),
+    "headers": ("http", b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"),
+    "handshake": ("https", b"\x16\x03\x03\x40\x00\x02", b"\x00"),
+}
+
+
+@pytest.mark.parametrize("where", DRIPS)
+async def test_a_response_has_a_deadline_however_slowly_it_arrives(where: str) -> None:
+    scheme, answer, drip = DRIPS[where]
+    with dripping(answer, drip) as (port, left):
+        request = OAuthRequest(
+            "the.setting", f"{scheme}://127.0.0.1:{port}/", TlsConfig(), connect_timeout_ms=100, read_timeout_ms=100
+        )
+        with pytest.raises(OAuthFetchError, match=r"the\.setting=.* has not answered completely within") as caught:
+            await fetch_url(request)
+        assert caught.value.retriable
+        assert await asyncio.to_thread(left.wait, 60), "the connection is closed, so that its thread ends"
+
+
+async def test_neither_the_listeners_nor_the_end_of_a_node_wait_for_keys_that_drip() -> None:
+    with dripping(*DRIPS["body"][1:]) as (port, _):
+        starting = asyncio.create_task(keys_at(f"http://127.0.0.1:{port}/keys").start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        assert not [thread for thread in threading.enumerate() if "fetch" in thread.name and not thread.daemon]
 
 
 # ---- keys of a provider
