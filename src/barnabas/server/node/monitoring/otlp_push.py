@@ -22,6 +22,7 @@ from barnabas.core.telemetry.exposition import Exposition, building
 from barnabas.core.telemetry.otlp import Times, encode_page, encode_request
 from barnabas.core.telemetry.table import NameFamily
 from barnabas.protocol.security.config import TlsConfig
+from barnabas.protocol.transport.blocking_calls import run_beside
 from barnabas.protocol.transport.tls import build_tls_context
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class OtlpPush:
         requests = await self._requests()
         try:
             for request in requests:
-                await asyncio.to_thread(self._receiver.post, request)
+                await run_beside(self._receiver.post, request)
         except (OSError, http.client.HTTPException) as error:
             self._metrics.counter(_COUNTER, result="failed").add()
             log.warning("metrics could not be pushed", url=self._receiver.url, reason=str(error) or repr(error))
