@@ -55,19 +55,36 @@ async def fetch_url(request: OAuthRequest) -> bytes:
     """The body of the response. The connection may take `connect_timeout_ms`, all the rest `read_timeout_ms`, however
     slowly the server sends. Raises OAuthFetchError, or ConfigError if the TLS settings cannot be used."""
     loop = asyncio.get_running_loop()
-    opened: list[http.client.HTTPConnection] = []
-    waiting = True
+    parts = urlsplit(request.url)
+    assert parts.hostname is not None, "checked when the settings were read"
     connect_s, read_s = request.connect_timeout_ms / 1000, request.read_timeout_ms / 1000
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=connect_s)
+    waiting = True
+
+    def check_waiting() -> None:
+        if not waiting:
+            raise ConnectionAbortedError("the call was cancelled")
 
     def on_connected() -> None:
         if waiting and not limit.expired():
             limit.reschedule(loop.time() + read_s)
 
+    def connect() -> None:
+        http.client.HTTPConnection.connect(connection)
+        check_waiting()
+        if parts.scheme == "https":
+            context = build_tls_context(request.tls)
+            tls = context.wrap_socket(connection.sock, server_hostname=parts.hostname, do_handshake_on_connect=False)
+            connection.sock = tls  # before the handshake, so that a handshake that takes too long is ended, too
+            check_waiting()
+            tls.do_handshake()
+        connection.sock.settimeout(read_s)
+        loop.call_soon_threadsafe(on_connected)
+
     def exchange() -> bytes:
-        connection = _open(request)
-        opened.append(connection)
         try:
-            return _fetch(request, connection, lambda: loop.call_soon_threadsafe(on_connected))
+            return _exchange(request, connection, connect)
         finally:
             connection.close()
 
@@ -82,45 +99,18 @@ async def fetch_url(request: OAuthRequest) -> bytes:
         ) from error
     finally:
         waiting = False
-        for connection in opened:
-            if connection.sock is not None:
-                with contextlib.suppress(OSError):  # it is closed already
-                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # ends the thread, if it still reads
+        if connection.sock is not None:
+            with contextlib.suppress(OSError):  # it is closed already
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # ends the thread, if it still reads
 
 
-class _TlsConnection(http.client.HTTPSConnection):
-    """Has its socket before the TLS handshake, so that `fetch_url` can end a handshake that takes too long."""
-
-    def __init__(self, host: str, port: int | None, *, timeout: float, context: ssl.SSLContext) -> None:
-        super().__init__(host, port, timeout=timeout, context=context)
-        self._tls = context
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        tls = self._tls.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
-        self.sock = tls
-        tls.do_handshake()
-
-
-def _open(request: OAuthRequest) -> http.client.HTTPConnection:
-    parts = urlsplit(request.url)
-    assert parts.hostname is not None, "checked when the settings were read"
-    connect_s = request.connect_timeout_ms / 1000
-    if parts.scheme == "https":
-        context = build_tls_context(request.tls)
-        return _TlsConnection(parts.hostname, parts.port, timeout=connect_s, context=context)
-    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
-
-
-def _fetch(request: OAuthRequest, connection: http.client.HTTPConnection, on_connected: Callable[[], object]) -> bytes:
+def _exchange(request: OAuthRequest, connection: http.client.HTTPConnection, connect: Callable[[], None]) -> bytes:
     """`fetch_url`, in a thread."""
     where = f"{request.setting}={request.url}"
     parts = urlsplit(request.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        connection.connect()
-        connection.sock.settimeout(request.read_timeout_ms / 1000)
-        on_connected()
+        connect()
         connection.request("GET" if request.body is None else "POST", target, request.body, dict(request.headers))
         response = connection.getresponse()
         body = response.read(RESPONSE_BYTES_MAX + 1)

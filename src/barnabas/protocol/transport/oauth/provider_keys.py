@@ -1,6 +1,6 @@
 """Shell: the keys of a token's provider: fetched before the listeners open, then again and again.
 
-    start     fetched once                                          -> failed: the node starts, and tries again
+    start     fetched once, within 3 s                              -> failed: the node starts, and tries again
     run       every sasl.oauthbearer.jwks.endpoint.refresh.ms       -> failed: the keys stay as they are; tries again
               a token names an unknown key                          -> fetched soon
 
@@ -29,6 +29,7 @@ log = get_logger("barnabas.protocol.transport")
 
 SETTING: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _FILE_CHECK_S: Final = 5.0
+_START_S: Final = 3.0
 _UNKNOWN_S: Final = 1.0
 _UNKNOWN_MAX_S: Final = 60.0
 """The wait before the keys are fetched for an unknown key; it doubles with each fetch that brings no new key, so that
@@ -58,9 +59,15 @@ class ProviderKeys:
             self._wanted.set()
 
     async def start(self) -> None:
-        """Fetch the keys for the first time. Raises ConfigError if they are in a file that cannot be used."""
+        """Fetch the keys for the first time. Raises ConfigError if they are in a file that cannot be used.
+
+        A provider that takes longer than `_START_S` does not keep the listeners closed: `run` fetches the keys then.
+        """
         try:
-            await self._load()
+            async with asyncio.timeout(_START_S):
+                await self._load()
+        except TimeoutError:
+            log.error("the keys of OAUTHBEARER have not arrived yet; retrying", url=self._source.url)
         except BarnabasError as error:
             if self._source.path is not None:
                 raise ConfigError(f"{SETTING}: {error}") from error

@@ -21,6 +21,7 @@ import pytest
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.security.oauth.validator_settings import KeySource
+from barnabas.protocol.transport.oauth import provider_keys
 from barnabas.protocol.transport.oauth.fetching import RESPONSE_BYTES_MAX, OAuthFetchError, OAuthRequest, fetch_url
 from barnabas.protocol.transport.oauth.provider_keys import ProviderKeys
 from tests.system.client.tls_proxy import Authority, Identity
@@ -115,15 +116,17 @@ def test_responses_that_are_refused(status: int, body: bytes, retriable: bool, s
 
 
 @contextmanager
-def dripping(answer: bytes, drip: bytes) -> Iterator[tuple[int, Event]]:
-    """The port of a server that sends `answer`, then `drip` again and again; and the event of its client's leaving."""
-    left = Event()
+def dripping(answer: bytes, drip: bytes) -> Iterator[tuple[int, Event, Event]]:
+    """The port of a server that sends `answer`, then `drip` again and again; and the events that a client has come, and
+    that it has left."""
+    come, left = Event(), Event()
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         with contextlib.suppress(OSError):  # `listening` is closed at the end of the test
             while True:
                 connection, _ = listening.accept()
+                come.set()
                 with connection, contextlib.suppress(OSError):
                     connection.sendall(answer)
                     connection.settimeout(0.01)
@@ -137,7 +140,7 @@ def dripping(answer: bytes, drip: bytes) -> Iterator[tuple[int, Event]]:
     thread = Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield listening.getsockname()[1], left
+        yield listening.getsockname()[1], come, left
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
@@ -154,7 +157,7 @@ DRIPS = {
 @pytest.mark.parametrize("where", DRIPS)
 async def test_a_response_has_a_deadline_however_slowly_it_arrives(where: str) -> None:
     scheme, answer, drip = DRIPS[where]
-    with dripping(answer, drip) as (port, left):
+    with dripping(answer, drip) as (port, _, left):
         request = OAuthRequest(
             "the.setting", f"{scheme}://127.0.0.1:{port}/", TlsConfig(), connect_timeout_ms=100, read_timeout_ms=100
         )
@@ -164,14 +167,23 @@ async def test_a_response_has_a_deadline_however_slowly_it_arrives(where: str) -
         assert await asyncio.to_thread(left.wait, 60), "the connection is closed, so that its thread ends"
 
 
-async def test_neither_the_listeners_nor_the_end_of_a_node_wait_for_keys_that_drip() -> None:
-    with dripping(*DRIPS["body"][1:]) as (port, _):
-        starting = asyncio.create_task(keys_at(f"http://127.0.0.1:{port}/keys").start())
-        await asyncio.sleep(0)
-        starting.cancel()
-        await asyncio.wait([starting])
-        assert starting.cancelled()
-        assert not [thread for thread in threading.enumerate() if "fetch" in thread.name and not thread.daemon]
+async def test_neither_the_listeners_nor_the_end_of_a_node_wait_for_keys_that_drip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provider_keys, "_START_S", 0.02)
+    with dripping(*DRIPS["body"][1:]) as (port, come, left):
+        keys = keys_at(f"http://127.0.0.1:{port}/keys")
+        await keys.start()
+        assert keys.keys() == ()
+        assert await asyncio.to_thread(left.wait, 60)
+        come.clear()
+        left.clear()
+        running = asyncio.create_task(keys.run())
+        assert await asyncio.to_thread(come.wait, 60)
+        assert all(thread.daemon for thread in threading.enumerate() if "exchange" in thread.name)
+        running.cancel()
+        await asyncio.wait([running])
+        assert await asyncio.to_thread(left.wait, 60)
 
 
 # ---- keys of a provider
@@ -218,8 +230,6 @@ async def test_keys_are_fetched_again_after_failures_and_stay_while_they_cannot_
 async def test_a_file_of_keys_must_be_there_at_the_start_and_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from barnabas.protocol.transport.oauth import provider_keys
-
     monkeypatch.setattr(provider_keys, "_FILE_CHECK_S", 0.01)
     file = tmp_path / "keys.json"
     keys = keys_at(file.as_uri(), file)
