@@ -9,15 +9,18 @@ import pytest
 
 from barnabas.client.commit_marks import add_mark, read_mark
 from barnabas.client.consumer.consumer import AsyncConsumer
-from barnabas.client.errors import NoOffsetError, OffsetOutOfRangeError
+from barnabas.client.errors import AcknowledgementError, NoOffsetError, OffsetOutOfRangeError
 from barnabas.client.fetching import ConsumerFetchConfig
+from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.producer.producer import AsyncProducer
+from barnabas.client.share.fetcher import AcknowledgementResult, ShareFetchConfig, ShareFetcher, _Broker
+from barnabas.client.share.session import AcknowledgeType
 from barnabas.client.single_writer.topic import TopicLog, TopicLogError, TopicLogOptions
-from barnabas.client.values import OffsetAndMetadata
+from barnabas.client.values import ConsumerRecord, OffsetAndMetadata
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode
-from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, TopicIdPartition, TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_client_reader import batch
@@ -255,3 +258,45 @@ async def test_a_state_is_not_read_on_in_another_topic() -> None:
         fake.log("t").put(batch(*values("new", 3)))
         with pytest.raises(TopicLogError, match="created again"):
             await log.catch_up(lambda record: None)
+
+
+async def test_a_share_consumer_keeps_the_records_of_both_topics_apart() -> None:
+    """An acknowledgement of the old topic's record is not taken for one of the new record at the same offset."""
+    fake = topic()
+    results: list[AcknowledgementResult] = []
+    async with fake.cluster() as cluster:
+        member = ShareMember("g", "me")
+        fetcher = ShareFetcher(
+            cluster,
+            member,
+            ShareFetchConfig(),
+            implicit=True,
+            key=None,
+            value=None,
+            wake=lambda: None,
+            note=results.append,
+        )
+
+        async def receive(timestamp: int) -> tuple[TopicIdPartition, ConsumerRecord[Any, Any]]:
+            await cluster.refresh(["t"])
+            partition = TopicIdPartition(fake.topics["t"], 0)
+            member.assigned = frozenset({partition})
+            await fetcher._by_leader()
+            broker = fetcher._brokers.setdefault(1, _Broker())
+            record = ConsumerRecord("t", 0, 5, timestamp, 0, None, b"", ())
+            broker.ready.append((partition, record))
+            fetcher.take().receive(1)
+            return partition, record
+
+        old, old_record = await receive(1_000)
+        fake.recreate_topic("t")
+        new, new_record = await receive(2_000)
+        with pytest.raises(AcknowledgementError, match="its topic was deleted"):
+            fetcher.acknowledge(old_record, AcknowledgeType.ACCEPT)
+        fetcher.acknowledge(new_record, AcknowledgeType.REJECT)
+        fetcher.collect()
+        due = fetcher._brokers[1].session.take_due()
+        assert due == {old: {5: AcknowledgeType.ACCEPT}, new: {5: AcknowledgeType.REJECT}}
+        fetcher._settle(fetcher._brokers[1], old, due[old], ErrorCode.UNKNOWN_TOPIC_ID, None)
+        assert [(result.partition, result.offsets) for result in results] == [(T0, {5})]
+        assert [held[2] for held in fetcher._held.values()] == [new_record]

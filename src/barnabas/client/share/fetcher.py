@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.record_stream import RecordStream
@@ -149,6 +150,8 @@ class ShareFetcher:
         self._brokers: dict[int, _Broker] = {}
         self._held: dict[tuple[TopicPartition, int], tuple[_Broker, TopicIdPartition, Record]] = {}
         """The broker and partition of each record that the user holds."""
+        self._names: dict[UUID, str] = {}
+        """The names of all topics from which records were fetched, also of those that were deleted since."""
         self._error: BarnabasError | None = None
         self._look_at = 0.0
 
@@ -187,11 +190,14 @@ class ShareFetcher:
 
     def acknowledge(self, record: Record, kind: AcknowledgeType) -> None:
         held = self._held.get((record.topic_partition, record.offset))
+        if held is not None and held[2].timestamp != record.timestamp:
+            held = None  # the topic was created again, and another record has this offset
         offsets = None if held is None else held[0].session.in_hand.get(held[1])
         if offsets is None or record.offset not in offsets:
             raise AcknowledgementError(
                 f"The record at offset {record.offset} of {record.topic_partition} is not held by this consumer: it"
-                " was acknowledged and sent already, its share session ended, or it is of another consumer."
+                " was acknowledged and sent already, its share session ended, its topic was deleted, or another"
+                " consumer has it."
             )
         offsets[record.offset] = AcknowledgeType(kind)
 
@@ -238,6 +244,7 @@ class ShareFetcher:
     async def _by_leader(self) -> dict[int, list[TopicIdPartition]]:
         metadata = self._cluster.metadata
         names = {p.topic_id: metadata.topic_name(p.topic_id) for p in self._member.assigned}
+        self._names.update({topic_id: name for topic_id, name in names.items() if name is not None})
         known = sorted(name for name in names.values() if name is not None)
         deadline = self._cluster.deadline(METADATA_TIMEOUT_MS)
         views = await self._cluster.topics(known, deadline=deadline) if known else {}
@@ -432,7 +439,11 @@ class ShareFetcher:
         if name is None:
             return
         for offset, kind in offsets.items():
-            held = self._held.pop((name, offset), None)
+            held = self._held.get((name, offset))
+            if held is not None and held[1] != partition:
+                held = None  # a record of a topic of the same name that was created since
+            if held is not None:
+                del self._held[name, offset]
             if kind == AcknowledgeType.RENEW and code is ErrorCode.NONE and held is not None:
                 broker.ready.append((partition, held[2]))
         real = frozenset(offset for offset, kind in offsets.items() if kind != GAP)
@@ -441,7 +452,7 @@ class ShareFetcher:
             self._note(AcknowledgementResult(name, real, error))
 
     def _name(self, partition: TopicIdPartition) -> TopicPartition | None:
-        topic = self._cluster.metadata.topic_name(partition.topic_id)
+        topic = self._names.get(partition.topic_id)
         return None if topic is None else TopicPartition(topic, partition.partition)
 
     def _back_off(self, broker: _Broker) -> None:
