@@ -22,6 +22,9 @@ from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_TOPIC_ID, TopicIdPartition, TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages import txn_offset_commit
+from barnabas.protocol.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_client_reader import batch
 from tests.unit.client.test_client_topic_log import Texts
@@ -191,6 +194,39 @@ def test_a_mark_belongs_to_one_cluster_and_is_reversible() -> None:
     for text in ("", "x", mark, mark + mark, "x" + mark, mark + "x"):
         for cluster, written in ((None, NO_TOPIC_ID), ("one", known), ("a]\nb", known), ("one", NO_TOPIC_ID)):
             assert read_mark(add_mark(text, written, cluster), cluster)[0] == text
+
+
+@pytest.mark.parametrize("metadata_max_bytes", [4096, 20])
+async def test_a_transaction_commits_marked_offsets(metadata_max_bytes: int) -> None:
+    """The ids come with `group_metadata`, so that offsets may be plain numbers."""
+    fake = topic(values("old", 10))
+    committed: list[str | None] = []
+
+    def commit(broker_id: int, request: txn_offset_commit.TxnOffsetCommitRequest, version: int) -> Any:
+        committed.append(request.topics[0].partitions[0].committed_metadata)
+        code = ErrorCode.NONE if len(committed[-1] or "") <= metadata_max_bytes else ErrorCode.OFFSET_METADATA_TOO_LARGE
+        answer = txn_offset_commit.TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
+        topics = [txn_offset_commit.TxnOffsetCommitResponseTopic(name="t", partitions=[answer])]
+        return txn_offset_commit.TxnOffsetCommitResponse(topics=topics)
+
+    fake.scripts[ApiKey.TXN_OFFSET_COMMIT] = commit
+    fake.scripts[ApiKey.ADD_OFFSETS_TO_TXN] = lambda *_: AddOffsetsToTxnResponse()
+    fake.scripts[ApiKey.END_TXN] = lambda *_: EndTxnResponse()
+    async with (
+        fake.cluster() as cluster,
+        AsyncConsumer(cluster=cluster, **SETTINGS) as consumer,
+        AsyncProducer(cluster=cluster, transactional_id="tx") as producer,
+    ):
+        consumer.assign([T0])
+        await until(read_records, consumer, 10)
+        await producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(ConfigError, match="The offset -1 of t-0 cannot be committed"):
+            await producer.send_offsets_to_transaction({T0: -1}, consumer.group_metadata())
+        await producer.send_offsets_to_transaction({T0: 5}, consumer.group_metadata())
+        await producer.commit_transaction()
+    mark = add_mark("", fake.topics["t"], "fake")
+    assert committed == ([mark] if metadata_max_bytes > len(mark) else [mark, ""])
 
 
 async def test_a_broker_that_takes_no_mark_gets_none() -> None:
