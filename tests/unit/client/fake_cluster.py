@@ -203,7 +203,7 @@ class FakeCluster:
 
     def cluster(self, **settings: object) -> Cluster:
         """A `Cluster` for these brokers, with short time-outs so that tests are fast."""
-        fast: dict[str, object] = {
+        fast: dict[str, Any] = {
             "retry_backoff_ms": 1,
             "retry_backoff_max_ms": 2,
             "reconnect_backoff_ms": 1,

@@ -334,5 +334,5 @@ async def test_a_share_consumer_keeps_the_records_of_both_topics_apart() -> None
         due = fetcher._brokers[1].session.take_due()
         assert due == {old: {5: AcknowledgeType.ACCEPT}, new: {5: AcknowledgeType.REJECT}}
         fetcher._settle(fetcher._brokers[1], old, due[old], ErrorCode.UNKNOWN_TOPIC_ID, None)
-        assert [(result.partition, result.offsets) for result in results] == [(T0, {5})]
+        assert [(result.partition, result.offsets) for result in results] == [(T0, frozenset({5}))]
         assert [held[2] for held in fetcher._held.values()] == [new_record]
