@@ -713,6 +713,7 @@ class ShareConsumer(BlockingReader[AsyncShareConsumer]):
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Send the acknowledgements, release all other records, leave the group and close the connections."""
+
         async def closing() -> None:
             self._settle(moves=True)
             await self._client.close(timeout_ms)
