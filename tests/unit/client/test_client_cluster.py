@@ -191,7 +191,7 @@ async def test_a_server_that_drops_packets_leaves_time_for_the_next() -> None:
             raise BrokerUnreachableError("no answer")
         return await fake.opener(to, *more, setup_s=setup_s, **rest)
 
-    options = ClusterConfig.of(bootstrap_servers="blackhole:1,fake:9001", socket_connection_setup_timeout_ms=40)
+    options = ClusterConfig.of(bootstrap_servers="blackhole:1,fake:9001", socket_connection_setup_timeout_ms=1_000)
     async with Cluster(options, opener=opener) as cluster:
         await cluster.reach()
         assert list(cluster.metadata.brokers) == [1]

@@ -292,11 +292,12 @@ def test_two_threads(client: str, servers: str) -> None:
 
 def use_from_two_threads(client: str, address: str) -> None:
     one = make(client, address, timeout_ms=20_000)
+    calls = {method: call for method, call in CALLS[client].items() if method != "getone"}  # it wakes the other thread
     results: list[Any] = []
 
     def run() -> None:
         try:
-            results.append({method: outcome(call, one) for method, call in CALLS[client].items()})
+            results.append({method: outcome(call, one) for method, call in calls.items()})
         except BaseException as error:  # noqa: BLE001 - the thread's error is the test's result
             results.append(error)
 
