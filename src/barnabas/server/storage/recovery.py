@@ -371,7 +371,8 @@ class _LogLoader:
         try:
             try:
                 return segment.next_offset() if segment.size else segment.base_offset
-            except (CorruptIndexError, FileMissingError):  # the index may be damaged, or have more than the log
+            except (CorruptIndexError, CorruptBatchError, FileMissingError):
+                # the index may be damaged, and lead into the middle of a batch, or have more than the log
                 segment.rebuild_indexes()
                 return segment.next_offset()
         except CorruptBatchError as error:

@@ -83,6 +83,18 @@ class TestCleanStart:
         logs.fill(3)
         assert offsets(logs) == list(range(17))
 
+    def test_an_index_that_leads_into_a_batch_is_rebuilt_after_a_crash(
+        self, logs: LogHarness, disk: MemoryDisk
+    ) -> None:
+        """Its last entry has a flipped bit: the position is inside of a batch, where no header begins."""
+        logs.log.close()
+        for base in (0, 4, 8):
+            index = disk.data(path(base, ".index"))
+            if index:
+                index[-1] ^= 1
+        logs.kill(recovery_point=14)
+        assert offsets(logs) == list(range(14))
+
     @pytest.mark.parametrize("damage", [b"", b"\0" * 24, b"\x7f" * 7])
     def test_a_damaged_time_index_is_read_from_the_log(self, logs: LogHarness, disk: MemoryDisk, damage: bytes) -> None:
         logs.log.close()
