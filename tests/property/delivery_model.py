@@ -9,13 +9,15 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import cast
 
 from barnabas.client.values import HandedOverTransaction
 from barnabas.spark.delivery.decisions import Ended
 from barnabas.spark.delivery.driver import DeliveryDriver, MicroBatch
 from barnabas.spark.delivery.names import SinkName
-from barnabas.spark.delivery.ports import CompanionRecord, LedgerFencedError
+from barnabas.spark.delivery.ports import CompanionRecord, LedgerFencedError, StableOffsets
 from barnabas.spark.delivery.records import DeliveryState
+from barnabas.spark.delivery.visible_commits import VisibleCommits
 from barnabas.spark.errors import DeliveryError
 
 NAME = SinkName("p", "query")
@@ -183,6 +185,9 @@ class Spark:
     def driver(self) -> DeliveryDriver:
         return DeliveryDriver(ModelLedger(self.cluster), ModelTransactions(self.cluster))
 
+    def visible_commits(self) -> VisibleCommits:
+        return VisibleCommits(ModelTransactions(self.cluster), cast("StableOffsets", None), lambda: 0)
+
     async def run(self) -> None:
         """One start of the query, until all micro-batches are committed, an error, or a crash."""
         self.runs += 1
@@ -200,6 +205,7 @@ class Spark:
             except DeliveryError:
                 await committer.abort(NAME, messages)
                 raise
+            await self.visible_commits().abort_lost(NAME, run_id)
             await self.cluster.step()  # killed after commit() has returned, before the commit log is written
             self.committed = max(self.committed, batch_id)
 

@@ -44,6 +44,13 @@ def positive(name: str, text: str) -> int:
     return int(text)
 
 
+def milliseconds(name: str, text: str) -> int:
+    text = text.strip()
+    if not re.fullmatch(r"[0-9]+", text):
+        raise OptionError(f"{name} must be milliseconds, 0 or more, got {text!r}")
+    return int(text)
+
+
 def timestamp_ms(name: str, text: str) -> int:
     text = text.strip()
     if not re.fullmatch(r"[0-9]+", text):

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any
 
 from barnabas.spark import option_parsers as parse_as
+from barnabas.spark.delivery.visibility import VISIBLE_TIMEOUT_MS
 from barnabas.spark.records.formats import ErrorsTolerance, RecordFormat, SchemaEvolution
 from barnabas.spark.source.positions import MissingTimestamp
 
@@ -250,6 +251,14 @@ OPTIONS: tuple[OptionRow, ...] = (
         "The compacted topic that records which micro-batches were committed.",
         parse_as.name,
         DELIVERY_LEDGER,
+        ours=True,
+    ),
+    OptionRow(
+        "delivery.visible.timeout.ms",
+        "write",
+        "How long a commit of exactly-once delivery waits until consumers see its rows (30000); 0: it does not wait.",
+        parse_as.milliseconds,
+        VISIBLE_TIMEOUT_MS,
         ours=True,
     ),
     OptionRow(

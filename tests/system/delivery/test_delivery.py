@@ -32,6 +32,7 @@ from barnabas.spark.sink.options import TWO_PHASE_SETTING, parse_sink_options
 from barnabas.spark.sink.rows import row_layout
 from barnabas.spark.sink.tasks import Attempt, TransactionalWriter, Written
 from barnabas.spark.sink.writer import BatchWriter, StreamWriter
+from barnabas.spark.source.positions import SourceSubscription
 from barnabas.testing.embedded import EmbeddedBroker
 from tests.system.pages import DOCS
 from tests.system.spark.broker import committed
@@ -184,15 +185,78 @@ def test_an_older_checkpoint_is_refused(query: Query) -> None:
     assert query.open_ids() == []
 
 
-def test_attempts_that_spark_does_not_name_are_aborted_before_the_next_micro_batch(query: Query) -> None:
+def test_attempts_that_spark_does_not_name_are_aborted_by_the_commit(query: Query) -> None:
     planned = query.plan()
-    lost = [query.task(planned, 0, A, 0, attempt) for attempt in (0, 1)]
+    for attempt in (0, 1):
+        query.task(planned, 0, A, 0, attempt)
     query.writer().commit([query.task(planned, 0, A, 0, 2)], 0)
-    assert len(query.open_ids()) == len(lost)
-    assert query.visible() == []  # the open transactions hold back the last stable offset
+    assert query.visible() == A  # open transactions would hold back the last stable offset
+    assert query.open_ids() == []
+    late = query.task(planned, 0, A, 0, 3)  # an attempt that begins after the commit
+    assert query.open_ids() == [late.transaction.transactional_id]
     query.run(1, B)
     assert query.visible() == [*A, *B]
     assert query.open_ids() == []
+
+
+def batch_write(query: Query, **more: str) -> BatchWriter:
+    options = parse_sink_options(query.options() | {"delivery": "exactly-once"} | more, QueryMode.BATCH)
+    writer = BatchWriter(options, row_layout({"key": "string", "value": "string"}, options), f"job-{uuid4().hex}")
+    writer.prepare()
+    return writer
+
+
+def attempt_of(job: BatchWriter, values: Sequence[str], attempt: int) -> Written:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("barnabas.spark.sink.writer.this_attempt", lambda: Attempt("", "", 0, 0, attempt))
+        return job.write(rows(values))
+
+
+def test_the_rows_of_a_batch_write_are_visible_when_its_commit_returns(query: Query) -> None:
+    """Twenty times with a lost attempt, whose transaction begins before the rows of the attempt that counts."""
+    reader = connection.connect({"bootstrap.servers": query.broker.bootstrap_servers})
+    partitions = reader.partitions(SourceSubscription(topics=(query.topic,)))
+    for _ in range(20):
+        job = batch_write(query)
+        attempt_of(job, B, 0)
+        messages = [attempt_of(job, A, 1)]
+        job.commit(messages)
+        latest = reader.log_view(partitions).latest  # what a reader with read_committed reads to
+        assert all(latest[partition] > newest for partition, newest in messages[0].newest.items())
+    assert query.visible() == sorted(A * 20)
+    with Admin(bootstrap_servers=query.broker.bootstrap_servers) as admin:
+        assert [t for t in admin.list_transactions(states=["Ongoing"]) if "job-" in t.transactional_id] == []
+
+
+def test_a_batch_write_that_fails_aborts_what_its_lost_attempts_left_open(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.spark.delivery.client.TASKS_END_S", 0.1)
+    failed, running = batch_write(query), batch_write(query)
+    messages = [attempt_of(failed, A, attempt) for attempt in (0, 1)]
+    other = attempt_of(running, B, 0)
+    failed.abort([messages[1], None])
+    running.commit([other])
+    assert query.visible() == B
+
+
+def test_a_commit_does_not_wait_for_ever_for_the_transaction_of_another_program(
+    query: Query, caplog: pytest.LogCaptureFixture
+) -> None:
+    foreign = attempt_of(batch_write(query, transactionalIdPrefix="another-program"), B, 0).transaction
+    assert foreign is not None
+    job = batch_write(query, **{"delivery.visible.timeout.ms": "300"})
+    job.commit([attempt_of(job, A, 0)])
+    assert query.visible() == []
+    (said,) = [record.getMessage() for record in caplog.records if "do not see all" in record.getMessage()]
+    assert said.startswith("the batch write is committed, but after 0.")
+    assert f"by the transaction of producer id {foreign.producer_id} (transactional id another-program.job-" in said
+    assert f"held back: {query.topic}-" in said
+    assert "open for 0 s" in said or "open for 1 s" in said
+    shared(DeliveryClient, job._options.client).abort(
+        SinkName("another-program", "x"), "__barnabas_delivery", [foreign]
+    )
+    assert query.visible() == A
 
 
 def test_a_failed_attempt_aborts_its_transaction_itself(query: Query) -> None:
@@ -310,15 +374,8 @@ def test_a_batch_write_is_committed_as_a_whole(
     query: Query, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_writer, "_warned", False)
-    options = parse_sink_options(query.options() | {"delivery": "exactly-once"}, QueryMode.BATCH)
-    layout = row_layout({"key": "string", "value": "string"}, options)
-
-    def planned() -> BatchWriter:
-        writer = BatchWriter(options, layout, f"job-{uuid4().hex}")
-        writer.prepare()
-        return writer
-
-    failed, done = planned(), planned()
+    monkeypatch.setattr("barnabas.spark.delivery.client.TASKS_END_S", 0.1)
+    failed, done = batch_write(query), batch_write(query)
     messages = [failed.write(rows(A))]
     assert query.visible() == []
     failed.abort([*messages, None])

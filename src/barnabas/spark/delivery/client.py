@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -14,8 +15,11 @@ from barnabas.client.values import HandedOverTransaction
 from barnabas.spark.connection import BlockingClient, reach_cluster
 from barnabas.spark.delivery.driver import DeliveryDriver, MicroBatch
 from barnabas.spark.delivery.kafka_ledger import KafkaLedger
+from barnabas.spark.delivery.kafka_stable_offsets import KafkaStableOffsets
 from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
 from barnabas.spark.delivery.names import SinkName, job_of
+from barnabas.spark.delivery.visibility import Newest
+from barnabas.spark.delivery.visible_commits import VisibleCommits
 
 TASKS_END_S: Final = 4.5
 """How long after a stop the Python processes of tasks may still run: Spark looks every 2 s for tasks that are to be
@@ -32,7 +36,11 @@ class DeliveryClient(BlockingClient):
     def __init__(self, settings: Mapping[str, str]) -> None:
         super().__init__()
         self._cluster: Cluster = self.run(self._open(settings))
-        self._transactions = KafkaTransactions(AsyncAdmin(cluster=self._cluster))
+        admin = AsyncAdmin(cluster=self._cluster)
+        self._transactions = KafkaTransactions(admin)
+        self._visible = VisibleCommits(
+            self._transactions, KafkaStableOffsets(self._cluster, admin), lambda: time.time_ns() // 1_000_000
+        )
         self._ledgers: dict[str, KafkaLedger] = {}
 
     async def _open(self, settings: Mapping[str, str]) -> Cluster:
@@ -58,6 +66,10 @@ class DeliveryClient(BlockingClient):
         """See `DeliveryDriver.commit`."""
         self.run(self._driver(ledger, accept_loss).commit(name, batch))
 
+    def show(self, name: SinkName, run: str, what: str, newest: Newest, timeout_ms: int) -> None:
+        """See `VisibleCommits.show`. Called after `commit`; does not raise KafkaError."""
+        self.run(self._visible.show(name, run, what, newest, timeout_ms))
+
     def abort(self, name: SinkName, ledger: str, transactions: Iterable[HandedOverTransaction]) -> None:
         """See `DeliveryDriver.abort`. Raises TimeoutError if the brokers do not answer."""
         self.run(asyncio.wait_for(self._driver(ledger, False).abort(name, list(transactions)), ABORT_TIMEOUT_S))
@@ -82,6 +94,20 @@ class DeliveryClient(BlockingClient):
                 return  # the other driver aborts what is left before its next micro-batch
             if runs:
                 await self._driver(ledger, False).recover(name)
+            if clock() >= until:
+                return
+            await asyncio.sleep(PAUSE_S)  # Spark does not say when its tasks have ended
+
+    def abandon(self, name: SinkName, run: str) -> None:
+        """Abort all transactions of a batch write that has failed before its commit, those of tasks that still run
+        among them. Raises KafkaError, and TimeoutError if the brokers do not answer."""
+        self.run(asyncio.wait_for(self._abandon(name, run), ABORT_TIMEOUT_S))
+
+    async def _abandon(self, name: SinkName, run: str) -> None:
+        clock = asyncio.get_running_loop().time
+        until = clock() + TASKS_END_S
+        while True:
+            await self._visible.abort_lost(name, run)
             if clock() >= until:
                 return
             await asyncio.sleep(PAUSE_S)  # Spark does not say when its tasks have ended

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.client.values import HandedOverTransaction
+from barnabas.core.ids import TopicPartition
 from barnabas.spark.delivery.decisions import Ended
 from barnabas.spark.delivery.names import SinkName
 from barnabas.spark.delivery.records import DeliveryState
+from barnabas.spark.delivery.visibility import Holder
 
 
 class LedgerFencedError(Exception):
@@ -59,3 +61,14 @@ class OpenTransactions(Protocol):
 
     async def abort(self, transaction: HandedOverTransaction) -> None:
         """Abort a transaction if it is open, and nothing else."""
+
+
+class StableOffsets(Protocol):
+    """The ends of partitions for consumers with read_committed."""
+
+    async def stable(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The last stable offset of each partition that exists. Raises KafkaError."""
+
+    async def holders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Holder]:
+        """The earliest open transaction of each partition, where there is one that the brokers show. Raises
+        KafkaError."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from barnabas.core.reprs import repr_without
+from barnabas.spark.delivery.visibility import VISIBLE_TIMEOUT_MS
 from barnabas.spark.errors import OptionError
 from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.options import DELIVERY_LEDGER, TRANSACTIONAL_ID_PREFIX, Delivery, OnDataLoss, QueryMode
@@ -25,6 +26,8 @@ class ExactlyOnce:
     two_phase: bool | None = None
     accept_loss: bool = False
     checkpoint: str | None = None
+    visible_timeout_ms: int = VISIBLE_TIMEOUT_MS
+    """How long a commit waits until its rows are visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +88,5 @@ def _exactly_once(given: GivenOptions, client: dict[str, str]) -> ExactlyOnce:
         two_phase=two_phase,
         accept_loss=given.get("failOnDataLoss") is not OnDataLoss.FAIL,
         checkpoint=given.text("checkpointLocation"),
+        visible_timeout_ms=given.get("delivery.visible.timeout.ms"),
     )

@@ -11,8 +11,8 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
@@ -22,10 +22,12 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
 from barnabas.client.options import ClusterConfig
 from barnabas.client.producer.producer import AsyncProducer
-from barnabas.client.values import ConfigResource, HandedOverTransaction
+from barnabas.client.values import ConfigResource, HandedOverTransaction, RecordMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import BlockingClient, discard, shared
 from barnabas.spark.delivery.names import SinkName
+from barnabas.spark.delivery.visibility import newest_batches
 from barnabas.spark.errors import SinkError
 from barnabas.spark.sink.options import TWO_PHASE_SETTING, ExactlyOnce, SinkOptions
 from barnabas.spark.sink.rows import RecordColumns, RowLayout, record_columns
@@ -63,13 +65,15 @@ class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not foll
     """The result of one task attempt, whose records are acknowledged by the brokers.
 
     `transaction` is open and has these records; None if there are none, or without exactly-once delivery. Unless it is
-    `two_phase`, the brokers abort it after a time-out.
+    `two_phase`, the brokers abort it after a time-out. `newest` has the first offset of the newest batch that the
+    transaction has in each partition.
     """
 
     attempt: Attempt
     rows: int
     transaction: HandedOverTransaction | None = None
     two_phase: bool = False
+    newest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def this_attempt() -> Attempt:
@@ -102,7 +106,7 @@ class LogWriter(BlockingClient):
     async def disconnect(self) -> None:
         await self.producer.shut(timeout_ms=0)
 
-    def send(self, records: RecordColumns) -> Future[Any]:
+    def send(self, records: RecordColumns) -> Future[list[RecordMetadata]]:
         """Start writing the records. The future completes when all of them are acknowledged."""
         return self.submit(_send(self.producer, records))
 
@@ -111,7 +115,7 @@ def write_rows(iterator: Iterator[pa.RecordBatch], options: SinkOptions, layout:
     """Write the rows of one task and wait for the acknowledgements. Raises SinkError and KafkaError."""
     writer = shared(LogWriter, options.client)
     rows = 0
-    sent: list[Future[Any]] = []
+    sent: list[Future[list[RecordMetadata]]] = []
     try:
         for table in chunks(iterator):
             _wait(sent)  # one chunk at a time keeps the rows of a partition in order
@@ -214,15 +218,16 @@ def write_in_transaction(
     producer: AsyncProducer | None = None
     two_phase = False
     rows = 0
-    sent: list[Future[Any]] = []
+    newest: dict[TopicPartition, int] = {}
+    sent: list[Future[list[RecordMetadata]]] = []
     try:
         for table in chunks(iterator):
             if producer is None:  # a task without rows needs no transaction
                 producer, two_phase = writer.run(writer.begin(transactional_id, exactly_once))
-            _wait(sent)  # one chunk at a time keeps the rows of a partition in order
+            newest = newest_batches([newest, *_batches(sent)])  # waits: one chunk at a time keeps the order of rows
             sent = [writer.submit(_send(producer, records)) for records in encoded(table, layout, options)]
             rows += table.num_rows
-        _wait(sent)
+        newest = newest_batches([newest, *_batches(sent)])
         transaction = None if producer is None else writer.run(producer.hand_over_transaction())
     except BaseException as error:  # `iterator` raises what the user's plan raises; Spark interrupts killed tasks
         if producer is not None:
@@ -232,7 +237,7 @@ def write_in_transaction(
         raise
     if producer is not None:
         writer.run(producer.shut(timeout_ms=0))
-    return Written(attempt, rows, transaction, two_phase)
+    return Written(attempt, rows, transaction, two_phase, newest)
 
 
 async def _abort(producer: AsyncProducer) -> None:
@@ -261,8 +266,8 @@ def encoded(table: pa.Table, layout: RowLayout, options: SinkOptions) -> Iterato
         yield replace(records, table=encode_records(records.table, options.formats, records.topic))
 
 
-async def _send(producer: AsyncProducer, records: RecordColumns) -> None:
-    await producer.send_arrow(
+async def _send(producer: AsyncProducer, records: RecordColumns) -> list[RecordMetadata]:
+    return await producer.send_arrow(
         records.topic,
         records.table,
         value=records.value,
@@ -290,9 +295,13 @@ def chunks(iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered)
 
 
-def _wait(sent: list[Future[Any]]) -> None:
+def _batches(sent: list[Future[list[RecordMetadata]]]) -> list[dict[TopicPartition, int]]:
+    """The first offset of the newest batch of each partition, for each of the calls. Waits for them."""
+    return [newest_batches({each.topic_partition: each.offset} for each in batches) for batches in _wait(sent)]
+
+
+def _wait(sent: list[Future[list[RecordMetadata]]]) -> list[list[RecordMetadata]]:
     try:
-        for future in sent:
-            future.result()
+        return [future.result() for future in sent]
     except ValueError as error:  # the encoder's error for a partition that does not exist
         raise SinkError(str(error)) from error

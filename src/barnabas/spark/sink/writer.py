@@ -27,6 +27,7 @@ from barnabas.spark.delivery.checkpoints import has_committed, query_id_of
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, RUN_CHARACTERS, SinkName
+from barnabas.spark.delivery.visibility import newest_batches
 from barnabas.spark.errors import DeliveryError, RecoveryError, SinkError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.options import QueryMode
@@ -114,14 +115,31 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
             return
         name = SinkName(exactly_once.id_prefix, self._job_id)
         batch = _micro_batch(0, messages)
+        client = _client(self._options)
         if batch.transactions:
-            client = _client(self._options)
             client.commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
             client.forget(name, exactly_once.ledger)
+        _show(client, name, self._run, "the batch write", messages, exactly_once)
 
     def abort(self, messages: list[Written | None]) -> None:
-        """With exactly-once delivery, abort the transactions. Otherwise, written records cannot be removed."""
-        _abort(self._options, self._job_id, messages)
+        """With exactly-once delivery, abort the transactions, those of attempts that were lost among them. Otherwise,
+        written records cannot be removed."""
+        exactly_once = self._options.exactly_once
+        if exactly_once is None:
+            return
+        if not any(message is None for message in messages):
+            _abort(self._options, self._job_id, messages)  # the commit has raised: what it has decided stays
+            return
+        name = SinkName(exactly_once.id_prefix, self._job_id)
+        try:
+            _client(self._options).abandon(name, self._run)
+        except (BarnabasError, TimeoutError) as error:
+            log.warning("transactions of %s may be open until their time-out: %r", self._job_id, error)
+
+    @property
+    def _run(self) -> str:
+        """The run in the transactional ids of this write's tasks."""
+        return self._job_id[len(JOB_PREFIX) :][:RUN_CHARACTERS]
 
 
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
@@ -160,8 +178,11 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         if exactly_once.two_phase is None and not all(m.two_phase for m in _written(messages)):
             _warn_of_time_outs()
         if batch.transactions:
-            name = SinkName(exactly_once.id_prefix, _query_id(messages))
-            _client(self._options).commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
+            client, name = _client(self._options), SinkName(exactly_once.id_prefix, _query_id(messages))
+            client.commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
+            run = _run_of(messages)
+            assert run is not None, "an attempt with a transaction has a message"
+            _show(client, name, run, f"micro-batch {batchId} of {name.query_id}", messages, exactly_once)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """With exactly-once delivery, abort the transactions, unless they are decided. Otherwise, written records
@@ -235,12 +256,24 @@ def _abort_unfinished(options: SinkOptions, exactly_once: ExactlyOnce, messages:
     if query_id is None:
         return False
     name = SinkName(exactly_once.id_prefix, query_id)
-    run = next((message.attempt.run_id[:RUN_CHARACTERS] for message in messages if message is not None), None)
     try:
-        _client(options).abort_unfinished(name, exactly_once.ledger, run)
+        _client(options).abort_unfinished(name, exactly_once.ledger, _run_of(messages))
     except (BarnabasError, TimeoutError) as error:
         log.warning("transactions of %s may be open until the query is started again: %r", query_id, error)
     return True
+
+
+def _show(
+    client: DeliveryClient,
+    name: SinkName,
+    run: str,
+    what: str,
+    messages: Sequence[Written | None],
+    exactly_once: ExactlyOnce,
+) -> None:
+    """Abort what lost attempts have left open, and wait until the committed rows are visible."""
+    newest = newest_batches(message.newest for message in _written(messages))
+    client.show(name, run, what, newest, exactly_once.visible_timeout_ms)
 
 
 def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatch:
@@ -254,6 +287,11 @@ def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatc
 def _written(messages: Sequence[Written | None]) -> list[Written]:
     """The attempts that have a transaction."""
     return [message for message in messages if message is not None and message.transaction is not None]
+
+
+def _run_of(messages: Sequence[Written | None]) -> str | None:
+    """The run in the transactional ids of these attempts; None if none of them has finished."""
+    return next((message.attempt.run_id[:RUN_CHARACTERS] for message in messages if message is not None), None)
 
 
 def _query_id(messages: Sequence[Written | None]) -> str:
