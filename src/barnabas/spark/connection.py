@@ -345,17 +345,22 @@ def require_cluster(settings: Mapping[str, str]) -> None:
     connect({name: value for name, value in settings.items() if name in CLUSTER_CONFIGS.keys}).reach()
 
 
-def require_partitions(client: LogClient, subscription: SourceSubscription) -> list[TopicPartition]:
-    """The partitions of the subscription. Raises SparkSourceError if a named topic or partition does not exist, and
-    BootstrapError soon if the cluster does not answer.
+def require_partitions(
+    client: LogClient, subscription: SourceSubscription, *, waits: bool = False
+) -> list[TopicPartition]:
+    """The partitions of the subscription. Raises SparkSourceError if a named topic or partition does not exist, unless
+    the query `waits` for it, and BootstrapError soon if the cluster does not answer.
     """
     client.reach()
     found = client.partitions(subscription)
     missing = sorted(set(subscription.topics) - {tp.topic for tp in found})
     unknown = [str(tp) for tp in subscription.assigned if tp not in set(found)]
-    if missing or unknown:
+    if (missing or unknown) and not waits:
         what = f"topics {', '.join(missing)}" if missing else f"partitions {', '.join(unknown)}"
-        raise SparkSourceError(f"cannot read the {what}: they do not exist. Create them, or correct the option")
+        raise SparkSourceError(
+            f"cannot read the {what}: they do not exist. Create them, correct the option, or set"
+            " missingTopics=wait to read them once they exist"
+        )
     return found
 
 

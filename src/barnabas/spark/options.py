@@ -34,6 +34,13 @@ fail. A reader that got the records of aborted transactions, too, would have suc
 """
 
 
+class MissingTopics(Enum):
+    """`missingTopics`: whether a topic that does not exist stops the query, or is read once it exists."""
+
+    FAIL = "fail"
+    WAIT = "wait"
+
+
 class QueryMode(Enum):
     """Whether the query that reads or writes is a batch query or a streaming query."""
 
@@ -109,6 +116,14 @@ OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("subscribe", "read", "Topics to read, separated by commas.", parse_as.topics),
     OptionRow("subscribePattern", "read", "Regular expression that matches whole topic names.", parse_as.topic_pattern),
     OptionRow("assign", "read", 'Partitions to read: {"topicA": [0, 1]}.', parse_as.assignment),
+    OptionRow(
+        "missingTopics",
+        "read",
+        "fail; wait: a topic or partition that does not exist yet is read from its beginning once it exists.",
+        parse_as.one_of(MissingTopics),
+        MissingTopics.FAIL,
+        ours=True,
+    ),
     OptionRow(
         "kafka.isolation.level",
         "read",

@@ -17,6 +17,7 @@ from barnabas.spark.options import (
     MAX_TRIGGER_DELAY_MS,
     OPTIONS,
     POLL_TIMEOUT_MS,
+    MissingTopics,
     OnDataLoss,
     QueryMode,
     ReadAs,
@@ -78,6 +79,8 @@ class SourceOptions:
     ending: Boundary
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    waits_for_topics: bool = False
+    """Whether topics that do not exist are read once they exist (`missingTopics`)."""
     limits: Limits = field(default_factory=Limits)
     splitting: Splitting = field(default_factory=Splitting)
     progress_group: str | None = None
@@ -106,6 +109,7 @@ def parse_source_options(options: Mapping[str, str], mode: QueryMode) -> SourceO
         ending=_ending(given),
         columns=_columns(given),
         on_data_loss=given.get("failOnDataLoss"),
+        waits_for_topics=given.get("missingTopics") is MissingTopics.WAIT,
         limits=_limits(given),
         splitting=Splitting(
             min_tasks=given.get("minPartitions"),
@@ -135,6 +139,11 @@ def _segments_store(given: GivenOptions) -> SegmentStore | None:
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that the options select. Needs no broker, so that Spark can be given the schema at once."""
     return _columns(GivenOptions(options))
+
+
+def subscription_of(options: Mapping[str, str]) -> SourceSubscription:
+    """The topics that the options select. Raises OptionError."""
+    return _subscription(GivenOptions(options))
 
 
 def typed_columns_of(options: Mapping[str, str]) -> tuple[RecordFormats, tuple[str, ...]]:

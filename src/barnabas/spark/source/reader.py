@@ -135,7 +135,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
     def partitions(self) -> list[Task]:
         options = self._options
         client = connect(options.client)
-        partitions = require_partitions(client, options.subscription)
+        partitions = require_partitions(client, options.subscription, waits=options.waits_for_topics)
         if not partitions:
             return []
         prepare_dead_letters(client, options.formats, {tp.topic for tp in partitions})
@@ -187,7 +187,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             client = self._client()
-            partitions = require_partitions(client, self._options.subscription)
+            # The planner reads a topic that does not exist yet from its beginning, as every partition that is new.
+            waits = self._options.waits_for_topics
+            partitions = require_partitions(client, self._options.subscription, waits=waits)
             prepare_dead_letters(client, self._options.formats, {tp.topic for tp in partitions})
             view = client.log_view(partitions)
             offsets = client.resolve(self._options.starting, partitions, view, starting=True)
