@@ -50,7 +50,9 @@ def describe(pipeline: Pipeline = None, json: Json = False) -> None:
         from barnabas.spark.pipelines.lags import refresh_lags
 
         run["flows"], problems = refresh_lags(run["flows"])
-    status = "running" if project.is_running else "stopped" if run else "never run"
+    from barnabas.spark.pipelines.overview import failed_flows, status_of
+
+    status = status_of(run, is_running=project.is_running) if run or project.is_running else "never run"
     if json:
         print_json(
             {
@@ -66,6 +68,8 @@ def describe(pipeline: Pipeline = None, json: Json = False) -> None:
     started = f", started {seconds_ago(run['started_ms'])}" if run else ""
     mode = f" ({run['mode']}, process {run['pid']}{started})" if run else ""
     note(f"{project.spec.name}: {status}{mode}, spec {project.spec_path}, storage {project.spec.storage}")
+    if failed := failed_flows(run):
+        note(f"{len(failed)} of {len(run['flows'])} flows failed: {', '.join(failed)}")
     for flow in project.resets():
         note(f"{flow} begins anew at the next start")
     if run:
@@ -83,7 +87,7 @@ def list_pipelines(json: Json = False) -> None:
 
     Example: `barnabas pipelines list`
     """
-    from barnabas.spark.pipelines.overview import known_pipelines
+    from barnabas.spark.pipelines.overview import failed_flows, known_pipelines
 
     rows: list[dict[str, Any]] = []
     for known in known_pipelines():
@@ -96,8 +100,9 @@ def list_pipelines(json: Json = False) -> None:
                 "mode": run.get("mode"),
                 "pid": run.get("pid") if is_running else None,
                 "flows": len(flows),
+                "failed": len(failed_flows(run)),
                 "rows_per_second": sum(flow["rows_per_second"] or 0 for flow in flows) if is_running else None,
-                "lag": sum(flow["lag"] or 0 for flow in flows) if flows else None,
+                "lag": known["lag"],
                 "directory": known["directory"],
             }
         )
@@ -105,7 +110,7 @@ def list_pipelines(json: Json = False) -> None:
         print_json(rows)
         return
     print_table(
-        ["PIPELINE", "STATUS", "MODE", "PID>", "FLOWS>", "ROWS/S>", "LAG>", "DIRECTORY"],
+        ["PIPELINE", "STATUS", "MODE", "PID>", "FLOWS>", "FAILED>", "ROWS/S>", "LAG>", "DIRECTORY"],
         [
             (
                 row["pipeline"],
@@ -113,6 +118,7 @@ def list_pipelines(json: Json = False) -> None:
                 row["mode"],
                 None if row["pid"] is None else str(row["pid"]),
                 row["flows"],
+                row["failed"],
                 None if row["rows_per_second"] is None else round(row["rows_per_second"]),
                 row["lag"],
                 row["directory"],

@@ -93,8 +93,19 @@ def pipelines_dry_run(
             print_json({"pipeline": loaded.project.spec.name, "flows": flows})
             return
         print_table(
-            ["FLOW", "TYPE", "READS", "WRITES", "", "DEFINED IN"],
-            [(f["flow"], f["type"], f["reads"] or None, f["target"], f["target_type"], f["defined_in"]) for f in flows],
+            ["FLOW", "TYPE", "AFTER", "READS", "WRITES", "", "DEFINED IN"],
+            [
+                (
+                    f["flow"],
+                    f["type"],
+                    f["after"] or None,
+                    f["reads"] + f["topics"] or None,
+                    f["target"],
+                    f["target_type"],
+                    f["defined_in"],
+                )
+                for f in flows
+            ],
         )
         note(f"{loaded.project.spec.name} can run: {len(flows)} flow(s). Nothing was written.")
 
@@ -165,10 +176,7 @@ class _Reporter:
         if event.message:
             self._table.note(text)
         assert self.runner is not None
-        states = self.runner.schedule.states()
-        self._table.show(
-            [{"flow": n, "state": states[n].value} | asdict(meter.progress) for n, meter in self.runner.meters.items()]
-        )
+        self._table.show(self.runner.rows())
 
     def end(self, pipeline: str, flows: list[dict[str, Any]]) -> None:
         states = {flow["flow"]: flow["state"] for flow in flows}

@@ -12,17 +12,21 @@ _COLUMNS: Final = ("FLOW", "STATE", "ROWS>", "ROWS/S>", "LAG>", "BATCH>", "MS>",
 
 
 def flow_cells(flow: Mapping[str, Any]) -> tuple[object, ...]:
-    """The cells of one flow, in the order of the columns above."""
+    """The cells of one flow, in the order of the columns above. A flow that has failed 3 times in a row and is started
+    again up to 10 times is `retrying 3/10`."""
+    from barnabas.spark.pipelines.progress import reads_topics
+
     rate = flow["rows_per_second"]
     state = None
     if flow["state_rows"] is not None:
         state = f"{flow['state_rows']:,} rows, {size_text(flow['state_bytes'] or 0)}"
+    restarts = f" {flow['failures']}/{flow['restarts_max']}" if flow["state"] == "retrying" else ""
     return (
         flow["flow"],
-        flow["state"],
+        flow["state"] + restarts,
         flow["rows"],
         None if rate is None else round(rate),
-        flow["lag"],
+        "unknown" if flow["lag"] is None and reads_topics(flow) else flow["lag"],
         flow["batch_id"],
         flow["batch_ms"],
         (flow["watermark"] or "").removesuffix(".000Z") or None,

@@ -10,8 +10,9 @@ class PipelineReader(Protocol):
     """Reads the pipelines that ran on this machine. It reads files, so the console calls it in a thread."""
 
     def __call__(self) -> Sequence[Mapping[str, Any]]:
-        """A mapping for each pipeline: `pipeline`, `status` (running, stopped, failed), `directory`, and `run`: the
-        last run as `barnabas pipelines describe --json` prints it, or an empty mapping."""
+        """A mapping for each pipeline: `pipeline`, `status` (running, stopped, failed), `directory`, `lag` (None:
+        unknown, or no flow reads topics), and `run`: the last run as `barnabas pipelines describe --json` prints it, or
+        an empty mapping."""
 
 
 class MirrorReader(Protocol):

@@ -19,6 +19,7 @@ NULLABLE: Final = {
     "backup.base", "backup.acls", "backup.users", "backup.quotas", "verify.differs_at",
     "links.differs_at", "comparisons.differs_at", "links.error", "flows.error", "pipelines.pid", "pipelines.lag",
     "pipelines.rows_per_second", "flows.rows_per_second", "flows.batch_id", "flows.batch_ms", "flows.lag",
+    "flows.restarts_max", "flows.retry_at_ms",
     "flows.watermark", "flows.state_rows", "flows.state_bytes", "share-groups.assignor", "share-groups.from",
 }  # fmt: skip
 """Fields that may have no value, which depends on the moment, by the field or command that contains them."""
@@ -31,6 +32,8 @@ TYPES: Final = {
     "error": "string",
     "from": "integer",
     "pid": "integer",
+    "restarts_max": "integer",
+    "retry_at_ms": "integer",
     "rows_per_second": "number",
     "catches_up_s": "number",
     "rate": "number",
@@ -61,6 +64,8 @@ EMPTY: Final[dict[str, Any]] = {
             "behind": "integer",
         }
     ],
+    "after": ["string"],
+    "waiting_for": ["string"],
     "renewers": ["string"],
     "resets": ["string"],
     "share-groups.members": [

@@ -30,7 +30,13 @@ def flow(name: str, target: str, target_type: str, **more: object) -> dict[str, 
         "target": target,
         "target_type": target_type,
         "reads": ["orders"],
+        "topics": ["orders"],
+        "after": [],
         "state": "completed",
+        "failures": 0,
+        "restarts_max": None,
+        "restarts": 0,
+        "retry_at_ms": None,
         "rows": 12_345,
         "batches": 2,
         "batch_id": 1,
@@ -41,6 +47,7 @@ def flow(name: str, target: str, target_type: str, **more: object) -> dict[str, 
         "state_rows": 3,
         "state_bytes": 2_048,
         "error": None,
+        "waiting_for": [],
         **more,
     }
 
@@ -82,11 +89,36 @@ def test_describe_and_list(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     described = json.loads(run("describe", "--json").stdout)
     assert (described["status"], described["run"]["flows"][1]["flow"]) == ("stopped", "find")
     (row,) = json.loads(run("list", "--json").stdout)
-    assert (row["pipeline"], row["status"], row["flows"], row["lag"]) == ("shop", "stopped", 2, 14)
+    assert (row["pipeline"], row["status"], row["flows"], row["failed"], row["lag"]) == ("shop", "stopped", 2, 0, 14)
     with find_project("shop").locked():
         (row,) = json.loads(run("list", "--json").stdout)
         assert (row["status"], row["rows_per_second"]) == ("running", 199.2)
         assert "is running; stop it first: barnabas pipelines stop shop" in run("reset", "shop", "find").stderr
+
+
+def test_what_is_unknown_is_shown_as_unknown_and_what_has_failed_as_failed(run: Run) -> None:
+    run("init", "shop")
+    never: dict[str, object] = {"rows": 0, "batches": 0, "batch_id": None, "lag": None, "rows_per_second": None}
+    flows = [
+        flow("order_log", "order_log", "streaming table"),
+        flow("find", "large", "sink", **never, state="retrying", failures=3, restarts_max=10, error="ValueError: x"),
+        flow("tell", "told", "sink", **never, state="failed", error="OptionError: y"),
+        flow("count", "counts", "streaming table", **{**never, "topics": []}),
+    ]
+    with find_project("shop").locked():
+        find_project("shop").save_run({"pid": 1, "mode": "once", "started_ms": 0, "updated_ms": 1, "flows": flows})
+    shown = run("describe", "shop")
+    assert "shop: failed (once" in shown.stderr
+    assert "1 of 4 flows failed: tell" in shown.stderr
+    cells = {line.split()[0]: line.split()[4:9] for line in shown.stdout.splitlines()[1:5]}
+    assert cells == {
+        "order_log": ["completed", "12,345", "100", "7", "1"],
+        "find": ["retrying", "3/10", "0", "-", "unknown"],
+        "tell": ["failed", "0", "-", "unknown", "-"],
+        "count": ["completed", "0", "-", "-", "-"],  # it reads a table, and has no lag
+    }
+    (row,) = json.loads(run("list", "--json").stdout)
+    assert (row["status"], row["failed"], row["lag"]) == ("failed", 1, None), "not the 7 of one of three flows"
 
 
 def test_reset_asks_and_is_remembered_until_the_next_run(run: Run) -> None:

@@ -26,8 +26,8 @@ FLOW = {
 }
 FAILED = {**FLOW, "flow": "totals", "state": "failed", "rows_per_second": None, "lag": None, "error": "no such column"}
 RUN = {"mode": "continuous", "pid": 1, "started_ms": 1_000, "updated_ms": 2_000, "flows": [FLOW, FAILED]}
-SHOP = {"pipeline": "shop", "status": "running", "directory": "/srv/shop", "run": RUN}
-NEVER_RUN = {"pipeline": "new", "status": "stopped", "directory": "/srv/new", "run": {}}
+SHOP = {"pipeline": "shop", "status": "running", "directory": "/srv/shop", "lag": 7, "run": RUN}
+NEVER_RUN = {"pipeline": "new", "status": "stopped", "directory": "/srv/new", "lag": None, "run": {}}
 
 
 def lag(partition: int, behind: int) -> dict[str, Any]:

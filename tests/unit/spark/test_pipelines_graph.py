@@ -108,3 +108,20 @@ def test_what_cannot_be_read_as_a_stream(kind: OutputKind, message: str) -> None
     resolution.begin(flow(graph, "y"))
     with pytest.raises(GraphError, match=message):
         resolution.require("x", streaming=True)
+
+
+def test_the_topics_that_a_view_reads_are_read_by_its_readers() -> None:
+    graph = build(("raw", TABLE), ("seen", TEMPORARY), ("out", SINK), flows={"raw": "raw", "seen": "seen", "f": "out"})
+    resolution = Resolution(graph)
+    resolution.begin(flow(graph, "f"))
+    resolution.require("seen", streaming=True)
+    resolution.begin(flow(graph, "seen"))
+    resolution.read_topics({"subscribe": "orders"})
+    resolution.require("raw", streaming=True)
+    resolution.begin(flow(graph, "raw"))
+    resolution.read_topics({"subscribe": "raw"})
+    resolution.finish(flow(graph, "raw"), is_streaming=True)
+    resolution.finish(flow(graph, "seen"), is_streaming=True)
+    resolution.finish(flow(graph, "f"), is_streaming=True)
+    topics = {name: resolution.topic_sources[name] for name in ("raw", "f")}
+    assert topics == {"raw": [{"subscribe": "raw"}], "f": [{"subscribe": "orders"}]}

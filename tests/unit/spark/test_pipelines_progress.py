@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.spark.pipelines.progress import FlowProgress, ProgressMeter
+from barnabas.spark.pipelines.progress import FlowProgress, ProgressMeter, sum_of_known, total_lag
 
 
 def report(batch: int, rows: int, **more: Any) -> dict[str, Any]:
@@ -90,3 +90,28 @@ def test_a_repeated_micro_batch_keeps_the_lag() -> None:
     meter.add(report(0, 10, sources=[{"endOffset": '{"t": {"0": 6}}', "latestOffset": '{"t": {"0": 10}}'}]))
     meter.add(report(1, 4, sources=[{"endOffset": '{"t": {"0": 10}}', "latestOffset": None}]))
     assert meter.progress.lag == 4
+
+
+def test_a_topic_that_does_not_exist_yet_has_no_lag() -> None:
+    meter = ProgressMeter()
+    meter.add(report(0, 0, sources=[{"endOffset": "{}", "latestOffset": "{}"}]))
+    assert (meter.progress.lag, meter.topics) == (None, frozenset())
+    meter.add(report(1, 4, sources=[{"endOffset": '{"t": {"0": 4}}', "latestOffset": '{"t": {"0": 6}}'}]))
+    assert (meter.progress.lag, meter.topics) == (2, {"t"})
+
+
+def test_the_lag_of_two_sources_is_unknown_if_that_of_one_is() -> None:
+    known = {"endOffset": '{"t": {"0": 6}}', "latestOffset": '{"t": {"0": 10}}'}
+    meter = ProgressMeter()
+    meter.add(report(0, 4, sources=[known, {"endOffset": '{"u": {"0": 6}}', "latestOffset": None}]))
+    assert meter.progress.lag is None
+
+
+def test_a_sum_without_what_is_unknown_would_look_like_a_small_lag() -> None:
+    assert [sum_of_known(lags) for lags in ([3, 4], [3, None], [None], [])] == [7, None, None, None]
+    table, reader = {"type": "stream", "topics": [], "lag": None}, {"type": "stream", "topics": ["t"], "lag": 5}
+    view = {"type": "batch", "topics": ["t"], "lag": None}
+    assert total_lag([table, view, reader]) == 5
+    assert total_lag([table, {**reader, "lag": None}, reader]) is None
+    assert total_lag([table]) is None
+    assert total_lag([{"type": "stream", "lag": 5}]) == 5, "the file of an older version"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import barnabas.spark
-from barnabas.spark.pipelines.failures import FINAL, RETRIED, Failure, classify
+from barnabas.spark.pipelines.failures import FINAL, RETRIED, Cause, Failure, classify
 from barnabas.spark.pipelines.interception import relations, renamed
 
 TREE = """CTE [recent, other]
@@ -65,7 +65,7 @@ def test_the_innermost_python_error_is_the_summary() -> None:
         "latestOffset\nTraceback (most recent call last):\n  File x, line 1\n"
         "barnabas.client.errors.BrokerUnreachableError: no broker of 127.0.0.1:1 answers\n\n\tat org.apache.spark.X"
     )
-    assert classify(text) == Failure("BrokerUnreachableError: no broker of 127.0.0.1:1 answers", is_final=False)
+    assert classify(text) == Failure("BrokerUnreachableError: no broker of 127.0.0.1:1 answers", Cause.OUTAGE)
 
 
 def test_without_a_python_error_the_summary_is_sparks_inner_message() -> None:

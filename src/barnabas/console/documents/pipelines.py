@@ -42,7 +42,6 @@ def _flows(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _row(found: Mapping[str, Any]) -> dict[str, Any]:
     run, flows = found["run"], _flows(found)
     rates = [flow["rows_per_second"] for flow in flows if flow.get("rows_per_second") is not None]
-    lags = [flow["lag"] for flow in flows if flow.get("lag") is not None]
     return {
         "pipeline": found["pipeline"],
         "status": found["status"],
@@ -52,7 +51,7 @@ def _row(found: Mapping[str, Any]) -> dict[str, Any]:
         "updated_ms": run.get("updated_ms"),
         "flow_states": dict(sorted(Counter(str(flow["state"]) for flow in flows).items())),
         "rows_per_second": sum(rates) if rates and found["status"] == "running" else None,
-        "lag": sum(lags) if lags else None,
+        "lag": found.get("lag"),
     }
 
 

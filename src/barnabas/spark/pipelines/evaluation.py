@@ -19,6 +19,7 @@ from barnabas.spark.pipelines.cdc.merging import is_hidden
 from barnabas.spark.pipelines.errors import GraphError
 from barnabas.spark.pipelines.graph import FlowNode, OutputKind, OutputNode, PipelineGraph, Resolution, ResolvedFlow
 from barnabas.spark.pipelines.interception import intercepted, working_directory
+from barnabas.spark.pipelines.links import TopicsRead, link_by_topics, topics_read
 from barnabas.spark.pipelines.spec import PipelineSpec
 from barnabas.spark.pipelines.sql import quoted_name
 
@@ -36,7 +37,6 @@ class Evaluator:
         self._placeholders: set[str] = set()
         self._checking = True
         self._is_intercepting = False
-        self._flow_sources: dict[str, list[Mapping[str, str]]] = {}
         self.open_merged: Callable[[OutputNode], Any] | None = None
         """Returns the rows of a table of change events, which is not in Spark's catalog."""
 
@@ -50,7 +50,8 @@ class Evaluator:
                 self._spark.catalog.dropTempView(name)
             self._placeholders.clear()
             self._checking = False
-        return self._resolution.resolved
+        reads = {name: self.topics_read(flow.flow) for name, flow in self._resolution.resolved.items()}
+        return link_by_topics(self._resolution.resolved, reads)
 
     def schema(self, output: OutputNode) -> Any:
         """The columns of a table of the pipeline, as a StructType."""
@@ -60,11 +61,19 @@ class Evaluator:
         """Call the query of a resolved flow again, with the real tables. Returns its DataFrame."""
         return self._call(resolved.flow)
 
+    def topic_sources(self, flow: FlowNode) -> list[Mapping[str, str]]:
+        """The options of the sources of topics that a flow reads, in lower case."""
+        return self._resolution.topic_sources.get(flow.name, [])
+
+    def topics_read(self, flow: FlowNode) -> list[TopicsRead]:
+        """The topics that a flow reads."""
+        found = map(topics_read, self.topic_sources(flow))
+        return [read for read in found if read is not None]
+
     def servers(self, flow: FlowNode) -> str | None:
         """The bootstrap servers of the topics that a flow reads; None if they differ, or need credentials."""
         options = [
-            {key.removeprefix("kafka."): value for key, value in given.items()}
-            for given in self._flow_sources.get(flow.name, [])
+            {key.removeprefix("kafka."): value for key, value in given.items()} for given in self.topic_sources(flow)
         ]
         if any(key.startswith(("security.", "sasl.", "ssl.")) for given in options for key in given):
             return None
@@ -144,10 +153,9 @@ class Evaluator:
             yield
             return
         self._is_intercepting = True
-        sources = self._flow_sources[flow.name] = []
-        group = self._group_of(flow)
+        group, on_source = self._group_of(flow), self._resolution.read_topics
         try:
-            with working_directory(self._directory), intercepted(self._spark, self._provide, group, sources.append):
+            with working_directory(self._directory), intercepted(self._spark, self._provide, group, on_source):
                 yield
         finally:
             self._is_intercepting = False

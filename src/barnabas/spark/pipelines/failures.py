@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 _PLAN_CHANGED: Final = (
@@ -81,14 +82,30 @@ _SPARK_ERROR: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ((?:(?!\[[A-Z][A-Z0-9_
 _WRAPPERS: Final = ("STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")
 
 
+class Cause(Enum):
+    """Why a flow has failed, which decides how often it is started again."""
+
+    FINAL = "final"
+    """Its definition, its configuration or its data: another attempt would be no better."""
+    ERROR = "error"
+    """An error that may come again, such as one of the user's functions."""
+    OUTAGE = "outage"
+    """A server that the flow needs, which will be there again."""
+    STARVED = "starved"
+    """The machine was too busy to start a Python process within the ten seconds that Spark allows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of a flow: one line about it, and what to do."""
+    """The failure of a flow: one line about it, and why it has failed."""
 
     summary: str
-    is_final: bool
+    cause: Cause
     plan_change: str | None = None
-    is_starved: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        return self.cause is Cause.FINAL
 
 
 def classify(text: str) -> Failure:
@@ -96,13 +113,17 @@ def classify(text: str) -> Failure:
     summary = summarize(text)
     for pattern, meaning in _PLAN_CHANGED:
         if re.search(pattern, text):
-            return Failure(summary, True, meaning)
+            return Failure(summary, Cause.FINAL, meaning)
     known = [name for name in _ERROR_NAME.findall(text) if name in FINAL or name in RETRIED]
-    if known:
-        is_final = known[-1] in FINAL  # the last one is the outermost: Python prints the causes of an error before it
+    if known:  # the last one is the outermost: Python prints the causes of an error before it
+        is_final = known[-1] in FINAL
     else:
         is_final = any(re.search(pattern, text) for pattern in _FINAL_OF_SPARK)
-    return Failure(summary, is_final, is_starved="Python worker failed to connect back" in text)
+    if is_final:
+        return Failure(summary, Cause.FINAL)
+    if "Python worker failed to connect back" in text:
+        return Failure(summary, Cause.STARVED)
+    return Failure(summary, Cause.OUTAGE if known else Cause.ERROR)
 
 
 def summarize(text: str) -> str:

@@ -76,7 +76,7 @@ class ResolvedFlow:
     is_streaming: bool
     sources: tuple[str, ...]
     upstream: frozenset[str]
-    """The names of the flows that write the tables which this flow reads."""
+    """The names of the flows that write the tables and topics which this flow reads."""
 
 
 class PipelineGraph:
@@ -187,6 +187,8 @@ class Resolution:
         self._graph = graph
         self._open: list[_Open] = []
         self.resolved: dict[str, ResolvedFlow] = {}
+        self.topic_sources: dict[str, list[Mapping[str, str]]] = {}
+        """The options of the sources of topics that each flow reads, in lower case."""
 
     def begin(self, flow: FlowNode) -> None:
         """The query of this flow is about to be called. Raises GraphError if it is being called already."""
@@ -216,12 +218,25 @@ class Resolution:
                 f"{flow.place}: {flow.name} reads {output.name} as a stream, but its rows are replaced and deleted by "
                 "create_auto_cdc_flow; read it with spark.read.table, or read the change events themselves"
             )
-        for entry in reversed(self._open):
+        for entry in self._readers():
             entry.sources.setdefault(output.name)
+        return output
+
+    def read_topics(self, options: Mapping[str, str]) -> None:
+        """The query reads topics; `options` are those of the source, in lower case."""
+        for entry in self._readers():
+            entry.topic_sources.append(dict(options))
+
+    def _readers(self) -> list[_Open]:
+        """The flows that read what the query reads that is being called: what a view reads, its readers read; what a
+        table's flow reads, only the table's flow reads."""
+        readers = []
+        for entry in reversed(self._open):
+            readers.append(entry)
             target = self._graph.output(entry.flow.target)
             if target is None or target.kind is not OutputKind.TEMPORARY_VIEW:
-                break  # what a view reads, its readers read; what a table's flow reads, only the table's flow reads
-        return output
+                break
+        return readers
 
     def finish(self, flow: FlowNode, *, is_streaming: bool) -> None:
         """The query of the flow that began last has returned. Raises GraphError if the target needs another query."""
@@ -241,6 +256,7 @@ class Resolution:
                 f"{flow.place}: the query of the flow {flow.name} is not a stream, but the {target.kind.value} "
                 f"{target.name} needs one; read its sources with spark.readStream, or define a materialized_view"
             )
+        self.topic_sources[flow.name] = entry.topic_sources
         sources = tuple(entry.sources)
         self.resolved[flow.name] = ResolvedFlow(flow, target, is_streaming, sources, self._writers(sources))
 
@@ -258,3 +274,4 @@ class Resolution:
 class _Open:
     flow: FlowNode
     sources: dict[str, None] = field(default_factory=dict)
+    topic_sources: list[Mapping[str, str]] = field(default_factory=list)

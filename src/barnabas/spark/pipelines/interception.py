@@ -4,7 +4,8 @@ Spark Connect sends an unresolved plan to the server, which resolves the names o
 A classic session resolves a name as soon as a function uses it. Therefore the methods that take the name of a table
 are wrapped while a function runs: before such a method is called, the evaluator makes the table available.
 
-The wrappers also give each `format("barnabas")` source a consumer group, if the function has not set one.
+The wrappers also give each `format("barnabas")` source of a stream a consumer group, and let each source wait for
+topics that do not exist yet (`missingTopics=wait`), if the function has not set these options.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.spark.options import MissingTopics
+
 SourceOptions = Callable[[Mapping[str, str]], None]
-"""Called with the options of each stream of `format("barnabas")`, in lower case, when it is loaded."""
+"""Called with the options of each source of `format("barnabas")`, in lower case, when it is loaded."""
 
 Provide = Callable[[str, bool], str | None]
 """Called with the name of a table, and whether it is read as a stream, before the table is read. Returns the name of a
@@ -73,7 +76,7 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 @contextmanager
 def intercepted(spark: Any, provide: Provide, group_id: str, on_source: SourceOptions) -> Iterator[None]:
     """While this context is entered, `provide` is called before a table is read in this thread, and `on_source` when a
-    stream of topics is loaded.
+    source of topics is loaded.
     """
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.session import SparkSession
@@ -105,14 +108,15 @@ def intercepted(spark: Any, provide: Provide, group_id: str, on_source: SourceOp
         for cls, streaming in ((DataFrameReader, False), (DataStreamReader, True), (SparkSession, False)):
             stack.enter_context(replaced(cls, "table", before_table(cls.table, streaming)))
         stack.enter_context(replaced(SparkSession, "sql", before_sql(SparkSession.sql)))
-        for name, wrapper in _stream_wrappers(DataStreamReader, group_id, on_source).items():
-            stack.enter_context(replaced(DataStreamReader, name, wrapper))
+        for cls, group in ((DataStreamReader, group_id), (DataFrameReader, "")):
+            for name, wrapper in _reader_wrappers(cls, group, on_source).items():
+                stack.enter_context(replaced(cls, name, wrapper))
         yield
 
 
-def _stream_wrappers(reader: Any, group_id: str, on_source: SourceOptions) -> dict[str, Callable[..., Any]]:
-    """Wrappers of DataStreamReader's methods that set the option groupId before `load`, unless it is set, and that call
-    `on_source`.
+def _reader_wrappers(reader: Any, group_id: str, on_source: SourceOptions) -> dict[str, Callable[..., Any]]:
+    """Wrappers of a reader's methods that set the options groupId (unless `group_id` is empty) and missingTopics before
+    `load`, unless they are set, and that call `on_source`.
     """
     option, options, load, choose_format = reader.option, reader.options, reader.load, reader.format
 
@@ -141,6 +145,8 @@ def _stream_wrappers(reader: Any, group_id: str, on_source: SourceOptions) -> di
             known = getattr(self, "_barnabas_options", {})
             if group_id and not _GROUP_OPTIONS & known.keys():
                 option(self, "groupId", group_id)
+            if "missingtopics" not in known:
+                option(self, "missingTopics", MissingTopics.WAIT.value)
             on_source(known)
         return load(self, path, None, schema)
 

@@ -6,11 +6,11 @@ and have no rows. The lag is the distance from the end of the last micro-batch t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.spark.source.lag import report_lag, with_lag
+from barnabas.spark.source.lag import report_lags, report_topics, with_lag
 
 RATE_WEIGHT: Final = 0.3
 """The weight of the newest micro-batch in the moving average of rows per second."""
@@ -43,6 +43,8 @@ class ProgressMeter:
         self.progress = FlowProgress()
         self.sources: list[dict[str, Any]] = []
         """The description and the metrics of each source, from the last report of a micro-batch."""
+        self.topics: frozenset[str] = frozenset()
+        """The topics that the positions in the last report name."""
         self._seen: tuple[str, int] | None = None
 
     def add(self, report: Mapping[str, Any]) -> bool:
@@ -57,6 +59,7 @@ class ProgressMeter:
         ran = "addBatch" in (report.get("durationMs") or {})
         states = report.get("stateOperators") or []
         lag = _lag(report.get("sources") or [])
+        self.topics |= frozenset().union(*map(report_topics, report.get("sources") or []))
         if ran or lag is not None:
             named = with_lag(report)["sources"]
             self.sources = [{"description": s.get("description"), "metrics": s.get("metrics") or {}} for s in named]
@@ -83,6 +86,23 @@ class ProgressMeter:
         self.progress = FlowProgress(rows, batches + 1, batches, rate, batch_ms=took_ms, timestamp=timestamp)
 
 
+def sum_of_known(lags: Sequence[int | None]) -> int | None:
+    """The sum of lags. None if there is none, or if one is unknown: a sum without it would look like a small lag."""
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known and len(known) == len(lags) else None
+
+
+def reads_topics(flow: Mapping[str, Any]) -> bool:
+    """Whether a flow in the file of a run reads topics, so that it has a lag. Older files do not say."""
+    topics = flow.get("topics")
+    return flow.get("type") == "stream" if topics is None else bool(topics) and flow.get("type") == "stream"
+
+
+def total_lag(flows: Iterable[Mapping[str, Any]]) -> int | None:
+    """The lag of all flows in the file of a run; None if it is unknown, or no flow reads topics."""
+    return sum_of_known([flow.get("lag") for flow in flows if reads_topics(flow)])
+
+
 def _rate(old: float | None, rows: int, duration: Any, *, ran: bool) -> float | None:
     """A moving average over micro-batches; 0 when there was nothing to read."""
     if not ran or not duration:
@@ -92,6 +112,5 @@ def _rate(old: float | None, rows: int, duration: Any, *, ran: bool) -> float | 
 
 
 def _lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
-    """The sum over all sources that read topics, or None if there is no such source."""
-    lags = [lag.offsets_behind for lag in map(report_lag, sources) if lag is not None]
-    return sum(lags) if lags else None
+    """The sum over all sources that read topics, or None if there is no such source, or the lag of one is unknown."""
+    return sum_of_known(report_lags(sources))

@@ -16,8 +16,9 @@ from pyspark.errors import PySparkException
 from barnabas.spark.environment import activate_session
 from barnabas.spark.pipelines.errors import FlowFailedError, PipelineError, PlanChangedError
 from barnabas.spark.pipelines.evaluation import Evaluator
-from barnabas.spark.pipelines.failures import Failure, classify
-from barnabas.spark.pipelines.graph import OutputKind, PipelineGraph, ResolvedFlow
+from barnabas.spark.pipelines.failures import Cause, Failure, classify
+from barnabas.spark.pipelines.graph import FlowNode, OutputKind, PipelineGraph, ResolvedFlow
+from barnabas.spark.pipelines.missing_topics import TopicChecks, missing_text
 from barnabas.spark.pipelines.progress import FlowProgress, ProgressMeter
 from barnabas.spark.pipelines.registry import load_definitions
 from barnabas.spark.pipelines.schedule import FlowSchedule, FlowState
@@ -74,10 +75,18 @@ class LoadedPipeline:
                 "target_type": flow.target.kind.value,
                 "format": flow.target.format,
                 "reads": list(flow.sources),
+                "topics": self._topics(flow.flow),
+                "after": sorted(flow.upstream),
                 "defined_in": flow.flow.place,
             }
             for name, flow in self.flows.items()
         ]
+
+    def _topics(self, flow: FlowNode) -> list[str]:
+        """The topics that a flow reads, and the patterns, as `pattern ...`."""
+        reads = self.evaluator.topics_read(flow)
+        patterns = {f"pattern {read.subscription.pattern}" for read in reads if read.subscription.pattern is not None}
+        return sorted({name for read in reads for name in read.names}) + sorted(patterns)
 
 
 class PipelineRunner:
@@ -97,20 +106,25 @@ class PipelineRunner:
         self._tables = PipelineTables(spark, pipeline.graph, pipeline.project.storage)
         pipeline.evaluator.open_merged = self._tables.open_merged
         self.schedule = FlowSchedule(
-            pipeline.flows.values(), continuous=options.continuous, refresh_interval_ms=settings.refresh_interval_ms
+            pipeline.flows.values(),
+            continuous=options.continuous,
+            refresh_interval_ms=settings.refresh_interval_ms,
+            restarts_max=settings.restarts_max,
         )
         self.meters = {name: ProgressMeter() for name in pipeline.flows}
+        self._described = {described["flow"]: described for described in pipeline.describe()}
         self.failures: dict[str, Failure] = {}
         self._queries: dict[str, Any] = {}
         self._computations: dict[str, Future[tuple[int, int]]] = {}
         self._worker = ThreadPoolExecutor(1, "barnabas-pipelines")  # one materialized view at a time
+        self._missing = TopicChecks()
         self._started_ms = time.time_ns() // 1_000_000
         self._saved_ms = 0
         self._stopping = False
 
     def run(self) -> None:
-        """Run the pipeline. Returns when all flows have ended, or after `request_stop`. Raises PlanChangedError,
-        FlowFailedError, PipelineError.
+        """Run the pipeline. Returns when all flows have ended, or after `request_stop`. Raises PlanChangedError or
+        FlowFailedError if a flow has failed, and PipelineError.
         """
         try:
             self._prepare()
@@ -120,9 +134,8 @@ class PipelineRunner:
                     self._start(flow)
                 self._poll()
                 self._poll_computations()
+                self._report_missing_topics()
                 self._save()
-                if self._options.continuous and self.schedule.has_failed:
-                    break
                 time.sleep(POLL_INTERVAL_S)
         finally:
             self._stop_queries()
@@ -138,9 +151,14 @@ class PipelineRunner:
 
     def _prepare(self) -> None:
         self._begin_anew()
-        for output in self._pipeline.graph.outputs:
-            if output.kind is OutputKind.STREAMING_TABLE and not self._pipeline.graph.is_merged(output):
-                self._tables.prepare(output, self._pipeline.evaluator.schema(output))
+        graph = self._pipeline.graph
+        for output in graph.outputs:
+            if output.kind is OutputKind.STREAMING_TABLE and not graph.is_merged(output):
+                try:
+                    self._tables.prepare(output, self._pipeline.evaluator.schema(output))
+                except PipelineError as error:  # the flows into other tables can run
+                    for flow in graph.flows_into(output):
+                        self._failed(flow.name, Failure(str(error), Cause.FINAL))
         self._save(force=True)
 
     def _begin_anew(self) -> None:
@@ -172,6 +190,7 @@ class PipelineRunner:
     def _start(self, flow: ResolvedFlow) -> None:
         name = flow.flow.name
         self._event(name, "state")
+        self._missing.ask(name, self._pipeline.evaluator.topic_sources(flow.flow))
         try:
             frame = self._pipeline.evaluator.evaluate(flow)
             if flow.is_streaming:
@@ -180,7 +199,7 @@ class PipelineRunner:
             else:
                 self._computations[name] = self._worker.submit(self._compute, flow, frame)
         except PipelineError as error:
-            self._failed(name, Failure(str(error), is_final=True))
+            self._failed(name, Failure(str(error), Cause.FINAL))
         except Exception as error:  # noqa: BLE001  # the flow's query is the user's code, and may raise anything
             self._failed(name, classify(_text(error)))  # the other flows go on
 
@@ -264,8 +283,16 @@ class PipelineRunner:
     def _failed(self, name: str, failure: Failure) -> None:
         self.failures[name] = failure
         now_ms = time.time_ns() // 1_000_000
-        self.schedule.on_failed(name, now_ms, is_final=failure.is_final, is_starved=failure.is_starved)
-        self._event(name, "state", failure.summary)
+        message = failure.summary
+        if self.schedule.on_failed(name, now_ms, failure.cause) is FlowState.RETRYING:
+            restarts = self.schedule.restarts(name)
+            pause_s = ((restarts.retry_at_ms or now_ms) - now_ms) / 1_000
+            message += f" (restart {restarts.failures} of {restarts.restarts_max} in {pause_s:.0f} s)"
+        self._event(name, "state", message)
+
+    def _report_missing_topics(self) -> None:
+        for name, topics in self._missing.answers():
+            self._event(name, "state", missing_text(topics))
 
     def _event(self, name: str, kind: str, message: str | None = None) -> None:
         self._on_event(FlowEvent(name, self.schedule.state(name), kind, self.meters[name].progress, message))
@@ -275,6 +302,7 @@ class PipelineRunner:
     def _stop_queries(self) -> None:
         """Stop all queries. The next run repeats a micro-batch, or the computation of a view, that is interrupted."""
         self._worker.shutdown(wait=False, cancel_futures=True)
+        self._missing.close()
         if self._computations:
             self._spark.sparkContext.cancelAllJobs()
         for name, query in self._queries.items():
@@ -290,23 +318,41 @@ class PipelineRunner:
 
     def _raise_failure(self) -> None:
         states = self.schedule.states()
-        for name, failure in self.failures.items():
-            if states[name] is not FlowState.FAILED:
-                continue
+        failed = {name: f for name, f in self.failures.items() if states[name] is FlowState.FAILED}
+        pipeline = self._pipeline.project
+        for name, failure in failed.items():
             if failure.plan_change is not None:
-                pipeline = self._pipeline.project.spec.name
                 raise PlanChangedError(
                     f"the flow {name} cannot continue from its checkpoint: {failure.plan_change} ({failure.summary}). "
-                    f"Undo the change, or begin anew with: barnabas pipelines reset {pipeline} {name}"
+                    f"Undo the change, or begin anew with: barnabas pipelines reset {pipeline.spec.name} {name}"
+                    + (f". Failed, too: {', '.join(n for n in failed if n != name)}" if len(failed) > 1 else "")
                 )
-            raise FlowFailedError(
-                f"the flow {name} failed: {failure.summary} (Spark's log: {self._pipeline.project.log_file})"
-            )
+        if failed:
+            (name, failure), *others = failed.items()
+            summary = f"the flow {name} failed: {failure.summary}"
+            if others:
+                reasons = "; ".join(f"{name}: {failure.summary}" for name, failure in failed.items())
+                summary = f"{len(failed)} of {len(states)} flows failed: {reasons}"
+            raise FlowFailedError(f"{summary} (Spark's log: {pipeline.log_file})")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The flows with their states and progress, as JSON values."""
+        states = self.schedule.states()
+        return [
+            described
+            | {"state": states[name].value}
+            | asdict(self.schedule.restarts(name))
+            | asdict(self.meters[name].progress)
+            | {"error": self.failures[name].summary if name in self.failures else None}
+            for name, described in self._described.items()
+        ]
 
     def _place_of(self, flow: ResolvedFlow) -> dict[str, Any]:
         """Where the position of a flow is, so that its lag can be read while it does not run."""
+        meter = self.meters[flow.flow.name]
         return {
-            "sources": self.meters[flow.flow.name].sources,
+            "waiting_for": self._missing.of(flow.flow.name, meter.topics),
+            "sources": meter.sources,
             "checkpoint": self._tables.checkpoint(flow) if flow.is_streaming else None,
             "servers": self._pipeline.evaluator.servers(flow.flow),
         }
@@ -316,15 +362,7 @@ class PipelineRunner:
         if not force and now_ms - self._saved_ms < SAVE_INTERVAL_MS:
             return
         self._saved_ms = now_ms
-        states = self.schedule.states()
-        flows = [
-            described
-            | {"state": states[described["flow"]].value}
-            | asdict(self.meters[described["flow"]].progress)
-            | self._place_of(self._pipeline.flows[described["flow"]])
-            | {"error": self.failures[described["flow"]].summary if described["flow"] in self.failures else None}
-            for described in self._pipeline.describe()
-        ]
+        flows = [row | self._place_of(self._pipeline.flows[row["flow"]]) for row in self.rows()]
         self._pipeline.project.save_run(
             {
                 "pipeline": self._pipeline.project.spec.name,

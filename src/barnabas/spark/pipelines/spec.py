@@ -36,6 +36,8 @@ class PipelineSettings:
     """`barnabas.pipelines.refresh`: the time between two computations of a materialized view by `run --continuous`."""
     group_id: str = "{pipeline}.{flow}"
     """`barnabas.pipelines.group.id`: the consumer group of each flow's progress; empty: no group."""
+    restarts_max: int | None = None
+    """`barnabas.pipelines.restarts`: how often in a row a flow that fails is started again; None: as its cause says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,13 @@ def parse_duration_ms(text: str) -> int:
         raise ValueError(f"{text!r} is not a duration such as '500 ms', '10 seconds' or '1 minute'")
     unit = (match[2] or "s").lower()
     return int(match[1]) * (_UNIT_MS["ms"] if unit.startswith(("ms", "mil")) else _UNIT_MS[unit[0]])
+
+
+def parse_count(text: str) -> int:
+    """A whole number, 0 or more. Raises ValueError."""
+    if not text.strip().isdecimal():
+        raise ValueError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
 
 
 def _load(text: str, path: str) -> Mapping[str, Any]:
@@ -171,6 +180,7 @@ _OWN: Final[Mapping[str, tuple[str, Any]]] = {
     f"{OWN_PREFIX}trigger": ("trigger_interval_ms", parse_duration_ms),
     f"{OWN_PREFIX}refresh": ("refresh_interval_ms", parse_duration_ms),
     f"{OWN_PREFIX}group.id": ("group_id", str),
+    f"{OWN_PREFIX}restarts": ("restarts_max", parse_count),
 }
 
 

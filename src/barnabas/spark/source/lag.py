@@ -44,7 +44,10 @@ class SourceLag:
         return describe(self.partitions)
 
     @property
-    def offsets_behind(self) -> int:
+    def offsets_behind(self) -> int | None:
+        """The sum over all partitions; None (unknown) without partitions, since the topic does not exist yet."""
+        if not self.partitions:
+            return None
         return sum(lag.behind for lag in self.partitions.values())
 
     def metrics(self) -> dict[str, str]:
@@ -112,12 +115,19 @@ def _source_with_lag(source: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def report_lag(source: Mapping[str, Any]) -> SourceLag | None:
-    """The lag in the entry of a source in a progress report; None for a source without positions of topics, and without
-    the end of the log, for which Spark does not ask when it repeats a micro-batch.
+def report_topics(source: Mapping[str, Any]) -> frozenset[str]:
+    """The topics in the position of a source in a progress report; none for a source without positions of topics."""
+    end = _position(source.get("endOffset"))
+    return frozenset() if end is None else frozenset(tp.topic for tp in end.offsets)
+
+
+def report_lags(sources: Sequence[Mapping[str, Any]]) -> list[int | None]:
+    """The lag in the entry of each source in a progress report that has positions of topics; None (unknown) without the
+    end of the log, for which Spark does not ask when it repeats a micro-batch.
     """
-    end, latest = (_position(source.get(name)) for name in ("endOffset", "latestOffset"))
-    return None if end is None or latest is None else source_lag(end, latest.offsets)
+    ends = [(source, end) for source in sources if (end := _position(source.get("endOffset"))) is not None]
+    latest = [(end, _position(source.get("latestOffset"))) for source, end in ends]
+    return [None if last is None else source_lag(end, last.offsets).offsets_behind for end, last in latest]
 
 
 def _position(offset: Any) -> Position | None:
