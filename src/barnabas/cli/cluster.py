@@ -119,7 +119,12 @@ def quorum(
         return
     note(f"leader {found['leader']} in epoch {found['epoch']}; high watermark {found['high_watermark']}")
     rows = [
-        (r["node"], r["role"], "unknown", "unknown") if r["end"] < 0 else (r["node"], r["role"], r["end"], r["lag"])
+        (
+            r["node"],
+            r["role"],
+            "unknown" if r["end"] < 0 else r["end"],
+            "unknown" if r["lag"] is None else r["lag"],
+        )
         for r in found["replicas"]
     ]
     print_table(["NODE>", "ROLE", "LOG END>", "LAG>"], rows)

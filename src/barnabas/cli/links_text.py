@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def print_links(links: Mapping[str, LinkDescription], statuses: Sequence[MirrorStatus]) -> None:
-    lag: Counter[str] = Counter()
-    for status in statuses:
-        lag[status.link] += max(status.lag, 0)
+    from barnabas.client.admin.links import lag_of_link
+
     rows = []
     for name, link in sorted(links.items()):
         states = Counter(mirror.state for mirror in link.mirrors)
         shown = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "no mirrors"
-        rows.append((name, link.link.bootstrap_servers, shown, lag[name], link.coordinator_id, link.trouble or "-"))
+        lag = lag_of_link(link, statuses)
+        rows.append((name, link.link.bootstrap_servers, shown, lag, link.coordinator_id, link.trouble or "-"))
     columns = ["LINK", "SOURCE", "PARTITIONS", "LAG>", "COORDINATOR", "TROUBLE"]
     print_table(columns, rows, empty="no links")
 
@@ -54,16 +54,13 @@ def print_described(link: LinkDescription, statuses: Sequence[MirrorStatus]) -> 
                 mirror.topic or f"(deleted {mirror.topic_id})",
                 mirror.partition,
                 mirror.state if status is None else status.state,
-                None if status is None or status.lag < 0 else status.lag,
+                None if status is None else status.known_lag,
                 None if status is None or not status.skipped_records else status.skipped_records,
                 None if mirror.offset < 0 else mirror.offset,
                 (status.reason if status is not None else "") or mirror.reason or "-",
             )
         )
-    rows += [
-        (p.topic, p.partition, s.state, s.lag if s.lag >= 0 else None, None, None, s.reason or "-")
-        for p, s in sorted(now.items())
-    ]
+    rows += [(p.topic, p.partition, s.state, s.known_lag, None, None, s.reason or "-") for p, s in sorted(now.items())]
     columns = ["TOPIC", "PARTITION", "STATE", "LAG>", "SKIPPED>", "STOPPED AT>", "REASON"]
     print_table(columns, rows, empty="no mirrors")
 
@@ -114,14 +111,18 @@ def print_drill(report: DrillReport) -> None:
     definition = report.link.link
     emit(f"Drill of link {definition.name} (source {definition.bootstrap_servers}); nothing was changed.")
     emit("")
-    emit(f"A failover now would lose {report.lost_records} records that the source has acknowledged.")
+    lost = "an unknown number of" if report.lost_records is None else report.lost_records
+    emit(f"A failover now would lose {lost} records that the source has acknowledged.")
     if report.oldest_answer_ms >= 0:
         emit(
             f"The source last answered {report.oldest_answer_ms / 1000:.1f} s ago; what it has acknowledged since then "
             "would be lost too."
         )
     emit("")
-    rows = [(s.partition.topic, s.partition.partition, s.state, s.source_high_watermark, s.lag) for s in report.mirrors]
+    rows = [
+        (s.partition.topic, s.partition.partition, s.state, None if s.lag < 0 else s.source_high_watermark, s.known_lag)
+        for s in report.mirrors
+    ]
     print_table(["TOPIC", "PARTITION", "STATE", "SOURCE END>", "LAG>"], rows, title="mirrors")
     emit("")
     moves = [

@@ -52,7 +52,7 @@ def dirs(
                         "dir": path,
                         "partition": str(p),
                         "bytes": r.size_bytes,
-                        "lag": r.offset_lag,
+                        "lag": None if r.offset_lag < 0 else r.offset_lag,
                         "future": r.is_future,
                     }
                     for p, r in described.replicas.items()
@@ -71,7 +71,8 @@ def dirs(
 def _replica_text(row: dict[str, Any]) -> str:
     if "partition" not in row:
         return f"OFFLINE: {row['error']}"
-    moving = f" (moving here, {row['lag']} behind)" if row["future"] else ""
+    behind = "unknown how far" if row.get("lag") is None else row["lag"]
+    moving = f" (moving here, {behind} behind)" if row["future"] else ""
     return f"{row['partition']}{moving}"
 
 

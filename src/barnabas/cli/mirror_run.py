@@ -129,8 +129,10 @@ async def _print_status(service: MirrorService, interval_s: int, as_json: bool) 
 def lag_cells(pair: str, lag: MirrorLag) -> tuple[object, ...]:
     """The cells of one partition, in the order of LAG_COLUMNS."""
     tp = lag.partition
-    size = size_text(lag.bytes) if lag.bytes else None
-    return (pair, tp.topic, tp.partition, lag.position, lag.source_end, lag.records, size, round(lag.seconds), lag.lost)
+    size = None if lag.bytes is None else size_text(lag.bytes)
+    seconds = None if lag.seconds is None else round(lag.seconds)
+    records = "unknown" if lag.records is None else lag.records
+    return (pair, tp.topic, tp.partition, lag.position, lag.source_end, records, size, seconds, lag.lost)
 
 
 def lag_json(lag: MirrorLag) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def lag_json(lag: MirrorLag) -> dict[str, Any]:
         "sourceEnd": lag.source_end,
         "lag": lag.records,
         "lagBytes": lag.bytes,
-        "lagSeconds": round(lag.seconds, 3),
+        "lagSeconds": None if lag.seconds is None else round(lag.seconds, 3),
         "copied": lag.copied,
         "lost": lag.lost,
     }

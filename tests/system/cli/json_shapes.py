@@ -19,7 +19,7 @@ NULLABLE: Final = {
     "backup.base", "backup.acls", "backup.users", "backup.quotas", "verify.differs_at",
     "links.differs_at", "comparisons.differs_at", "links.error", "flows.error", "pipelines.pid", "pipelines.lag",
     "pipelines.rows_per_second", "flows.rows_per_second", "flows.batch_id", "flows.batch_ms", "flows.lag",
-    "flows.restarts_max", "flows.retry_at_ms",
+    "links.lost_records", "replicas.lag", "flows.restarts_max", "flows.retry_at_ms",
     "flows.watermark", "flows.state_rows", "flows.state_bytes", "share-groups.assignor", "share-groups.from",
 }  # fmt: skip
 """Fields that may have no value, which depends on the moment, by the field or command that contains them."""

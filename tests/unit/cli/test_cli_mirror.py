@@ -60,6 +60,13 @@ def test_a_wrong_file_or_cluster_ends_the_tool_with_one_line(
     assert message in capsys.readouterr().err
 
 
+def test_an_unknown_lag_is_shown_as_unknown() -> None:
+    lag = MirrorLag(TopicPartition("t", 1), 5, None, None, None, None)
+    assert lag_cells("A->B", lag) == ("A->B", "t", 1, 5, None, "unknown", None, None, 0)
+    shown = lag_json(lag)
+    assert [shown[name] for name in ("sourceEnd", "lag", "lagBytes", "lagSeconds")] == [None] * 4
+
+
 def test_a_lag_is_shown_as_cells_and_as_json() -> None:
     lag = MirrorLag(TopicPartition("t", 1), 5, 25, 20, 2_048, 3.4, copied=5, lost=1)
     assert lag_cells("A->B", lag) == ("A->B", "t", 1, 5, 25, 20, "2.0 KiB", 3, 1)

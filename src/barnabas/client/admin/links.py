@@ -15,6 +15,7 @@ from barnabas.client.admin.requests import item_error
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.known_sums import sum_of_known
 from barnabas.core.reprs import repr_without
 from barnabas.protocol.wire.messages.alter_link import AlterLinkRequest, AlterLinkResponse, LinkData, LinkSetting
 from barnabas.protocol.wire.messages.alter_mirrors import AlterMirrorsRequest, AlterMirrorsResponse
@@ -108,6 +109,25 @@ class MirrorStatus:
     last_fetch_ms: int
     skipped_records: int
     reason: str
+
+    @property
+    def known_lag(self) -> int | None:
+        """The lag; None if it is unknown, because the source has not answered yet."""
+        return None if self.lag < 0 else self.lag
+
+
+def lag_of_link(link: LinkDescription, statuses: Iterable[MirrorStatus]) -> int | None:
+    """The lag of all mirror partitions of a link; None without mirrors, or if the lag of one is unknown: its source has
+    not answered yet, or no leader reports on it. `statuses` may have those of other links."""
+    mine = [status for status in statuses if status.link == link.link.name]
+    reported = {status.partition for status in mine}
+    silent = any(
+        mirror.topic is not None
+        and mirror.state != STOPPED
+        and TopicPartition(mirror.topic, mirror.partition) not in reported
+        for mirror in link.mirrors
+    )
+    return None if silent else sum_of_known(status.known_lag for status in mine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,10 @@ class QuorumDescription:
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
 
-    def lag(self, replica: QuorumReplica) -> int:
-        """The number of records that the replica lacks."""
-        end = max((voter.log_end_offset for voter in self.voters if voter.node_id == self.leader_id), default=0)
-        return max(end - replica.log_end_offset, 0)
+    def lag(self, replica: QuorumReplica) -> int | None:
+        """The number of records that the replica lacks; None if it is unknown: the replica has not fetched yet."""
+        end = max((voter.log_end_offset for voter in self.voters if voter.node_id == self.leader_id), default=-1)
+        return None if end < 0 or replica.log_end_offset < 0 else max(end - replica.log_end_offset, 0)
 
 
 async def describe_quorum(cluster: Cluster, *, deadline: float) -> QuorumDescription:

@@ -12,6 +12,7 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.admin.links import STOPPED, Link, LinkDescription, MirrorAction, MirrorChange, MirrorStatus
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.known_sums import sum_of_known
 from barnabas.protocol.wire.regex import Re2Pattern
 
 CHECK_INTERVAL_S: Final = 0.1
@@ -131,7 +132,7 @@ async def _wait_caught_up(
         found = {status.partition.topic for status in statuses}
         if not late and found >= set(topics):
             return
-        text = f"waiting for {len(late)} partitions; lag {sum(max(status.lag, 0) for status in late)} records"
+        text = f"waiting for {len(late)} partitions; lag {_lag_text(sum_of_known(one.known_lag for one in late))}"
         if text != shown:
             progress(text)
             shown = text
@@ -140,9 +141,14 @@ async def _wait_caught_up(
         await asyncio.sleep(CHECK_INTERVAL_S)
 
 
+def _lag_text(records: int | None) -> str:
+    return "unknown" if records is None else f"{records} records"
+
+
 def _late_text(late: Sequence[MirrorStatus], timeout_s: float) -> str:
     worst = max(late, key=lambda status: status.lag, default=None)
-    where = "" if worst is None else f", for example {worst.partition} (lag {worst.lag}, {worst.state} {worst.reason})"
+    lag = "" if worst is None else _lag_text(worst.known_lag)
+    where = "" if worst is None else f", for example {worst.partition} (lag {lag}, {worst.state} {worst.reason})"
     return (
         f"{len(late)} partitions have not caught up within {timeout_s:g} s{where}. The mirrors run on. Stop the "
         "producers on the source and try again, or use `barnabas links failover`, which loses what is missing."

@@ -18,6 +18,7 @@ from barnabas.client.values import LATEST, GroupListing
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.known_sums import sum_of_known
 
 _STALE_MS = 10_000
 """A mirror whose source has not answered for this long has an unknown lag."""
@@ -44,8 +45,8 @@ class DrillReport:
 
     link: LinkDescription
     mirrors: tuple[MirrorStatus, ...]
-    lost_records: int
-    """The lag: records that the source has acknowledged and the mirrors do not have."""
+    lost_records: int | None
+    """The lag: records that the source has acknowledged and the mirrors do not have; None if it is unknown."""
     oldest_answer_ms: int
     """The longest time since the source has answered for a mirror; -1 if it never has."""
     groups: tuple[GroupMove, ...]
@@ -74,7 +75,7 @@ async def drill(mirror: AsyncAdmin, source: AsyncAdmin | None, name: str, topics
     return DrillReport(
         link,
         tuple(statuses),
-        sum(max(status.lag, 0) for status in statuses),
+        sum_of_known(status.known_lag for status in statuses) if statuses else 0,
         oldest,
         tuple(groups),
         tuple(comparisons),

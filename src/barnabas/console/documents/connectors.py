@@ -10,6 +10,7 @@ from urllib.parse import quote
 from barnabas.console.errors import NotFoundError
 from barnabas.console.sources import Call
 from barnabas.core.ids import TopicPartition
+from barnabas.core.known_sums import sum_of_known
 from barnabas.core.secret_names import HIDDEN, is_secret_name
 from barnabas.registry.errors import RegistryError
 
@@ -35,11 +36,10 @@ async def connector(call: Call) -> dict[str, Any]:
             raise NotFoundError(f"The connector {name!r} does not exist.") from None
         raise
     positions = await _positions(call, name)
-    lags = [position["lag"] for position in positions if position["lag"] is not None]
     return {
         **_row(name, {"status": status}),
         "positions": positions[:_POSITIONS_MAX],
-        "lag": sum(lags) if lags else None,
+        "lag": sum_of_known(position["lag"] for position in positions if position["topic"]),
         "tasks": status.get("tasks", []),
         "trace": status.get("connector", {}).get("trace", ""),
         "config": {key: HIDDEN if is_secret_name(key) else value for key, value in sorted(config.items())},

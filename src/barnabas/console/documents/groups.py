@@ -15,6 +15,7 @@ from barnabas.console.sampling.charts import draw
 from barnabas.console.sources import Call
 from barnabas.console.units import count_text
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.known_sums import sum_of_known
 
 _TIMEOUT_MS: Final = 10_000
 
@@ -36,7 +37,7 @@ async def group_list(call: Call) -> dict[str, Any]:
         "group": lambda row: row["group"],
         "state": lambda row: row["state"],
         "type": lambda row: row["type"],
-        "lag": lambda row: row["lag"] or 0,
+        "lag": lambda row: -1 if row["lag"] is None else row["lag"],
     }
     return page_of(rows, call.query, name="group", sorts=sorts)
 
@@ -64,12 +65,11 @@ async def group(call: Call) -> dict[str, Any]:
         row["host"] = (row["host"] or "").removeprefix("/")
     ring = call.sources.sampler.ring
     name = ("group", found.group_id, "lag")
-    known = [row["lag"] for row in lag if row["lag"] is not None]
     return {
         **_head(found),
         "members": [_member(m) for m in found.members],
         "lag": lag,
-        "total_lag": sum(known) if known else None,
+        "total_lag": sum_of_known(row["lag"] for row in lag),
         "charts": [draw("Lag", [("records", ring.points(name))], count_text)],
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from barnabas.client.admin.links import LinkDescription, MirrorStatus, StoredMirrorState
+from barnabas.client.admin.links import LinkDescription, MirrorStatus, StoredMirrorState, lag_of_link
 from barnabas.client.errors import UnsupportedApiError
 from barnabas.console.documents.lists import page_of
 from barnabas.console.errors import NotFoundError
@@ -26,16 +26,13 @@ async def link_list(call: Call) -> dict[str, Any]:
         statuses = await call.admin.describe_mirrors() if links else []
     except UnsupportedApiError as error:
         return {"rows": [], "problem": f"Links need Barnabas brokers: {error}"}
-    lag: Counter[str] = Counter()
-    for status in statuses:
-        lag[status.link] += max(status.lag, 0)
     rows = [
         {
             "link": name,
             "source": found.link.bootstrap_servers,
             "states": _states(found, {s.partition: s for s in statuses if s.link == name}),
             "partitions": len(found.mirrors),
-            "lag": lag[name],
+            "lag": lag_of_link(found, statuses),
             "trouble": found.trouble,
         }
         for name, found in sorted(links.items())
@@ -73,7 +70,7 @@ async def link(call: Call) -> dict[str, Any]:
         "coordinator": found.coordinator_id,
         "trouble": found.trouble,
         "states": _states(found, now),
-        "total_lag": sum(max(status.lag, 0) for status in statuses),
+        "total_lag": lag_of_link(found, statuses),
         "topics": list(definition.topics),
         "topics_exclude": list(definition.topics_exclude),
         "groups": list(definition.groups),
@@ -101,7 +98,7 @@ def _mirror(stored: StoredMirrorState, now: MirrorStatus | None) -> dict[str, An
         "exists": stored.topic is not None,
         "partition": stored.partition,
         "state": stored.state if now is None else now.state,
-        "lag": None if now is None or now.lag < 0 else now.lag,
+        "lag": None if now is None else now.known_lag,
         "source_end": None if now is None or now.source_high_watermark < 0 else now.source_high_watermark,
         "last_fetch_ms": -1 if now is None else now.last_fetch_ms,
         "skipped": 0 if now is None else max(now.skipped_records, 0),

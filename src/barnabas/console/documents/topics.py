@@ -16,6 +16,7 @@ from barnabas.console.sources import Call
 from barnabas.console.units import rate_text, size
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.known_sums import sum_of_known
 
 EXPLAINED_MAX = 50
 
@@ -157,12 +158,12 @@ async def groups(call: Call) -> dict[str, Any]:
             continue
         ends = call.sources.sampler.sample.end_offsets
         lags = [
-            max(ends[p] - answer.offset, 0)
+            max(ends[p] - answer.offset, 0) if p in ends else None
             for p, answer in committed.items()
-            if not isinstance(answer, KafkaError) and answer.offset >= 0 and p in ends
+            if not isinstance(answer, KafkaError) and answer.offset >= 0
         ]
         if lags:
-            rows.append({"group": group.group_id, "state": group.state.value, "lag": sum(lags)})
+            rows.append({"group": group.group_id, "state": group.state.value, "lag": sum_of_known(lags)})
     return {"topic": view.name, "groups": rows}
 
 

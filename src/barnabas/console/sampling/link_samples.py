@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.admin.links import FAILED, LinkDescription, MirrorStatus
+from barnabas.client.admin.links import FAILED, LinkDescription, MirrorStatus, lag_of_link
 from barnabas.client.errors import UnsupportedApiError
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
@@ -19,8 +19,8 @@ _FAILED_NAMED_MAX: Final = 20
 class LinkSample:
     """One link at a sample."""
 
-    lag: int
-    """The records that all its mirrors are behind, as far as their leaders know."""
+    lag: int | None
+    """The records that all its mirrors are behind; None if that of one is unknown."""
     trouble: str = ""
     failed: tuple[tuple[TopicPartition, str], ...] = ()
     """Mirror partitions that have FAILED, at most twenty, and why."""
@@ -30,7 +30,7 @@ def sample_of(link: LinkDescription, statuses: Sequence[MirrorStatus]) -> LinkSa
     """A link with what the leaders of its mirror partitions say."""
     mine = [status for status in statuses if status.link == link.link.name]
     failed = tuple((status.partition, status.reason) for status in mine if status.state == FAILED)
-    return LinkSample(sum(max(status.lag, 0) for status in mine), link.trouble, failed[:_FAILED_NAMED_MAX])
+    return LinkSample(lag_of_link(link, statuses), link.trouble, failed[:_FAILED_NAMED_MAX])
 
 
 class LinkSampler:

@@ -30,6 +30,7 @@ from barnabas.console.settings import SamplingLimits
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.known_sums import sum_of_known
 from barnabas.core.telemetry import get_logger
 
 log = get_logger("barnabas.console")
@@ -138,7 +139,7 @@ class Sampler:
         log_dirs = await self._log_dirs(cluster)
         topic_bytes = _topic_bytes(topics, log_dirs)
         groups = [g for g in await admin.list_groups() if g.group_id]
-        lags, committed = await self._lags(groups, ends)
+        lags, committed = await self._lags(groups, topics, ends)
         links = await self._links.take()
         now_ms = self._clock.now_ms()
         self._stable.observe(now_ms, {p: offset for p, offset in stable.items() if offset < ends.get(p, 0)})
@@ -187,9 +188,13 @@ class Sampler:
         return dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
 
     async def _lags(
-        self, groups: Sequence[GroupListing], ends: Mapping[TopicPartition, int]
+        self,
+        groups: Sequence[GroupListing],
+        topics: Mapping[str, TopicDescription],
+        ends: Mapping[TopicPartition, int],
     ) -> tuple[dict[str, int], dict[tuple[str, TopicPartition], int]]:
-        """The lag of each consumer group, and its committed offsets.
+        """The lag of each consumer group, and its committed offsets. The lag is left out if it is unknown: the group
+        has committed nothing, or the end of a partition is unknown, because it has no leader.
 
         Committed offsets are read after the end offsets, so a group that reads to the end has no negative lag: it is
         limited to zero.
@@ -208,11 +213,12 @@ class Sampler:
             known = {
                 p: answer.offset
                 for p, answer in committed.items()
-                if not isinstance(answer, KafkaError) and answer.offset >= 0 and p in ends
+                if not isinstance(answer, KafkaError) and answer.offset >= 0 and p.topic in topics
             }
-            if known:
-                lags[group_id] = sum(max(ends[p] - offset, 0) for p, offset in known.items())
-                offsets.update({(group_id, p): offset for p, offset in known.items()})
+            lag = sum_of_known(None if p not in ends else max(ends[p] - at, 0) for p, at in known.items())
+            if lag is not None:
+                lags[group_id] = lag
+            offsets.update({(group_id, p): offset for p, offset in known.items() if p in ends})
 
         await asyncio.gather(*map(ask, consumers))
         return lags, offsets
@@ -253,7 +259,8 @@ def _values(sample: ClusterSample) -> dict[SeriesName, float]:
     for group_id, lag in sample.lags.items():
         values["group", group_id, "lag"] = lag
     for name, link in sample.links.items():
-        values["link", name, "lag"] = link.lag
+        if link.lag is not None:
+            values["link", name, "lag"] = link.lag
     for broker_id, directories in sample.log_dirs.items():
         known = [d for d in directories.values() if not isinstance(d, KafkaError)]
         values["broker", str(broker_id), "bytes"] = sum(r.size_bytes for d in known for r in d.replicas.values())

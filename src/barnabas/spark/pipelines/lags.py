@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError
+from barnabas.core.known_sums import sum_of_known
 from barnabas.spark.pipelines.files import local_path
 from barnabas.spark.pipelines.missing_topics import missing_text, missing_topics
-from barnabas.spark.pipelines.progress import sum_of_known
 from barnabas.spark.source.progress import read_lags
 
 TIMEOUT_MS: Final = 5_000

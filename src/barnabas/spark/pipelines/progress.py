@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from barnabas.core.known_sums import sum_of_known
 from barnabas.spark.source.lag import report_lags, report_topics, with_lag
 
 RATE_WEIGHT: Final = 0.3
@@ -84,12 +85,6 @@ class ProgressMeter:
         batches = self.progress.batches
         rate = rows * 1_000 / max(1, took_ms)
         self.progress = FlowProgress(rows, batches + 1, batches, rate, batch_ms=took_ms, timestamp=timestamp)
-
-
-def sum_of_known(lags: Sequence[int | None]) -> int | None:
-    """The sum of lags. None if there is none, or if one is unknown: a sum without it would look like a small lag."""
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known and len(known) == len(lags) else None
 
 
 def reads_topics(flow: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
+from barnabas.core.known_sums import sum_of_known
 from barnabas.core.telemetry.exposition import Exposition, label_text
 from barnabas.server.broker.services import Services
 from barnabas.server.coordination.transaction.state import TxnState
@@ -123,17 +124,17 @@ class GroupMonitor:
         offset = page.family("kafka_consumergroup_current_offset")
         lag = page.family("kafka_consumergroup_lag")
         seconds = page.family("barnabas_consumergroup_lag_seconds")
-        sums: Counter[tuple[str, str]] = Counter()
+        sums: dict[tuple[str, str], list[int | None]] = {}
         offsets: Counter[tuple[str, str]] = Counter()
         for count, entry in enumerate(self._table.lags, 1):
             name = entry.partition
             labels = label_text(consumergroup=entry.group, topic=name.topic, partition=str(name.partition))
             offset.add(entry.offset, labels)
             offsets[entry.group, name.topic] += entry.offset
+            sums.setdefault((entry.group, name.topic), []).append(entry.records)
             if entry.records is not None:
                 lag.add(entry.records, labels)
                 seconds.add(entry.seconds, labels)
-                sums[entry.group, name.topic] += entry.records
             if count % PARTITIONS_AT_ONCE == 0:
                 yield
         offset_sum = page.family("kafka_consumergroup_current_offset_sum")
@@ -141,7 +142,9 @@ class GroupMonitor:
             offset_sum.add(total, label_text(consumergroup=group, topic=topic))
         lag_sum = page.family("kafka_consumergroup_lag_sum")
         for (group, topic), records in sums.items():
-            lag_sum.add(records, label_text(consumergroup=group, topic=topic))
+            total_lag = sum_of_known(records)
+            if total_lag is not None:
+                lag_sum.add(total_lag, label_text(consumergroup=group, topic=topic))
         yield
 
     def _collect_transactions(self, page: Exposition) -> Iterator[None]:

@@ -51,6 +51,7 @@ class QuorumMonitor:
             lag, end = page.family("barnabas_quorum_replica_lag"), metadata.log_end_offset
             for role, replicas in (("voter", view.voters), ("observer", view.observers)):
                 for replica in replicas:
-                    behind = max(end - replica.log_end_offset, 0) if replica.log_end_offset >= 0 else end
-                    lag.add(behind, label_text(node_id=str(replica.key.id), role=role))
+                    if replica.log_end_offset >= 0:  # else it has not fetched from this leader, and its lag is unknown
+                        behind = max(end - replica.log_end_offset, 0)
+                        lag.add(behind, label_text(node_id=str(replica.key.id), role=role))
         yield

@@ -33,8 +33,9 @@ class FollowerRole:
     def __init__(self, replica: LocalReplica, state: FollowerState, on_fetchable: Callable[[], None]) -> None:
         """`on_fetchable` is called when a flush has made more of the log durable, so that a fetch may be sent."""
         self.state = state
-        self.lag = 0
-        """The records by which the log was behind the leader's high watermark after the last fetch."""
+        self.lag = -1
+        """The records by which the log was behind the leader's high watermark after the last fetch; -1 before the first
+        fetch, as in Kafka's FetcherLagMetrics."""
         self._replica = replica
         self._context = replica.context
         self._on_fetchable = on_fetchable

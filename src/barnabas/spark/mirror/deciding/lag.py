@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.core.ids import TopicPartition
@@ -11,16 +11,17 @@ from barnabas.spark.mirror.ports import CopiedRange, CopiedRanges
 
 @dataclass(frozen=True, slots=True)
 class MirrorLag:
-    """The lag of one source partition. Offsets of markers and of compacted records count as records."""
+    """The lag of one source partition. Offsets of markers and of compacted records count as records. None is unknown:
+    the source has not answered yet, or nothing was copied from which the number could be estimated."""
 
     partition: TopicPartition
-    position: int
+    position: int | None
     """The next upstream offset to copy."""
-    source_end: int
-    records: int
-    bytes: int
+    source_end: int | None
+    records: int | None
+    bytes: int | None
     """Estimated from the sizes of the records that were copied."""
-    seconds: float
+    seconds: float | None
     """The time since the newest copied record was written, or since the copier has known of records that it has not
     copied; 0 if nothing is behind."""
     copied: int = 0
@@ -32,7 +33,7 @@ class MirrorLag:
 @dataclass(slots=True)
 class _Meter:
     position: int = 0
-    end: int = 0
+    end: int | None = None
     copied: int = 0
     bytes: int = 0
     lost: int = 0
@@ -76,7 +77,7 @@ class LagBoard:
 
     @staticmethod
     def _see_end(meter: _Meter, end: int, now_ms: int) -> None:
-        meter.end = max(meter.end, end)
+        meter.end = end if meter.end is None else max(meter.end, end)
         if meter.position >= meter.end:
             meter.behind_since_ms = -1
         elif meter.behind_since_ms < 0:
@@ -87,17 +88,10 @@ class LagBoard:
 
     @staticmethod
     def _lag(partition: TopicPartition, meter: _Meter, now_ms: int) -> MirrorLag:
+        if meter.end is None:
+            return MirrorLag(partition, meter.position, None, None, None, None, meter.copied, meter.lost)
         behind = max(0, meter.end - meter.position)
-        size = round(behind * meter.bytes / meter.copied) if meter.copied else 0
+        size = round(behind * meter.bytes / meter.copied) if meter.copied else None if behind else 0
         since = meter.newest_ms if meter.newest_ms >= 0 else meter.behind_since_ms
         seconds = max(0.0, (now_ms - since) / 1000) if behind and since >= 0 else 0.0
         return MirrorLag(partition, meter.position, meter.end, behind, size, seconds, meter.copied, meter.lost)
-
-
-def totals(lags: Sequence[MirrorLag]) -> tuple[int, int, float]:
-    """Records, bytes, and the largest lag in seconds."""
-    return (
-        sum(lag.records for lag in lags),
-        sum(lag.bytes for lag in lags),
-        max((lag.seconds for lag in lags), default=0),
-    )

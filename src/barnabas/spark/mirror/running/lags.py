@@ -15,8 +15,8 @@ from barnabas.spark.mirror.running.internal_topics import read_positions
 
 
 async def read_lags(config: PairConfig, now_ms: int) -> tuple[list[MirrorLag], list[MirrorLoss]]:
-    """The lag of each source partition that is to be copied, and what is lost already. The bytes are unknown (0); the
-    seconds are the age of the oldest record that is not copied. Raises KafkaError."""
+    """The lag of each source partition that is to be copied, and what is lost already. The bytes of a lag are unknown;
+    the seconds are the age of the oldest record that is not copied. Raises KafkaError."""
     async with PairClients(config) as clients:
         selection = config.selection
         names = [topic.name for topic in await clients.source.admin.list_topics()]
@@ -27,23 +27,30 @@ async def read_lags(config: PairConfig, now_ms: int) -> tuple[list[MirrorLag], l
         known = await read_positions(config, clients.target.admin)
         starts = await _offsets(clients, dict.fromkeys(partitions, EARLIEST))
         ends = await _offsets(clients, dict.fromkeys(partitions, LATEST))
-        positions = {tp: known.get(tp, starts[tp].offset) for tp in partitions if tp in starts and tp in ends}
-        behind = [tp for tp, position in positions.items() if position < ends[tp].offset]
+        if config.source_clients.consumer["auto.offset.reset"].lower() != "latest":
+            firsts = {tp: found.offset for tp, found in starts.items()}  # where a copier begins
+        else:
+            firsts = {}  # at the end of that moment, which nothing knows now
+        positions = firsts | known
+        behind = [tp for tp in starts if tp in ends and positions.get(tp, ends[tp].offset) < ends[tp].offset]
         ages = await _ages_ms(clients, {tp: max(positions[tp], starts[tp].offset) for tp in behind}, now_ms)
         lags = [
-            MirrorLag(
-                tp,
-                positions[tp],
-                ends[tp].offset,
-                max(0, ends[tp].offset - positions[tp]),
-                0,
-                max(0.0, ages.get(tp, 0) / 1000),
-            )
-            for tp in sorted(positions)
+            _lag(tp, positions.get(tp), ends[tp].offset if tp in ends else None, ages.get(tp))
+            for tp in sorted(partitions)
         ]
         log_starts = {tp: found.offset for tp, found in starts.items()}
         log_ends = {tp: found.offset for tp, found in ends.items()}
         return lags, find_losses({tp: known[tp] for tp in partitions if tp in known}, log_starts, log_ends)
+
+
+def _lag(partition: TopicPartition, position: int | None, end: int | None, age_ms: int | None) -> MirrorLag:
+    """The lag of a partition. `age_ms` is the age of the record at the position, if there is one that can be read."""
+    if position is None or end is None:
+        return MirrorLag(partition, position, end, None, None, None)
+    behind = max(0, end - position)
+    if not behind:
+        return MirrorLag(partition, position, end, 0, 0, 0.0)
+    return MirrorLag(partition, position, end, behind, None, None if age_ms is None else max(0.0, age_ms / 1000))
 
 
 async def _offsets(clients: PairClients, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
