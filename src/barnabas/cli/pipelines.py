@@ -1,4 +1,4 @@
-"""Shell: `barnabas pipelines`: runs, lists, stops and resets pipelines on Spark, and writes a first one."""
+"""Shell: `barnabas pipelines`: runs, lists, stops, resets and repairs pipelines on Spark, and writes a first one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from barnabas.cli.options import Json, Yes, noun
 from barnabas.cli.output import confirm, fail, note, print_json, print_table
+from barnabas.cli.pipelines_repair import pipelines_repair
 from barnabas.cli.pipelines_run import pipelines_dry_run, pipelines_run
 from barnabas.cli.pipelines_show import print_flows, print_sources, seconds_ago
 from barnabas.cli.session import LOCAL_BOOTSTRAP
@@ -21,6 +22,7 @@ app = noun("Pipelines: files of Spark Declarative Pipelines, run on Spark once o
 
 app.command("run")(pipelines_run)
 app.command("dry-run")(pipelines_dry_run)
+app.command("repair")(pipelines_repair)
 
 Pipeline = Annotated[
     str | None,

@@ -8,6 +8,7 @@ BarnabasError
    ├─ SchemaChangedError  a record has another schema than the query reads with (schema.evolution)
    ├─ SinkError         a row cannot be written: no topic, wrong column type, rejected by the broker
    └─ DeliveryError     a micro-batch cannot be committed exactly once: rows are lost, or two drivers run
+      ├─ BatchConflictError  the ledger has another micro-batch than the checkpoint: one of them is not the right one
       └─ RecoveryError  what an earlier run of the query left open cannot be ended, so that no micro-batch begins
 """
 
@@ -44,6 +45,16 @@ class SinkError(SparkSourceError):
 
 class DeliveryError(SparkSourceError):
     """A micro-batch is not committed, or was committed in part. The message says which, and what to do."""
+
+
+class BatchConflictError(DeliveryError):
+    """The ledger of a target has a micro-batch that the checkpoint does not have, or has as another one. `conflict` is
+    the `BatchConflict` of `delivery/identity.py`, which `barnabas pipelines repair` decides.
+    """
+
+    def __init__(self, message: str, conflict: object = None) -> None:
+        super().__init__(message)
+        self.conflict = conflict
 
 
 class RecoveryError(DeliveryError, pickle.PickleError):

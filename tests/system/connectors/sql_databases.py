@@ -15,6 +15,7 @@ import pymysql
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, StagedPart
 from barnabas.spark.connectors.sinking.writer import SinkPlan, stage_rows
 from barnabas.spark.connectors.sql.sinks import opening
+from barnabas.spark.delivery.checkpoints import CheckpointHistory
 
 QUERY = "6f1e3c8a-0000-4000-8000-000000000001"
 _NUMBERS = itertools.count()
@@ -116,9 +117,16 @@ def stage(plan: SinkPlan, number: int, tasks: Sequence[Sequence[Any]], query: st
     return parts
 
 
-def write(plan: SinkPlan, number: int, *batches: Any, query: str = QUERY) -> None:
+def write(
+    plan: SinkPlan, number: int, *batches: Any, query: str = QUERY, history: CheckpointHistory | None = None
+) -> None:
     """Write a micro-batch with one task for each batch."""
-    plan.target.publish(BatchId(query, number), stage(plan, number, [[batch] for batch in batches], query))
+    parts = stage(plan, number, [[batch] for batch in batches], query)
+    batch = BatchId(query, number, history=history)
+    if history is None:
+        plan.target.publish(batch, parts)
+    else:
+        history.explain(lambda: plan.target.publish(batch, parts))
 
 
 class LosingProxy:

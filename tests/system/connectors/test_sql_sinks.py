@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from barnabas.core.errors import BarnabasError
 from barnabas.spark.connectors.sinking.ports import BatchId
 from barnabas.spark.connectors.sinking.writer import SinkPlan
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
-from barnabas.spark.errors import DeliveryError, SinkError
+from barnabas.spark.errors import BatchConflictError, DeliveryError, SinkError
+from tests.checkpoint_files import QueryCheckpoint
 from tests.system.connectors.sql_databases import (
     QUERY,
     MariaDbSinkDatabase,
@@ -98,11 +100,34 @@ def test_a_repeated_batch_is_not_written_again_and_an_old_one_is_refused(databas
     write(plan, 1, batch(id=[2]))
     write(plan, 1, batch(id=[3]), batch(id=[4]))  # the same micro-batch, with other rows in each task
     assert database.rows("SELECT id FROM t ORDER BY id") == [(1,), (2,)]
-    with pytest.raises(DeliveryError, match="newest checkpoint"):
+    with pytest.raises(DeliveryError, match="ledger has micro-batch 1"):
         write(plan, 0, batch(id=[5]))
     assert database.rows("SELECT count(*) FROM t") == [(2,)]
     plan.target.prepare(QUERY)
     assert database.stages() == []
+
+
+def test_the_number_of_a_restored_checkpoint_stands_for_other_rows(database: SinkDatabase, tmp_path: Path) -> None:
+    database.run("CREATE TABLE t (id integer)")
+    # The ledger of an earlier release has no identities.
+    database.run(
+        "CREATE TABLE barnabas_ledger (query_id varchar(200) NOT NULL PRIMARY KEY, batch_id bigint NOT NULL,"
+        f" published_at {'timestamptz' if database.format == 'barnabas.postgres' else 'datetime(6)'} NOT NULL)"
+    )
+    plan = database.plan(dbtable="t")
+    checkpoint = QueryCheckpoint(tmp_path / "checkpoint")
+    for number in (0, 1):
+        checkpoint.plan(number, number + 1)
+        write(plan, number, batch(id=[number + 1]), history=checkpoint.history())
+    write(plan, 1, batch(id=[2]), history=checkpoint.history())  # repeated
+    checkpoint.plan(1, 4, run=1)
+    with pytest.raises(BatchConflictError, match="pipelines repair"):
+        write(plan, 1, batch(id=[2, 3, 4]), history=checkpoint.history())
+    assert database.rows("SELECT id FROM t ORDER BY id") == [(1,), (2,)]
+    checkpoint.history().apply_again()
+    write(plan, 1, batch(id=[2, 3, 4]), history=checkpoint.history())
+    write(plan, 1, batch(id=[2, 3, 4]), history=checkpoint.history())
+    assert database.rows("SELECT id FROM t ORDER BY id") == [(1,), (2,), (2,), (3,), (4,)]
 
 
 def test_a_lost_answer_to_the_commit_does_not_write_twice(database: SinkDatabase) -> None:

@@ -131,7 +131,8 @@ class DeliveryClient(BlockingClient):
                 await self._driver(ledger, False).recover(name)
 
     def _driver(self, ledger: str, accept_loss: bool) -> DeliveryDriver:
-        return DeliveryDriver(self._ledger(ledger), self._transactions, accept_loss=accept_loss)
+        target = f"the topics of the ledger {ledger}"
+        return DeliveryDriver(self._ledger(ledger), self._transactions, accept_loss=accept_loss, target=target)
 
     def _ledger(self, topic: str) -> KafkaLedger:
         ledger = self._ledgers.get(topic)

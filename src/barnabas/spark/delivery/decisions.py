@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import assert_never
 
 from barnabas.client.values import HandedOverTransaction
+from barnabas.spark.delivery.identity import Standing
 from barnabas.spark.delivery.records import DeliveryState, Progress
 
 
@@ -39,8 +41,8 @@ class Verdict(Enum):
     """The micro-batch was decided before: its new transactions are aborted."""
     SUPERSEDED = "superseded"
     """Another driver has begun a new generation since the micro-batch was planned."""
-    ROLLED_BACK = "rolled back"
-    """The ledger has a later micro-batch: the checkpoint is older than the records in the topic."""
+    CONFLICT = "conflict"
+    """The ledger and the checkpoint do not belong together: see `identity.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,19 @@ def next_generation(state: DeliveryState) -> DeliveryState:
     return replace(state, generation=state.generation + 1, transactions=(), progress=())
 
 
-def judge(state: DeliveryState, batch_id: int, generation: int) -> Verdict:
-    """Whether a micro-batch, planned in `generation`, is to be decided now. `state` is done and is the newest one."""
+def judge(state: DeliveryState, standing: Standing, generation: int) -> Verdict:
+    """Whether a micro-batch, planned in `generation`, is to be decided now. `state` is done and is the newest one;
+    `standing` is how the micro-batch compares with it."""
     assert state.done, "an earlier decision must be carried out first"
-    if batch_id == state.batch_id:
-        return Verdict.REPLAYED
-    if batch_id < state.batch_id:
-        return Verdict.ROLLED_BACK
-    return Verdict.DECIDE if generation == state.generation else Verdict.SUPERSEDED
+    match standing:
+        case Standing.PUBLISHED:
+            return Verdict.REPLAYED
+        case Standing.CONFLICT:
+            return Verdict.CONFLICT
+        case Standing.PUBLISH:
+            return Verdict.DECIDE if generation == state.generation else Verdict.SUPERSEDED
+        case _:
+            assert_never(standing)
 
 
 def missing(
@@ -96,12 +103,15 @@ def decided(
     batch_id: int,
     transactions: Iterable[HandedOverTransaction],
     progress: Iterable[Progress] = (),
+    identity: str | None = None,
 ) -> DeliveryState:
     """The decision: after this record is in the ledger, these transactions will be committed, and no others."""
     return replace(
         state,
         batch_id=batch_id,
         previous_batch_id=state.batch_id,
+        identity=identity,
+        previous_identity=state.identity,
         done=False,
         transactions=tuple(transactions),
         progress=tuple(progress),
@@ -118,13 +128,14 @@ def settle(state: DeliveryState, ended: Mapping[HandedOverTransaction, Ended], *
     assert not state.done
     assert set(ended) == set(state.transactions)
     gone = tuple(t for t in state.transactions if ended[t] is not Ended.COMMITTED)
-    done = replace(state, done=True, transactions=(), progress=())
+    done = replace(state, done=True, transactions=(), progress=(), previous_identity=None)
     missed = {t.transactional_id for t in gone}
     progress = tuple(p.text for p in state.progress if p.transactional_id not in missed)
     if not gone:
         return Settlement(done, progress=progress)
     if all(answer is Ended.ABORTED for answer in ended.values()) and not progress:
-        return Settlement(replace(done, batch_id=state.previous_batch_id), withdrawn=True)
+        before = replace(done, batch_id=state.previous_batch_id, identity=state.previous_identity)
+        return Settlement(before, withdrawn=True)
     known = {p.transactional_id for p in state.progress}
     repeated = tuple(t for t in gone if t.transactional_id in known and ended[t] is Ended.ABORTED)
     lost = tuple(t for t in gone if t not in repeated)

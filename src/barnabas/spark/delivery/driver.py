@@ -11,6 +11,15 @@ from barnabas.client.values import HandedOverTransaction
 from barnabas.core.errors import KafkaError
 from barnabas.spark.delivery import decisions
 from barnabas.spark.delivery.decisions import Settlement, Verdict
+from barnabas.spark.delivery.identity import (
+    BatchConflict,
+    BatchHistory,
+    compare,
+    compare_with_parent,
+    conflict_error,
+    encode_entry,
+    entry_of,
+)
 from barnabas.spark.delivery.names import SinkName
 from barnabas.spark.delivery.ports import CompanionRecord, Ledger, LedgerFencedError, OpenTransactions
 from barnabas.spark.delivery.records import DeliveryState, Progress
@@ -30,13 +39,16 @@ class MicroBatch:
     generation: int
     transactions: tuple[HandedOverTransaction, ...]
     progress: tuple[Progress, ...] = ()
+    history: BatchHistory | None = None
+    """The checkpoint of the query; None for writers without one, and if it cannot be read."""
 
 
 class DeliveryDriver:
     """Recovers, commits and aborts the micro-batches of queries.
 
-    `record_progress` makes the records by which committed progress is kept in the target cluster. They are written in
-    the transaction of the ledger that confirms the commits.
+    `target` names the ledger in messages, and in what a repair decides. `record_progress` makes the records by which
+    committed progress is kept in the target cluster. They are written in the transaction of the ledger that confirms
+    the commits.
     """
 
     def __init__(
@@ -45,11 +57,13 @@ class DeliveryDriver:
         transactions: OpenTransactions,
         *,
         accept_loss: bool = False,
+        target: str = "the cluster",
         record_progress: Callable[[Sequence[str]], Sequence[CompanionRecord]] = lambda _: (),
     ) -> None:
         self._ledger = ledger
         self._transactions = transactions
         self._accept_loss = accept_loss
+        self._target = target
         self._record_progress = record_progress
 
     async def recover(self, name: SinkName) -> int:
@@ -99,7 +113,7 @@ class DeliveryDriver:
         if not batch.transactions and not batch.progress:
             return Verdict.DECIDE
         held = self._ledger.held(name)
-        if held is not None and (not held.done or self._judge(held, batch) is not Verdict.DECIDE):
+        if held is not None and (not held.done or await self._judge(name, held, batch) is not Verdict.DECIDE):
             held = None
         for _ in range(TAKEOVERS_MAX):
             try:
@@ -112,13 +126,14 @@ class DeliveryDriver:
         """One attempt of `commit`, from the state that this writer holds. Raises LedgerFencedError."""
         state = held or (await self._carry_out(name, await self._ledger.acquire(name))).state
         assert state is not None
-        verdict = self._judge(state, batch)
+        verdict = await self._judge(name, state, batch)
         if verdict is not Verdict.DECIDE:
             await self._abort_all(batch.transactions)
             self._explain(name, batch, state, verdict)
             return verdict
         await self._check_standing(name, batch)
-        state = decisions.decided(state, batch.batch_id, batch.transactions, batch.progress)
+        identity = None if batch.history is None else encode_entry(entry_of(batch.batch_id, batch.history))
+        state = decisions.decided(state, batch.batch_id, batch.transactions, batch.progress, identity)
         await self._ledger.write(name, state)  # the point of no return
         await self._carry_out(name, state, withdraw=False)
         return verdict
@@ -175,12 +190,17 @@ class DeliveryDriver:
     async def _abort_all(self, transactions: Sequence[HandedOverTransaction]) -> None:
         await asyncio.gather(*(self._transactions.abort(t) for t in transactions))
 
-    @staticmethod
-    def _judge(state: DeliveryState, batch: MicroBatch) -> Verdict:
-        return decisions.judge(state, batch.batch_id, batch.generation)
+    async def _judge(self, name: SinkName, state: DeliveryState, batch: MicroBatch) -> Verdict:
+        standing = compare(state.entry, batch.batch_id, batch.history, self._target)
+        if state.entry is None and batch.history is not None:
+            for parent in batch.history.parents:
+                known = (await self._ledger.read(SinkName(name.prefix, parent))).entry
+                if known is not None:
+                    standing = compare_with_parent(known, batch.batch_id, batch.history)
+                    break
+        return decisions.judge(state, standing, batch.generation)
 
-    @staticmethod
-    def _explain(name: SinkName, batch: MicroBatch, state: DeliveryState, verdict: Verdict) -> None:
+    def _explain(self, name: SinkName, batch: MicroBatch, state: DeliveryState, verdict: Verdict) -> None:
         """Log a replayed micro-batch; raise DeliveryError for one that must not be decided."""
         if verdict is Verdict.REPLAYED:
             log.info("micro-batch %d of %s was committed before; its replay is aborted", batch.batch_id, name.query_id)
@@ -190,11 +210,9 @@ class DeliveryDriver:
                 f"micro-batch {batch.batch_id} of {name.query_id} is not committed: another driver of the same query"
                 f" has taken over (generation {state.generation}, this one has {batch.generation}). Stop one of the two"
             )
-        raise DeliveryError(
-            f"micro-batch {batch.batch_id} of {name.query_id} is not committed: the ledger says that micro-batch"
-            f" {state.batch_id} was. The checkpoint is older than the records in the topic, for example restored from a"
-            " backup. Continue with the newest checkpoint, or begin a new one, which is a new query"
-        )
+        assert state.entry is not None, "a ledger without an entry contradicts nothing"
+        conflict = BatchConflict(self._target, name.query_id, batch.batch_id, state.entry)
+        raise conflict_error(conflict, batch.history)
 
     @staticmethod
     def _contended(name: SinkName) -> DeliveryError:

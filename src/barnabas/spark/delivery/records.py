@@ -3,7 +3,8 @@
     key    the query id, as text
     value  JSON: {"version": 1, "generation": 3, "batch": 17, "done": false,
                   "transactions": [["barnabas-spark.6f1e….0.0", 4000, 7], …],
-                  "progress": [["barnabas-spark.6f1e….0.0", "…"], …]}
+                  "progress": [["barnabas-spark.6f1e….0.0", "…"], …],
+                  "identity": "…", "previous_identity": "…"}       what identifies the micro-batches (`LedgerEntry`)
 
 The newest record of a key is the state of the query. A tombstone removes a query. Other fields are ignored.
 """
@@ -15,10 +16,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.values import HandedOverTransaction
+from barnabas.spark.delivery.identity import NOTHING_PUBLISHED, LedgerEntry, decode_entry
 from barnabas.spark.errors import DeliveryError
 
 VERSION: Final = 1
-NO_BATCH: Final = -1
+NO_BATCH: Final = NOTHING_PUBLISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,15 @@ class DeliveryState:
     transactions: tuple[HandedOverTransaction, ...] = ()
     previous_batch_id: int = NO_BATCH
     progress: tuple[Progress, ...] = ()
+    identity: str | None = None
+    """What identifies `batch_id` (`LedgerEntry`); None for a micro-batch that has only its number."""
+    previous_identity: str | None = None
+    """What identifies `previous_batch_id`, as long as the decision may be withdrawn."""
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """The newest micro-batch that was decided; None if there is none."""
+        return decode_entry(self.identity, self.batch_id)
 
 
 def encode_state(state: DeliveryState) -> tuple[bytes, bytes]:
@@ -62,6 +73,8 @@ def encode_state(state: DeliveryState) -> tuple[bytes, bytes]:
     }
     if state.progress:
         document["progress"] = [[p.transactional_id, p.text] for p in state.progress]
+    identities = {"identity": state.identity, "previous_identity": state.previous_identity}
+    document |= {name: text for name, text in identities.items() if text is not None}
     return state.query_id.encode(), json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -85,6 +98,8 @@ def decode_state(key: bytes, value: bytes) -> DeliveryState:
             ),
             previous_batch_id=int(document["previous_batch"]),
             progress=tuple(Progress(str(p[0]), str(p[1])) for p in document.get("progress", ())),
+            identity=document.get("identity"),
+            previous_identity=document.get("previous_identity"),
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeliveryError(

@@ -38,7 +38,7 @@ FINAL: Final[frozenset[str]] = frozenset(
         "OptionError", "ConfigError", "ArgumentTypeError", "ConfigProviderError", "JavaNotFoundError",
         "ConverterConfigError", "TransformConfigError", "MirrorConfigError",
         "PipelineError", "SpecError", "DefinitionError", "GraphError", "PlanChangedError", "FlowFailedError",
-        "AlreadyRunningError",
+        "AlreadyRunningError", "BatchConflictError",
         # the set-up of a source, and the state that it reads from
         "CaptureError", "PolledTableError", "ServerSetupError", "SlotError", "SnapshotError",
         "PositionError", "FileReadError", "LakeReadError",

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from barnabas.client.errors import BootstrapError
 from barnabas.core.errors import BarnabasError
 from barnabas.spark.connection import require_cluster, shared
-from barnabas.spark.delivery.checkpoints import has_committed, query_id_of
+from barnabas.spark.delivery.checkpoints import has_committed, history_of, query_id_of
 from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, RUN_CHARACTERS, SinkName
@@ -177,12 +177,19 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         batch = _micro_batch(batchId, messages)
         if exactly_once.two_phase is None and not all(m.two_phase for m in _written(messages)):
             _warn_of_time_outs()
-        if batch.transactions:
-            client, name = _client(self._options), SinkName(exactly_once.id_prefix, _query_id(messages))
+        if not batch.transactions:
+            return
+        client, name = _client(self._options), SinkName(exactly_once.id_prefix, _query_id(messages))
+        history = history_of(exactly_once.checkpoint)
+        batch = replace(batch, history=history)
+
+        def commit() -> None:
             client.commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
-            run = _run_of(messages)
-            assert run is not None, "an attempt with a transaction has a message"
-            _show(client, name, run, f"micro-batch {batchId} of {name.query_id}", messages, exactly_once)
+
+        commit() if history is None else history.explain(commit)
+        run = _run_of(messages)
+        assert run is not None, "an attempt with a transaction has a message"
+        _show(client, name, run, f"micro-batch {batchId} of {name.query_id}", messages, exactly_once)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """With exactly-once delivery, abort the transactions, unless they are decided. Otherwise, written records

@@ -21,8 +21,8 @@ from barnabas.spark.connectors.files.errors import FileWriteError
 from barnabas.spark.connectors.files.options import FileSinkOptions
 from barnabas.spark.connectors.files.ports import query_directory
 from barnabas.spark.connectors.files.target import FileStage
-from barnabas.spark.connectors.sinking.ledger import Standing, judge
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Stage, StagedPart
+from barnabas.spark.delivery.identity import LedgerEntry, Standing, decode_entry, encode_entry
 
 
 class Appending(msgspec.Struct, frozen=True):
@@ -34,10 +34,15 @@ class Appending(msgspec.Struct, frozen=True):
 
 
 class LineLedger(msgspec.Struct, frozen=True):
-    """The last micro-batch of each query that is in the file as a whole."""
+    """The last micro-batch of each query that is in the file as a whole, and what identifies it (`LedgerEntry`)."""
 
     batches: dict[str, int] = {}
+    identities: dict[str, str] = {}
     appending: Appending | None = None
+
+    def entry(self, query_id: str) -> LedgerEntry | None:
+        """The last micro-batch of a query."""
+        return decode_entry(self.identities.get(query_id), self.batches.get(query_id))
 
 
 class LineFileTarget(msgspec.Struct, frozen=True):
@@ -87,12 +92,13 @@ class LineFile:
     def append(self, batch: BatchId, staged: Sequence[Path]) -> None:
         """Append the contents of files, unless the micro-batch is in the file. Raises DeliveryError."""
         ledger = self._read_ledger()
-        if judge(ledger.batches.get(batch.query_id), batch) is Standing.PUBLISHED:
+        if batch.standing(ledger.entry, str(self._path)) is Standing.PUBLISHED:
             return
         start = self._path.stat().st_size if self._path.exists() else 0
         if ledger.appending is not None:  # the driver of that batch died: its lines are cut off
             start = ledger.appending.start
-        self._write_ledger(LineLedger(ledger.batches, Appending(batch.query_id, batch.batch_id, start)))
+        appending = Appending(batch.query_id, batch.batch_id, start)
+        self._write_ledger(LineLedger(ledger.batches, ledger.identities, appending))
         with self._path.open("r+b" if self._path.exists() else "wb") as file:
             file.truncate(start)
             file.seek(start)
@@ -100,8 +106,11 @@ class LineFile:
                 file.write(path.read_bytes())
             file.flush()
             os.fsync(file.fileno())
-        done = ledger.batches if batch.is_job else {**ledger.batches, batch.query_id: batch.batch_id}
-        self._write_ledger(LineLedger(done))
+        done, identities = ledger.batches, ledger.identities
+        if not batch.is_job:
+            done = {**done, batch.query_id: batch.batch_id}
+            identities = {**identities, batch.query_id: encode_entry(batch.entry)}
+        self._write_ledger(LineLedger(done, identities))
 
     def _read_ledger(self) -> LineLedger:
         if not self._ledger.exists():

@@ -23,9 +23,12 @@ _DECISION: Final = re.compile(r"(\d+)\.json")
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The files of one micro-batch: the staged file and its final name, for each, relative to the directory."""
+    """The files of one micro-batch: the staged file and its final name, for each, relative to the directory. `identity`
+    is what identifies the micro-batch (`LedgerEntry`); decisions of earlier releases have none.
+    """
 
     moves: tuple[tuple[str, str], ...]
+    identity: str | None = None
 
 
 def decision_path(batch: BatchId) -> str:
@@ -48,5 +51,8 @@ def decided_batches(paths: Sequence[str], query_id: str) -> list[int]:
 
 
 def final_name(batch: BatchId, partition: int, number: int, suffix: str) -> str:
-    """The name of a file, the same whenever the decision is carried out."""
-    return f"part-{batch.batch_id:08d}-{partition:05d}-{number:03d}-{batch.query_id[-12:]}{suffix}"
+    """The name of a file. Micro-batches with the same number never give files the same name, so that one which a repair
+    writes again replaces no file."""
+    query = batch.query_id[-12:]
+    identity = "" if batch.entry.digest is None else f"-{batch.entry.digest[:8]}"
+    return f"part-{batch.batch_id:08d}-{partition:05d}-{number:03d}-{query}{identity}{suffix}"

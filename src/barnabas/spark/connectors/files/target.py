@@ -24,8 +24,8 @@ from barnabas.spark.connectors.files.ports import (
     query_directory,
 )
 from barnabas.spark.connectors.files.storage import FileDirectory
-from barnabas.spark.connectors.sinking.ledger import Standing, judge
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Problem, Stage, StagedPart, TableRows
+from barnabas.spark.delivery.identity import LedgerEntry, Standing, decode_entry, encode_entry
 
 DECISIONS_KEPT: Final = 2
 """Spark repeats the last micro-batch only. One more decision is kept for those who look for a fault."""
@@ -46,6 +46,7 @@ class DirectoryTarget(msgspec.Struct, frozen=True):
 
     def publish(self, batch: BatchId, parts: Sequence[StagedPart]) -> None:
         for place in dict.fromkeys(part.table for part in parts):
+            batch = msgspec.structs.replace(batch, alone=place == self.options.rows.table_format)
             self._publish(batch, place, [part for part in parts if part.table == place])
 
     def discard(self, parts: Sequence[StagedPart]) -> None:
@@ -55,12 +56,20 @@ class DirectoryTarget(msgspec.Struct, frozen=True):
     def _publish(self, batch: BatchId, place: str, parts: Sequence[StagedPart]) -> None:
         directory = self._directory(place)
         decided = decided_batches(directory.list(query_directory(batch.query_id)), batch.query_id)
-        if judge(decided[-1] if decided else None, batch) is Standing.PUBLISH:
+        if batch.standing(lambda query_id: _newest(directory, query_id), place) is Standing.PUBLISH:
             for number in decided[-1:]:  # its driver may have died before the files had their names
                 _carry_out(directory, BatchId(batch.query_id, number))
+            later = [number for number in decided if number >= batch.batch_id]  # a repair writes these again
+            directory.delete([decision_path(BatchId(batch.query_id, number)) for number in sorted(later, reverse=True)])
             # If another driver of the query decides at the same moment, its decision counts.
             directory.create_once(decision_path(batch), msgspec.json.encode(self._decide(batch, parts)))
-        _carry_out(directory, batch)
+            _carry_out(directory, batch)
+        else:
+            parents = () if batch.history is None else batch.history.parents
+            for query_id in (batch.query_id, *parents):  # its driver may have died before the files had their names
+                if batch.batch_id in decided_batches(directory.list(query_directory(query_id)), query_id):
+                    _carry_out(directory, BatchId(query_id, batch.batch_id))
+                    break
         self._sweep(directory, batch)
 
     def _decide(self, batch: BatchId, parts: Sequence[StagedPart]) -> Decision:
@@ -69,7 +78,7 @@ class DirectoryTarget(msgspec.Struct, frozen=True):
             for number, path in enumerate(_staged(part)):
                 moves.append((path, final_name(batch, part.partition, number, SUFFIXES[self.options.format])))
         assert len({name for _, name in moves}) == len(moves), "a task stages one part for each table"
-        return Decision(tuple(moves))
+        return Decision(tuple(moves), encode_entry(batch.entry))
 
     def _sweep(self, directory: FileDirectory, batch: BatchId) -> None:
         """Remove the staged files of this micro-batch and earlier ones, which have no part in their decisions."""
@@ -156,12 +165,23 @@ class FileStage:
                 continue
 
 
+def _newest(directory: FileDirectory, query_id: str) -> LedgerEntry | None:
+    """The newest micro-batch of a query that is decided."""
+    decided = decided_batches(directory.list(query_directory(query_id)), query_id)
+    if not decided:
+        return None
+    return decode_entry(_decision(directory, BatchId(query_id, decided[-1])).identity, decided[-1])
+
+
+def _decision(directory: FileDirectory, batch: BatchId) -> Decision:
+    return msgspec.json.decode(directory.read(decision_path(batch)), type=Decision)
+
+
 def _staged(part: StagedPart) -> list[str]:
     return msgspec.json.decode(part.place, type=list[str])
 
 
 def _carry_out(directory: FileDirectory, batch: BatchId) -> None:
     """Give the files of a decided micro-batch their names. May be repeated."""
-    decision = msgspec.json.decode(directory.read(decision_path(batch)), type=Decision)
-    for source, target in decision.moves:
+    for source, target in _decision(directory, batch).moves:
         directory.move(source, target)

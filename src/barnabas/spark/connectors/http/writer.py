@@ -22,6 +22,8 @@ from barnabas.spark.connectors.http.texts import record_texts
 from barnabas.spark.connectors.sinking.failures import FailedRecords, prepare_topic, read_records
 from barnabas.spark.connectors.sinking.options import InputKind
 from barnabas.spark.connectors.sinking.records import ROW, RecordReader
+from barnabas.spark.delivery.checkpoints import history_of
+from barnabas.spark.delivery.identity import LedgerEntry, entry_of
 from barnabas.spark.errors import SinkError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.reporting import readable_errors
@@ -84,11 +86,20 @@ class HttpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
+        self._planned: LedgerEntry | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Spark pickles the writer for the tasks after it has planned the micro-batch: now the checkpoint has it."""
+        history = history_of(self._options.rows.checkpoint)
+        newest = None if history is None else history.newest()
+        if newest is not None:
+            self._planned = entry_of(newest, history)
+        return self.__dict__.copy()
 
     @readable_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         freeze_heap()
-        return send_rows(iterator, self._options, this_attempt())
+        return send_rows(iterator, self._options, this_attempt(), self._planned)
 
     def commit(self, messages: list[Sent | None], batchId: int) -> None:
         """The requests are accepted when the tasks end."""
@@ -97,12 +108,25 @@ class HttpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
         """Accepted requests cannot be taken back. Spark sends the micro-batch again after a restart."""
 
 
-def send_rows(iterator: Iterator[pa.RecordBatch], options: HttpOptions, attempt: Attempt) -> Sent:
-    """Send the rows of a task. Raises SinkError if the web service does not accept a request."""
+def row_source(attempt: Attempt, planned: LedgerEntry | None) -> str:
+    """What the keys of requests begin with, for rows that have no topic, partition and offset. It names the micro-batch
+    by its identity, too: in a checkpoint that was restored, the same number stands for other rows, and a web service
+    that knows the keys would pass these over."""
+    source = f"{attempt.query_id or attempt.run_id}-{attempt.batch_id}"
+    if planned is not None and planned.digest is not None and planned.batch_id == attempt.batch_id:
+        source += f"-{planned.digest[:12]}"
+    return f"{source}-{attempt.partition}"
+
+
+def send_rows(
+    iterator: Iterator[pa.RecordBatch], options: HttpOptions, attempt: Attempt, planned: LedgerEntry | None = None
+) -> Sent:
+    """Send the rows of a task. `planned` is the micro-batch that the checkpoint has planned last. Raises SinkError if
+    the web service does not accept a request."""
     sender = RequestSender(options)
     failed = FailedRecords(options.rows, attempt)
     reader = RecordReader(options.rows) if options.rows.input is InputKind.RECORDS else None
-    source = f"{attempt.query_id or attempt.run_id}-{attempt.batch_id}-{attempt.partition}"
+    source = row_source(attempt, planned)
     requests = rows = 0
     try:
         for batch in iterator:

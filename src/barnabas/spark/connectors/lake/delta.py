@@ -21,6 +21,7 @@ from barnabas.spark.connectors.lake.options import LakeOptions
 from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
 from barnabas.spark.connectors.lake.storage import ArrowStorage, DeltaObjectStorage
 from barnabas.spark.connectors.sinking.ports import BatchId
+from barnabas.spark.delivery.identity import LedgerEntry, Standing, decode_entry, encode_entry
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
 QUERY: Final = "barnabas.query"
 BATCH: Final = "barnabas.batch"
 ATTEMPTS: Final = "barnabas.attempts"
-"""The keys in a commit's metadata: the query, its micro-batch, and the attempts whose files the commit added."""
+LEDGER: Final = "barnabas.ledger"
+"""The keys in a commit's metadata: the query, its micro-batch, the attempts whose files the commit added, and what
+identifies the micro-batch (`LedgerEntry`)."""
 HISTORY_MAX: Final = 1000
+HISTORY_FIRST: Final = 4
+"""The newest commits are read first: one of them is nearly always that of the query."""
 RETRIES: Final = 5
 _DELETED: Final = "__barnabas_deleted"
 
@@ -49,7 +54,7 @@ class DeltaLakeTable:
 
     def __init__(self, location: str, storage: Mapping[str, str]) -> None:
         deltalake = require_deltalake()
-        self._location = location
+        self.name = location
         self._table = deltalake.DeltaTable(location, storage_options=dict(storage))
         self.storage = delta_storage(location, storage)
 
@@ -74,13 +79,13 @@ class DeltaLakeTable:
                 return
             except DeltaError as error:
                 if attempt == RETRIES - 1:
-                    raise LakeConflictError(f"columns cannot be added to {self._location}: {error}") from error
+                    raise LakeConflictError(f"columns cannot be added to {self.name}: {error}") from error
 
     def write(self, rows: Any, attempt: str) -> list[str]:
         partitions = self._partitions()
         if len(partitions) == rows.num_columns:
             raise LakeError(
-                f"the table {self._location} is partitioned by all of its columns, and a data file needs at least one"
+                f"the table {self.name} is partitioned by all of its columns, and a data file needs at least one"
                 " other column: create the table with fewer columns in partition.by"
             )
         files = []
@@ -95,16 +100,31 @@ class DeltaLakeTable:
     def remove(self, files: Sequence[str]) -> None:
         self.storage.delete([msgspec.json.decode(file, type=DeltaFile).path for file in files])
 
-    def committed_batch(self, query_id: str) -> int | None:
+    def committed_batch(self, query_id: str) -> LedgerEntry | None:
         self._table.update_incremental()
-        found: int | None = self._table.transaction_version(query_id)
-        return found
+        return self._last_batch(query_id)
+
+    def _last_batch(self, query_id: str) -> LedgerEntry | None:
+        number: int | None = self._table.transaction_version(query_id)
+        if number is None:
+            return None
+        for limit in (HISTORY_FIRST, HISTORY_MAX):
+            found = self._commits(BatchId(query_id, number), limit)
+            if found:
+                return decode_entry(found[0].get(LEDGER), number)
+        return LedgerEntry(number)
+
+    def _commits(self, batch: BatchId, limit: int) -> list[dict[str, Any]]:
+        """The commits of micro-batches with this number, the newest first."""
+        return [
+            commit
+            for commit in self._table.history(limit)
+            if commit.get(QUERY) == batch.query_id and str(commit.get(BATCH)) == str(batch.batch_id)
+        ]
 
     def committed_attempts(self, batch: BatchId) -> frozenset[str] | None:
-        for commit in self._table.history(HISTORY_MAX):
-            if commit.get(QUERY) == batch.query_id and str(commit.get(BATCH)) == str(batch.batch_id):
-                return frozenset(str(commit.get(ATTEMPTS, "")).split(","))
-        return None
+        found = self._commits(batch, HISTORY_MAX)
+        return frozenset(a for commit in found for a in str(commit.get(ATTEMPTS, "")).split(",")) if found else None
 
     def append(self, files: Sequence[str], commit: Commit) -> bool:
         from deltalake.transaction import AddAction
@@ -169,17 +189,15 @@ class DeltaLakeTable:
 
         for attempt in range(RETRIES):
             self._table.update_incremental()
-            if commit.batch is not None:
-                last = self._table.transaction_version(commit.batch.query_id)
-                if last is not None and last >= commit.batch.batch_id:
-                    return attempt > 0 and is_own_commit(self, commit)
+            if commit.batch is not None and commit.batch.standing(self._last_batch, self.name) is Standing.PUBLISHED:
+                return attempt > 0 and is_own_commit(self, commit)
             try:
                 action(_properties(commit))
                 return True
             except CommitFailedError as error:  # another writer was faster; nothing is committed
                 if attempt == RETRIES - 1:
                     raise LakeConflictError(
-                        f"{self._location}: the commit failed {RETRIES} times because of other writers: {error}."
+                        f"{self.name}: the commit failed {RETRIES} times because of other writers: {error}."
                         " Start the query again with its checkpoint; nothing is lost"
                     ) from error
         raise AssertionError("the loop returns or raises")
@@ -256,6 +274,7 @@ def _properties(commit: Commit) -> CommitProperties | None:
             QUERY: commit.batch.query_id,
             BATCH: str(commit.batch.batch_id),
             ATTEMPTS: ",".join(sorted(commit.attempts)),
+            LEDGER: encode_entry(commit.batch.entry),
         },
         app_transactions=[Transaction(commit.batch.query_id, commit.batch.batch_id)],
     )

@@ -26,6 +26,7 @@ from barnabas.spark.connectors.lake.options import LakeOptions, PartitionField
 from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
 from barnabas.spark.connectors.lake.storage import ArrowStorage
 from barnabas.spark.connectors.sinking.ports import BatchId
+from barnabas.spark.delivery.identity import LedgerEntry, Standing, decode_entry, encode_entry
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -36,7 +37,8 @@ T = TypeVar("T")
 log = logging.getLogger("barnabas.spark")
 
 LEDGER: Final = "barnabas.ledger."
-"""The start of the table property of a query, whose value is the number of the query's last micro-batch."""
+IDENTITY: Final = "barnabas.identity."
+"""The starts of the table properties of a query: the number of its last micro-batch, and what identifies it."""
 QUERY: Final = "barnabas.query"
 BATCH: Final = "barnabas.batch"
 ATTEMPTS: Final = "barnabas.attempts"
@@ -60,6 +62,7 @@ class IcebergLakeTable:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self.name = ".".join(table.name())
         self.storage = iceberg_storage(table)
 
     def schema(self) -> Any:
@@ -81,7 +84,7 @@ class IcebergLakeTable:
                 return
             except CommitFailedException as error:
                 if attempt == RETRIES - 1:
-                    raise LakeConflictError(f"columns cannot be added to {self._name()}: {error}") from error
+                    raise LakeConflictError(f"columns cannot be added to {self.name}: {error}") from error
 
     def write(self, rows: Any, attempt: str) -> list[str]:
         return [base64.b64encode(pickle.dumps(file)).decode() for file in self._write(rows, attempt)]
@@ -90,16 +93,17 @@ class IcebergLakeTable:
         for file in files:
             self._delete(_decoded(file).file_path)
 
-    def committed_batch(self, query_id: str) -> int | None:
+    def committed_batch(self, query_id: str) -> LedgerEntry | None:
         self._table.refresh()
         return self._last_batch(query_id)
 
     def committed_attempts(self, batch: BatchId) -> frozenset[str] | None:
-        for snapshot in reversed(self._table.metadata.snapshots):
+        found: set[str] = set()
+        for snapshot in self._table.metadata.snapshots:
             summary = snapshot.summary
             if summary is not None and summary[QUERY] == batch.query_id and summary[BATCH] == str(batch.batch_id):
-                return frozenset((summary[ATTEMPTS] or "").split(","))
-        return None
+                found.update((summary[ATTEMPTS] or "").split(","))
+        return frozenset(found) if found else None
 
     def append(self, files: Sequence[str], commit: Commit) -> bool:
         def add(transaction: Transaction, properties: dict[str, str]) -> None:
@@ -174,7 +178,7 @@ class IcebergLakeTable:
             )
         except ImportError as error:
             raise LakeError(
-                f"{self._name()} has partitions by a transform of a column, which pyiceberg computes with another"
+                f"{self.name} has partitions by a transform of a column, which pyiceberg computes with another"
                 " package: pip install pyiceberg-core"
             ) from error
 
@@ -185,8 +189,7 @@ class IcebergLakeTable:
             self._table.refresh()
             properties: dict[str, str] = {}
             if commit.batch is not None:
-                last = self._last_batch(commit.batch.query_id)
-                if last is not None and last >= commit.batch.batch_id:
+                if commit.batch.standing(self._last_batch, self.name) is Standing.PUBLISHED:
                     return attempt > 0 and is_own_commit(self, commit)
                 properties = {
                     QUERY: commit.batch.query_id,
@@ -197,7 +200,9 @@ class IcebergLakeTable:
             self._table.metadata.properties["commit.retry.num-retries"] = "0"
             transaction = self._table.transaction()
             if commit.batch is not None:
-                transaction.set_properties({LEDGER + commit.batch.query_id: str(commit.batch.batch_id)})
+                query_id, number = commit.batch.query_id, str(commit.batch.batch_id)
+                identity = encode_entry(commit.batch.entry)
+                transaction.set_properties({LEDGER + query_id: number, IDENTITY + query_id: identity})
             action(transaction, properties)
             try:
                 transaction.commit_transaction()
@@ -205,17 +210,15 @@ class IcebergLakeTable:
             except CommitFailedException as error:
                 if attempt == RETRIES - 1:
                     raise LakeConflictError(
-                        f"{self._name()}: the commit failed {RETRIES} times because of other writers: {error}."
+                        f"{self.name}: the commit failed {RETRIES} times because of other writers: {error}."
                         " Start the query again with its checkpoint; nothing is lost"
                     ) from error
         raise AssertionError("the loop returns or raises")
 
-    def _last_batch(self, query_id: str) -> int | None:
-        found = self._table.metadata.properties.get(LEDGER + query_id)
-        return None if found is None else int(found)
-
-    def _name(self) -> str:
-        return ".".join(self._table.name())
+    def _last_batch(self, query_id: str) -> LedgerEntry | None:
+        properties = self._table.metadata.properties
+        found = properties.get(LEDGER + query_id)
+        return decode_entry(properties.get(IDENTITY + query_id), None if found is None else int(found))
 
     def _delete(self, location: str) -> None:
         try:

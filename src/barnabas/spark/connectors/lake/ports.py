@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from barnabas.spark.connectors.sinking.ports import BatchId
+from barnabas.spark.delivery.identity import LedgerEntry
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -61,6 +62,10 @@ class LakeTable(Protocol):
     """A table that exists."""
 
     @property
+    def name(self) -> str:
+        """The table in messages, and in what a repair decides."""
+
+    @property
     def storage(self) -> TableStorage: ...
 
     def schema(self) -> Any:
@@ -76,11 +81,12 @@ class LakeTable(Protocol):
     def remove(self, files: Sequence[str]) -> None:
         """Delete data files that `write` returned and that were not committed."""
 
-    def committed_batch(self, query_id: str) -> int | None:
-        """The number of the last micro-batch of the query in the table."""
+    def committed_batch(self, query_id: str) -> LedgerEntry | None:
+        """The last micro-batch of the query in the table."""
 
     def committed_attempts(self, batch: BatchId) -> frozenset[str] | None:
-        """The attempts whose files the commit of this micro-batch added; None if that is not known any more."""
+        """The attempts whose files the commits of micro-batches with this number added (several, if a repair has
+        written a number again); None if that is not known any more."""
 
     def append(self, files: Sequence[str], commit: Commit) -> bool:
         """Commit data files. False if the table has the micro-batch already; then nothing is committed."""
@@ -94,4 +100,4 @@ def is_own_commit(table: LakeTable, commit: Commit) -> bool:
     if commit.batch is None:
         return False
     counted = table.committed_attempts(commit.batch)
-    return counted is not None and counted == frozenset(commit.attempts)
+    return counted is not None and counted >= frozenset(commit.attempts)

@@ -1,14 +1,16 @@
 """Shell: removes the files of attempts that were not committed: of failed tasks, and of drivers that died.
 
 Files of a micro-batch are removed only after the micro-batch is committed: until then, another driver of the query
-that is still alive could commit the files. The commit of a micro-batch names its attempts. All other marker files of
-that micro-batch belong to attempts whose files are not in the table, and never will be.
+that is still alive could commit the files. The commits of a micro-batch name their attempts (there are several if a
+repair has written a number again). All other marker files of that micro-batch belong to attempts whose files are not in
+the table, and never will be.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Collection
 from typing import Final
 
 from barnabas.spark.connectors.lake.ports import LakeTable
@@ -29,23 +31,24 @@ def staged_path(batch: BatchId, attempt: str, number: int) -> str:
     return f"{attempt_note(batch, attempt)}-{number}.parquet"
 
 
-def sweep(table: LakeTable, batch: BatchId, committed: frozenset[str] | None) -> None:
+def sweep(table: LakeTable, batch: BatchId, committed: Collection[str]) -> None:
     """Remove what attempts left for this micro-batch and earlier ones of the query, which are in the table. `committed`
-    are the attempts whose files this micro-batch added; None if that is not known: then their files stay.
+    are the attempts that were committed just now. If it is not known which attempts count, their files stay.
     """
     orphans: set[str] = set()
     done: set[int] = set()
-    known = {batch.batch_id: committed}
+    known: dict[int, frozenset[str] | None] = {}
     for path in table.storage.list(_directory(batch.query_id)):
         match = _NOTE.fullmatch(path)
         if match is None or int(match[1]) > batch.batch_id:
             continue
         number = int(match[1])
         done.add(number)
-        if match[3]:
-            continue  # staged rows, which are never part of the table
+        if match[3] or match[2] in committed:
+            continue  # staged rows are never part of the table
         if number not in known:
-            known[number] = table.committed_attempts(BatchId(batch.query_id, number))
+            found = table.committed_attempts(BatchId(batch.query_id, number))
+            known[number] = frozenset() if found is None and committed and number == batch.batch_id else found
         counted = known[number]
         if counted is not None and match[2] not in counted:
             orphans.add(match[2])

@@ -24,9 +24,9 @@ from barnabas.spark.connectors.lake.iceberg import open_iceberg
 from barnabas.spark.connectors.lake.options import LakeKind, LakeOptions
 from barnabas.spark.connectors.lake.ports import Commit, LakeTable
 from barnabas.spark.connectors.lake.sweeping import attempt_note, staged_path, sweep
-from barnabas.spark.connectors.sinking.ledger import Standing, judge
 from barnabas.spark.connectors.sinking.options import InsertMode
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Problem, Stage, StagedPart, TableRows
+from barnabas.spark.delivery.identity import Standing
 
 log = logging.getLogger("barnabas.spark")
 
@@ -94,12 +94,13 @@ class LakeTarget(msgspec.Struct, frozen=True):
                 f"the table {name} was deleted while it was written. Start the query again with its checkpoint:"
                 " the micro-batch is written again, into a new table"
             )
-        identity = None if batch.is_job else batch
+        identity = (
+            None if batch.is_job else msgspec.structs.replace(batch, alone=name == self.options.rows.table_format)
+        )
         places = [msgspec.json.decode(part.place, type=Place) for part in parts]
-        stored = None if identity is None else table.committed_batch(batch.query_id)
         attempts = tuple(place.attempt for place in places)
         committed = False
-        if judge(stored, batch) is Standing.PUBLISH:
+        if identity is None or identity.standing(table.committed_batch, table.name) is Standing.PUBLISH:
             if self.options.rows.changes_keys:
                 attempts = (str(uuid.uuid4()),)
                 committed = self._merge(table, name, parts, Commit(identity, attempts))
@@ -110,7 +111,7 @@ class LakeTarget(msgspec.Struct, frozen=True):
             log.info("micro-batch %d of %s is in the table %s already", batch.batch_id, batch.query_id, name)
             _remove(table, parts)
         try:
-            sweep(table, batch, frozenset(attempts) if committed else table.committed_attempts(batch))
+            sweep(table, batch, attempts if committed else ())
         except OSError as error:  # the micro-batch is in the table; the next commit removes what is left
             log.warning("files that do not belong to %s are not removed now: %s", name, error)
 

@@ -10,26 +10,42 @@ One micro-batch (or one `df.write`), with the process in which each step runs:
                        or SinkTarget.discard         the micro-batch failed
 
 `publish` makes the rows visible and stores the number of the micro-batch in one transaction of the target, if the
-target has transactions. A micro-batch whose number is stored is not published again (`ledger.py`). Spark may call
-`publish` for a micro-batch that is published already, with other rows in other parts: nothing of them may be written.
+target has transactions, and with it what identifies the micro-batch (`spark/delivery/identity.py`): one that is stored
+is not published again. Spark may call `publish` for a micro-batch that is published already, with other rows in other
+parts: nothing of them may be written.
 
 `SinkTarget` is pickled for the tasks, so it holds settings and no connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from barnabas.spark.delivery.identity import BatchHistory, LedgerEntry, Standing, entry_of, standing_of
+
 
 class BatchId(Struct, frozen=True):
-    """The identity of a micro-batch. `query_id` is that of the checkpoint; a `df.write` has an id of its own."""
+    """A micro-batch. `query_id` is that of the checkpoint; a `df.write` has an id of its own. `history` is the
+    checkpoint, on the driver; None for a `df.write` and if the checkpoint cannot be read."""
 
     query_id: str
     batch_id: int
     is_job: bool = False
+    history: BatchHistory | None = None
+    alone: bool = True
+    """Whether all rows of the query go to one ledger."""
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """What the ledger stores when the micro-batch is published."""
+        return entry_of(self.batch_id, self.history)
+
+    def standing(self, lookup: Callable[[str], LedgerEntry | None], target: str) -> Standing:
+        """What is to be done: see `standing_of`. Raises BatchConflictError."""
+        return standing_of(lookup, self.query_id, self.batch_id, self.history, target, alone=self.alone)
 
 
 class AttemptId(Struct, frozen=True):
@@ -122,7 +138,7 @@ class SinkTarget(Protocol):
         """Begin a task attempt."""
 
     def publish(self, batch: BatchId, parts: Sequence[StagedPart]) -> None:
-        """Make the parts visible, once, and remove the stages. Raises DeliveryError, SinkError."""
+        """Make the parts visible, once, and remove the stages. Raises BatchConflictError and SinkError."""
 
     def discard(self, parts: Sequence[StagedPart]) -> None:
         """Remove the parts of a micro-batch that failed."""

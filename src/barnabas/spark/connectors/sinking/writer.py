@@ -21,7 +21,7 @@ from barnabas.spark.connectors.sinking.options import InputKind, RowOptions
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, SinkTarget, StagedPart, TableRows
 from barnabas.spark.connectors.sinking.records import ROW, RecordReader
 from barnabas.spark.connectors.sinking.tables import Divided, TableDivider
-from barnabas.spark.delivery.checkpoints import query_id_of
+from barnabas.spark.delivery.checkpoints import history_of, query_id_of
 from barnabas.spark.errors import RecoveryError, SinkError, SparkSourceError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.reporting import readable_errors
@@ -140,7 +140,12 @@ class TargetStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # 
         parts = _parts(messages)
         if parts:
             query_id = next(message.query_id for message in messages if message is not None)
-            self._plan.target.publish(BatchId(query_id, batchId), parts)
+            history = history_of(self._plan.rows.checkpoint)
+            batch = BatchId(query_id, batchId, history=history)
+            if history is None:
+                self._plan.target.publish(batch, parts)
+            else:
+                history.explain(lambda: self._plan.target.publish(batch, parts))
 
     @readable_errors
     def abort(self, messages: list[StagedRows | None], batchId: int) -> None:

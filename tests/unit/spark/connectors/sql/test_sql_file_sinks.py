@@ -127,7 +127,7 @@ def test_a_repeated_batch_is_not_written_again_and_an_old_one_is_refused(databas
     write(plan, 1, batch(id=[2]))
     write(plan, 1, batch(id=[3]), batch(id=[4]))  # the same micro-batch, with other rows in each task
     assert database.rows("SELECT id FROM t ORDER BY id") == [(1,), (2,)]
-    with pytest.raises(DeliveryError, match="newest checkpoint"):
+    with pytest.raises(DeliveryError, match="ledger has micro-batch 1"):
         write(plan, 0, batch(id=[5]))
     plan.target.prepare(QUERY)
     assert database.stages() == []

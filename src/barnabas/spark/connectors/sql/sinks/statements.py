@@ -10,7 +10,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from barnabas.spark.connectors.sinking.ledger import NOTHING_PUBLISHED
 from barnabas.spark.connectors.sql.dialects import (
     Dialect,
     Statement,
@@ -19,9 +18,20 @@ from barnabas.spark.connectors.sql.dialects import (
     quote_identifier,
     quote_table,
 )
-from barnabas.spark.connectors.sql.sinks.ports import DELETED, ORDER, STEP, StageTable, TableColumn, stage_column
+from barnabas.spark.connectors.sql.sinks.ports import (
+    DELETED,
+    ORDER,
+    STEP,
+    ColumnKind,
+    StageTable,
+    TableColumn,
+    stage_column,
+)
+from barnabas.spark.delivery.identity import NOTHING_PUBLISHED
 
 LEDGER: Final = "barnabas_ledger"
+IDENTITY: Final = "identity"
+"""The ledger's column with what identifies the newest micro-batch, which ledgers of earlier releases do not have."""
 JOBS: Final = "job-"
 """The beginning of the ids that `df.write` has instead of the id of a query."""
 _NOW: Final = {
@@ -42,6 +52,12 @@ _LEDGER_TIME: Final = {
     Dialect.SQLITE: "TEXT",
     Dialect.DUCKDB: "TIMESTAMPTZ",
 }
+_LEDGER_TEXT: Final = {
+    Dialect.POSTGRES: "text",
+    Dialect.MYSQL: "mediumtext",
+    Dialect.SQLITE: "TEXT",
+    Dialect.DUCKDB: "VARCHAR",
+}
 _LOCKS_ROWS: Final = (Dialect.POSTGRES, Dialect.MYSQL)
 
 
@@ -49,11 +65,20 @@ _LOCKS_ROWS: Final = (Dialect.POSTGRES, Dialect.MYSQL)
 
 
 def create_ledger(dialect: Dialect, path: Sequence[str]) -> Statement:
-    """A row for each query: its id, the number of its newest micro-batch, and when that was published (UTC)."""
+    """A row for each query: its id, the number of its newest micro-batch, when that was published (UTC), and what
+    identifies it (`LedgerEntry`)."""
     engine = " ENGINE=InnoDB CHARACTER SET ascii COLLATE ascii_bin" if dialect is Dialect.MYSQL else ""
     return Statement(
         f"CREATE TABLE IF NOT EXISTS {quote_table(dialect, path)} (query_id varchar(200) NOT NULL PRIMARY KEY,"
-        f" batch_id bigint NOT NULL, published_at {_LEDGER_TIME[dialect]} NOT NULL){engine}"
+        f" batch_id bigint NOT NULL, published_at {_LEDGER_TIME[dialect]} NOT NULL,"
+        f" {IDENTITY} {_LEDGER_TEXT[dialect]}){engine}"
+    )
+
+
+def upgrade_ledger(dialect: Dialect, path: Sequence[str]) -> Statement:
+    """Add what the ledger of an earlier release does not have."""
+    return as_statement(
+        dialect, add_column(dialect, path, TableColumn(IDENTITY, _LEDGER_TEXT[dialect], ColumnKind.TEXT))
     )
 
 
@@ -68,20 +93,18 @@ def begin_ledger(dialect: Dialect, path: Sequence[str], query_id: str) -> Statem
 
 
 def read_ledger(dialect: Dialect, path: Sequence[str], query_id: str, *, lock: bool = False) -> Statement:
-    """The number of the query's newest micro-batch; no row if it has published nothing."""
+    """The number and the identity of the query's newest micro-batch; no row if it has published nothing."""
     locking = " FOR UPDATE" if lock and dialect in _LOCKS_ROWS else ""
-    return Statement(
-        f"SELECT batch_id FROM {quote_table(dialect, path)} WHERE query_id = {placeholder(dialect)}{locking}",
-        (query_id,),
-    )
+    where = f"WHERE query_id = {placeholder(dialect)}{locking}"
+    return Statement(f"SELECT batch_id, {IDENTITY} FROM {quote_table(dialect, path)} {where}", (query_id,))
 
 
-def move_ledger(dialect: Dialect, path: Sequence[str], query_id: str, batch_id: int) -> Statement:
+def move_ledger(dialect: Dialect, path: Sequence[str], query_id: str, batch_id: int, identity: str) -> Statement:
     mark = placeholder(dialect)
     return Statement(
-        f"UPDATE {quote_table(dialect, path)} SET batch_id = {mark}, published_at = {_NOW[dialect]}"
-        f" WHERE query_id = {mark}",
-        (batch_id, query_id),
+        f"UPDATE {quote_table(dialect, path)} SET batch_id = {mark}, {IDENTITY} = {mark},"
+        f" published_at = {_NOW[dialect]} WHERE query_id = {mark}",
+        (batch_id, identity, query_id),
     )
 
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 
-from barnabas.spark.connectors.sinking.ledger import Standing, judge
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Stage, StagedPart
 from barnabas.spark.connectors.sql.dialects import Statement
 from barnabas.spark.connectors.sql.sinks.errors import (
@@ -43,6 +42,7 @@ from barnabas.spark.connectors.sql.sinks.planning import (
 from barnabas.spark.connectors.sql.sinks.ports import SinkSession, SqlTable, StageTable, TableColumn
 from barnabas.spark.connectors.sql.sinks.staging import SqlStage
 from barnabas.spark.connectors.sql.sinks.statements import (
+    IDENTITY,
     add_column,
     as_statement,
     begin_ledger,
@@ -54,7 +54,9 @@ from barnabas.spark.connectors.sql.sinks.statements import (
     move_ledger,
     old_jobs,
     read_ledger,
+    upgrade_ledger,
 )
+from barnabas.spark.delivery.identity import LedgerEntry, Standing, decode_entry, encode_entry
 
 log = logging.getLogger("barnabas.spark")
 
@@ -67,12 +69,16 @@ class SqlTarget(msgspec.Struct, frozen=True):
     options: SqlSinkOptions
 
     def prepare(self, query_id: str | None) -> None:
-        """Check that the database can be reached, create the ledger, and drop orphaned stages."""
+        """Check that the database can be reached, create or upgrade the ledger, and drop orphaned stages."""
         with contextlib.closing(open_session(self.options)) as session:
             path = ledger_path(self.options)
-            if session.describe(path) is None:
+            ledger = session.describe(path)
+            if ledger is None:
                 doing = "creating the ledger of micro-batches"
                 self._create(session, path, create_ledger(self.options.dialect, path), doing)
+            elif ledger.column(IDENTITY) is None:
+                doing = f"adding the column {IDENTITY} to the ledger of micro-batches"
+                self._upgrade(session, path, IDENTITY, upgrade_ledger(self.options.dialect, path), doing)
             found = orphans(session.list_stages(), query_id, int(time.time()))
             if found:
                 session.drop_stages(found)
@@ -112,8 +118,7 @@ class SqlTarget(msgspec.Struct, frozen=True):
     def _publish(self, session: SinkSession, batch: BatchId, parts: Sequence[StagedRowsPart]) -> None:
         dialect, path = self.options.dialect, ledger_path(self.options)
         stages = list({part.stage.name: part.stage for part in parts}.values())
-        stored = _number(session.rows(read_ledger(dialect, path, batch.query_id), _LEDGER))
-        if judge(stored, batch) is Standing.PUBLISH:
+        if batch.standing(lambda query_id: self._stored(session, query_id), self._name) is Standing.PUBLISH:
             tables = self._prepare_tables(session, parts)
             session.open_stages(stages)
             with session.transaction():
@@ -139,8 +144,8 @@ class SqlTarget(msgspec.Struct, frozen=True):
         """What the transaction does."""
         dialect, path = self.options.dialect, ledger_path(self.options)
         session.run(begin_ledger(dialect, path, batch.query_id), _LEDGER)
-        stored = _number(session.rows(read_ledger(dialect, path, batch.query_id, lock=True), _LEDGER))
-        if judge(stored, batch) is Standing.PUBLISHED:  # by another driver of the query, a moment ago
+        standing = batch.standing(lambda query_id: self._stored(session, query_id, lock=True), self._name)
+        if standing is Standing.PUBLISHED:  # by another driver of the query, a moment ago
             return
         self._count(session, parts)
         for table, of_table in tables:
@@ -151,7 +156,19 @@ class SqlTarget(msgspec.Struct, frozen=True):
                     continue
                 for key in session.rows(step.statement, doing):
                     raise RefusedRowsError(f"{doing} failed: the row with the key {key} {step.refusal}")
-        session.run(move_ledger(dialect, path, batch.query_id, batch.batch_id), "moving the ledger of micro-batches")
+        identity = encode_entry(batch.entry)
+        moved = move_ledger(dialect, path, batch.query_id, batch.batch_id, identity)
+        session.run(moved, "moving the ledger of micro-batches")
+
+    def _stored(self, session: SinkSession, query_id: str, *, lock: bool = False) -> LedgerEntry | None:
+        """The newest micro-batch of a query in the ledger."""
+        found = session.rows(read_ledger(self.options.dialect, ledger_path(self.options), query_id, lock=lock), _LEDGER)
+        return decode_entry(found[0][1], int(found[0][0])) if found else None
+
+    @property
+    def _name(self) -> str:
+        """The target in messages, and in what a repair decides."""
+        return f"{self.options.rows.table_format} in {self.options.address}"
 
     def _count(self, session: SinkSession, parts: Sequence[StagedRowsPart]) -> None:
         """Raise DatabaseSinkError if a stage does not have all of its rows."""
@@ -227,17 +244,19 @@ class SqlTarget(msgspec.Struct, frozen=True):
         for column in columns:
             statement = add_column(dialect, table.path, column)
             doing = f"adding a column to the table {display_path(dialect, table.path)}"
-            try:
-                session.run(as_statement(dialect, statement), doing)
-            except DatabaseUnreachableError:
+            self._upgrade(session, table.path, column.name, as_statement(dialect, statement), doing)
+
+    def _upgrade(
+        self, session: SinkSession, path: tuple[str, ...], column: str, statement: Statement, doing: str
+    ) -> None:
+        """Add a column, unless another program does so at the same moment."""
+        try:
+            session.run(statement, doing)
+        except DatabaseUnreachableError:
+            raise
+        except DatabaseSinkError:
+            now = session.describe(path)
+            if now is None or now.column(column) is None:
                 raise
-            except DatabaseSinkError:
-                now = session.describe(table.path)
-                if now is None or now.column(column.name) is None:
-                    raise
-            else:
-                log.info("a new column: %s", statement)
-
-
-def _number(rows: Sequence[tuple[Any, ...]]) -> int | None:
-    return int(rows[0][0]) if rows else None
+        else:
+            log.info("a new column: %s", statement.sql)
