@@ -1,0 +1,56 @@
+"""A checkpoint that was restored from a backup: its numbers stand for other rows, and no row is left out or doubled."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from barnabas.cli.app import build_app
+from tests.system.spark.broker import Topics, committed, values
+
+pytestmark = pytest.mark.system
+
+
+def test_a_restored_checkpoint_stops_and_continues_from_the_ledger(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, options: dict[str, str], tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.create(f"{topic}.copy")
+    checkpoint = tmp_path / "checkpoint"
+
+    def copy() -> None:
+        stream = spark.readStream.format("barnabas").options(**options, startingOffsets="earliest").load()
+        query = (
+            stream.select("value")
+            .writeStream.format("barnabas")
+            .option("kafka.bootstrap.servers", servers)
+            .option("topic", f"{topic}.copy")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    topics.produce(topic, values(100))
+    copy()
+    shutil.copytree(checkpoint, tmp_path / "backup")
+    topics.produce(topic, values(100, start=100))
+    copy()
+    topics.produce(topic, values(200, start=200))
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "backup", checkpoint)
+    with pytest.raises(StreamingQueryException, match="pipelines repair --checkpoint"):
+        copy()
+    assert len(committed(servers, f"{topic}.copy")) == 200
+    repaired = CliRunner().invoke(
+        build_app(), ["pipelines", "repair", "--checkpoint", str(checkpoint), "--continue-from-ledger", "--yes"]
+    )
+    assert repaired.exit_code == 0, repaired.output
+    copy()
+    copied = committed(servers, f"{topic}.copy")
+    assert copied == [str(number).encode() for number in range(400)]
