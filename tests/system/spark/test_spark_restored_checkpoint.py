@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from barnabas.cli.app import build_app
+from barnabas.spark.pipelines.errors import FlowFailedError
 from tests.system.spark.broker import Topics, committed, values
+from tests.system.spark.pipeline_projects import Write, json_record, run_once, topic_stream
 
 pytestmark = pytest.mark.system
 
@@ -54,3 +56,25 @@ def test_a_restored_checkpoint_stops_and_continues_from_the_ledger(
     copy()
     copied = committed(servers, f"{topic}.copy")
     assert copied == [str(number).encode() for number in range(400)]
+
+
+def test_a_table_of_files_is_not_passed_over_after_its_checkpoint_was_restored(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, write: Write, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    stream = topic_stream(servers, topic, "id int")
+    project = write({"seen.py": f"@dp.table\ndef seen_{topic[-1]}():\n    return {stream}\n"})
+    table, checkpoints = f"seen_{topic[-1]}", tmp_path / "storage" / "_checkpoints"
+    topics.produce(topic, [json_record(id=1)])
+    run_once(project, spark)
+    shutil.copytree(checkpoints, tmp_path / "backup")
+    topics.produce(topic, [json_record(id=2)])
+    run_once(project, spark)
+    shutil.rmtree(checkpoints)
+    shutil.copytree(tmp_path / "backup", checkpoints)
+    topics.produce(topic, [json_record(id=3)])
+    with pytest.raises(FlowFailedError, match="would not write its next rows"):
+        run_once(project, spark)
+    assert spark.table(table).count() == 2
+    run_once(project, spark, full_refresh=[table])
+    assert sorted(row.id for row in spark.table(table).collect()) == [1, 2, 3]

@@ -14,11 +14,11 @@ class HadoopFiles:
         self._spark = spark
 
     def numbers(self, directory: str) -> list[int]:
-        """The names in a directory that are numbers; empty without the directory."""
+        """The names in a directory that are numbers, `.compact` after them left out; empty without the directory."""
         path, system = self._open(directory)
         if not system.exists(path):
             return []
-        names = [status.getPath().getName() for status in system.listStatus(path)]
+        names = [status.getPath().getName().removesuffix(".compact") for status in system.listStatus(path)]
         return [int(name) for name in names if name.isdigit()]
 
     def exists(self, path: str) -> bool:

@@ -221,6 +221,7 @@ class PipelineRunner:
             writer = writer.format(target.format)
         if target.kind is OutputKind.SINK:
             return writer.options(**target.options).start()
+        self._tables.check_numbers(flow)
         if target.partition_columns:
             writer = writer.partitionBy(*target.partition_columns)
         return writer.toTable(self._tables.identifier(target))

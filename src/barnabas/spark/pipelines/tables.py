@@ -190,6 +190,25 @@ class PipelineTables:
         if numbers:
             self._files.make_directory(f"{root}/{max(numbers) + 1}")
 
+    def check_numbers(self, resolved: ResolvedFlow) -> None:
+        """Refuse a checkpoint that is older than the table of files. Spark's file sink knows micro-batches by their
+        numbers only, and passes over each that is not above the newest one in `_spark_metadata`: rows that the
+        checkpoint plans anew would be lost without an error. Raises PlanChangedError.
+        """
+        if not self._is_of_files(resolved.target):
+            return
+        written = max(self._files.numbers(f"{self._location(resolved.target)}/_spark_metadata"), default=-1)
+        checkpoint = self.checkpoint(resolved)
+        planned = max(self._files.numbers(f"{checkpoint}/offsets"), default=-1)
+        if planned < written:
+            table = resolved.target.name
+            raise PlanChangedError(
+                f"{resolved.target.place}: the flow {resolved.flow.name} would not write its next rows: the table"
+                f" {table} has the micro-batches up to {written}, and the checkpoint {checkpoint} those up to {planned}."
+                " The checkpoint was restored from a backup, or removed. Restore the newest one; or let the table begin"
+                f" anew with: barnabas pipelines reset PIPELINE {resolved.flow.name}"
+            )
+
     def _checkpoints(self, resolved: ResolvedFlow) -> str:
         target = resolved.target
         parts = (target.name,) if target.kind is OutputKind.SINK else self._parts(target)
