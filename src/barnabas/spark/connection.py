@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from barnabas.client.admin import AsyncAdmin
@@ -27,7 +28,7 @@ from barnabas.client.options import ClusterConfig
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLevel, OffsetAndMetadata
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition, uuid_to_text
 from barnabas.spark.errors import SparkSourceError
 from barnabas.spark.options import DEFAULT_ISOLATION
 from barnabas.spark.source.planner import LogOffsets
@@ -155,11 +156,24 @@ class LogClient(BlockingClient):
         return self.run(self._log_view(list(partitions)))
 
     async def _log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
+        ids = await self._topic_ids({tp.topic for tp in partitions})  # before the offsets: a task notices another one
         earliest, latest = await asyncio.gather(
             offsets_at(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self.isolation),
             offsets_at(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self.isolation),
         )
-        return LogOffsets(earliest, latest)
+        return LogOffsets(earliest, latest, ids)
+
+    def topic_ids(self, topics: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
+        """The ids of topics, as text, from the metadata that the client has, or, if `fresh`, that it requests now.
+        Topics that do not exist, and those of brokers without topic ids, are left out."""
+        return self.run(self._topic_ids(set(topics), fresh=fresh))
+
+    async def _topic_ids(self, topics: Collection[str], *, fresh: bool = False) -> dict[str, str]:
+        names = sorted(topics)
+        if fresh:
+            await self.cluster.refresh(names)
+        views = await self.cluster.topics(names)
+        return {name: uuid_to_text(view.topic_id) for name, view in views.items() if view.topic_id != NO_TOPIC_ID}
 
     def with_open_transactions(self, log: LogOffsets, positions: Offsets) -> LogOffsets:
         """`log`, in which the latest offset of a partition is raised to its position, at most to the high watermark.
@@ -169,7 +183,8 @@ class LogClient(BlockingClient):
         """
         ahead = [tp for tp, latest in log.latest.items() if positions.get(tp, 0) > latest]
         ends = self._high_watermarks(log, ahead)
-        return LogOffsets(log.earliest, {**log.latest, **{tp: min(positions[tp], end) for tp, end in ends.items()}})
+        latest = {**log.latest, **{tp: min(positions[tp], end) for tp, end in ends.items()}}
+        return replace(log, latest=latest)
 
     def _high_watermarks(self, log: LogOffsets, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The ends of partitions' logs, including transactions that are open. `log` has them without a request, unless

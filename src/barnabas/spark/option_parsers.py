@@ -23,6 +23,7 @@ from barnabas.spark.source.positions import (
     SourceSubscription,
     flatten,
     parse_assignment,
+    without_notes,
 )
 
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -153,7 +154,7 @@ def _per_partition(text: str, name: str, words: str = "") -> dict[TopicPartition
         document = json.loads(text)
     except ValueError:
         raise OptionError(f'{name} must be {words}JSON such as {{"topicA": {{"0": 23}}}}, got {text!r}') from None
-    offsets = flatten(document, name)
+    offsets = flatten(without_notes(document) if isinstance(document, dict) else document, name)
     if not offsets:
         raise OptionError(f"{name} names no partition: {text}")
     return offsets

@@ -78,3 +78,31 @@ def test_a_table_of_files_is_not_passed_over_after_its_checkpoint_was_restored(
     assert spark.table(table).count() == 2
     run_once(project, spark, full_refresh=[table])
     assert sorted(row.id for row in spark.table(table).collect()) == [1, 2, 3]
+
+
+def test_a_topic_that_was_created_again_is_not_read_from_the_old_position(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, options: dict[str, str], tmp_path: Path
+) -> None:
+    def read(**more: str) -> list[int]:
+        stream = spark.readStream.format("barnabas").options(**{**options, **more}).load()
+        query = (
+            stream.selectExpr("cast(cast(value as string) as int) as n")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "rows"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return sorted(row.n for row in spark.read.parquet(str(tmp_path / "rows")).collect())
+
+    topics.create(topic)
+    topics.produce(topic, values(100))
+    assert len(read(startingOffsets="earliest")) == 100
+    topics.delete(topic)
+    topics.create(topic)
+    topics.produce(topic, values(150, start=1000))
+    with pytest.raises(StreamingQueryException, match=f"the topic {topic} was replaced"):
+        read()
+    assert read(failOnDataLoss="false") == [*range(100), *range(1000, 1150)]
+    assert len(read()) == 250  # the position belongs to the new topic now

@@ -29,6 +29,7 @@ class FakeLog:
         self.earliest_offsets = dict.fromkeys(latest, 0)
         self.committed: list[tuple[str, Position]] = []
         self.refuses_commits = False
+        self.ids: dict[str, str] = {}
 
     def reach(self) -> None:
         pass
@@ -37,9 +38,11 @@ class FakeLog:
         return sorted(self.latest_offsets)
 
     def log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
-        return LogOffsets(
-            {tp: self.earliest_offsets[tp] for tp in partitions}, {tp: self.latest_offsets[tp] for tp in partitions}
-        )
+        earliest = {tp: self.earliest_offsets[tp] for tp in partitions}
+        return LogOffsets(earliest, {tp: self.latest_offsets[tp] for tp in partitions}, self.ids)
+
+    def topic_ids(self, topics: Any, *, fresh: bool = False) -> dict[str, str]:
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
     def with_open_transactions(self, log: LogOffsets, positions: object) -> LogOffsets:
         return log  # no transaction is open here
@@ -209,3 +212,83 @@ def test_batch_reader_plans_ranges_and_splits_them(log: FakeLog) -> None:
 def test_invalid_options_are_rejected_without_a_request() -> None:
     with pytest.raises(OptionError, match="endingOffsets is not valid"):
         reader(endingOffsets="latest")
+
+
+# -- topics that are deleted and created again
+
+
+def replaced_log(log: FakeLog) -> dict[str, Any]:
+    """A query is at 50 of the topic A; then there is the topic B of the same name, with 150 records."""
+    log.ids, log.latest_offsets[T0] = {"t": "A"}, 50
+    stream = reader(startingOffsets="earliest")
+    end = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    assert end == {"$ids": {"t": "A"}, "t": {"0": 50}}
+    log.ids, log.latest_offsets[T0] = {"t": "B"}, 150
+    return end
+
+
+def test_a_topic_that_was_created_again_is_an_error_that_names_both(log: FakeLog) -> None:
+    end = replaced_log(log)
+    stream = reader()
+    with pytest.raises(DataLossError, match=r"topic t was replaced: .* with id A, .* with id B .*offset 50"):
+        stream.latestOffset(end, stream.getDefaultReadLimit())
+
+
+@pytest.mark.parametrize("choice", ["false", "report"])
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(log: FakeLog, choice: str) -> None:
+    start = replaced_log(log)
+    stream = reader(failOnDataLoss=choice)
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert end == {"$ids": {"t": "B"}, "t": {"0": 150}}
+    assert ranges(stream, start, end) == [PartitionRange(T0, 0, 150, "B")]
+    assert ranges(stream, start, end) == ranges(reader(failOnDataLoss=choice), start, end)  # repeated after a restart
+    log.latest_offsets[T0] = 170
+    assert ranges(stream, end, stream.latestOffset(end, stream.getDefaultReadLimit())) == [
+        PartitionRange(T0, 150, 170, "B")
+    ]
+
+
+def test_a_new_topic_that_is_shorter_than_the_position_is_read_as_a_whole(log: FakeLog) -> None:
+    start = replaced_log(log)
+    log.latest_offsets[T0] = 20
+    stream = reader(failOnDataLoss="false")
+    stream.prepareForTriggerAvailableNow()
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert ranges(stream, start, end) == [PartitionRange(T0, 0, 20, "B")]
+
+
+def test_a_planned_micro_batch_is_not_read_from_another_topic(log: FakeLog) -> None:
+    end = replaced_log(log)
+    log.latest_offsets[T0] = 40
+    start: dict[str, Any] = {"$ids": {"t": "A"}, "t": {"0": 30}}
+    with pytest.raises(DataLossError, match="was replaced"):
+        ranges(reader(), start, end)
+    stream = reader(failOnDataLoss="report")
+    assert ranges(stream, start, end) == []
+    assert stream.latestOffset(end, stream.getDefaultReadLimit()) == {
+        "$ids": {"t": "B"},
+        "$lost": {"t": {"0": 20}},
+        "t": {"0": 40},
+    }
+
+
+def test_a_checkpoint_without_ids_adopts_those_of_the_moment_once(log: FakeLog) -> None:
+    stream = reader()
+    limit = stream.getDefaultReadLimit()
+    assert stream.latestOffset(at(100), limit) == at(100)
+    log.ids = {"t": "A"}
+    adopted = stream.latestOffset(at(100), limit)
+    assert adopted == {"$ids": {"t": "A"}, **at(100)}
+    assert ranges(stream, at(100), adopted) == []
+    assert stream.latestOffset(adopted, limit) == adopted
+    log.ids = {}  # a broker without ids, in a cluster that is being downgraded
+    assert stream.latestOffset(adopted, limit) == adopted
+    log.ids = {"t": "B"}
+    with pytest.raises(DataLossError, match="was replaced"):
+        stream.latestOffset(adopted, limit)
+
+
+def test_starting_offsets_may_be_a_position_that_was_copied(log: FakeLog) -> None:
+    log.ids = {"t": "A"}
+    stream = reader(startingOffsets='{"$ids": {"t": "Z"}, "$lost": {"t": {"0": 3}}, "t": {"0": 40}}')
+    assert stream.initialOffset() == {"$ids": {"t": "A"}, **at(40)}

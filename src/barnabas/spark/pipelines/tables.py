@@ -204,9 +204,9 @@ class PipelineTables:
             table = resolved.target.name
             raise PlanChangedError(
                 f"{resolved.target.place}: the flow {resolved.flow.name} would not write its next rows: the table"
-                f" {table} has the micro-batches up to {written}, and the checkpoint {checkpoint} those up to {planned}."
-                " The checkpoint was restored from a backup, or removed. Restore the newest one; or let the table begin"
-                f" anew with: barnabas pipelines reset PIPELINE {resolved.flow.name}"
+                f" {table} has the micro-batches up to {written}, and the checkpoint {checkpoint} those up to"
+                f" {planned}. The checkpoint was restored from a backup, or removed. Restore the newest one; or let the"
+                f" table begin anew with: barnabas pipelines reset PIPELINE {resolved.flow.name}"
             )
 
     def _checkpoints(self, resolved: ResolvedFlow) -> str:

@@ -9,17 +9,19 @@
 Data loss is detected in this module, and in `ranges.py` if it happens after the ranges were planned. These records are
 lost: records below the log start offset that were not read, records in a log that now ends before the query's position
 (truncated, or the topic was created again), and those of deleted partitions. Gaps above the log start offset are no
-loss: transaction markers and compaction leave them, and readers skip them.
+loss: transaction markers and compaction leave them, and readers skip them. The unread records of a topic that was
+deleted and created again, which its id shows, are lost too, and the query begins at the start of the new topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import DataLossError
+from barnabas.spark.identities import replaced
 from barnabas.spark.options import OnDataLoss
 from barnabas.spark.source.options import Limits
 from barnabas.spark.source.positions import Offsets, Position
@@ -27,10 +29,11 @@ from barnabas.spark.source.positions import Offsets, Position
 
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
-    """The log start offset and the latest offset of each subscribed partition."""
+    """The log start offset and the latest offset of each subscribed partition, and the ids of topics that have one."""
 
     earliest: Offsets
     latest: Offsets
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 class LossKind(Enum):
@@ -41,17 +44,20 @@ class LossKind(Enum):
     GONE = "partition gone"
     STARTED_LATE = "new partition began late"
     BEYOND_END = "beyond the end of the log"
+    REPLACED = "topic replaced"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """At most `records` offsets of `tp` cannot be read any more."""
+    """At most `records` offsets of `tp` cannot be read any more. `ids` are that of the topic which was read, and that
+    of the topic which there is now, if they differ; how many records the old topic had left is then unknown."""
 
     tp: TopicPartition
     kind: LossKind
     expected: int
     found: int
     records: int
+    ids: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:
         match self.kind:
@@ -66,6 +72,13 @@ class Loss:
                 return f"{self.tp}: the partition was deleted; the query had read it up to offset {self.expected}"
             case LossKind.STARTED_LATE:
                 return f"{self.tp}: the new partition begins at offset {self.found}; earlier records were never read"
+            case LossKind.REPLACED:
+                read, now = self.ids
+                problem = replaced(f"the topic {self.tp.topic}", {"id": read}, {"id": now})
+                return (
+                    f"{self.tp}: {problem}. It was deleted and created again; the query had read the old one up to"
+                    f" offset {self.expected}, and the new one begins at {self.found}"
+                )
             case LossKind.BEYOND_END:
                 return f"{self.tp}: the query reads to offset {self.expected}, but the log ends at {self.found}"
 
@@ -77,6 +90,8 @@ class PartitionRange:
     tp: TopicPartition
     start: int
     end: int
+    topic_id: str = ""
+    """The id of the topic that is to be read; empty if it has none."""
 
     @property
     def size(self) -> int:
@@ -85,10 +100,12 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The end of the micro-batch, and the losses that were found while planning it."""
+    """The end of the micro-batch, the losses that were found while planning it, and the topics whose ids the position
+    did not have before."""
 
     end: Position
     losses: tuple[Loss, ...] = ()
+    adopted: tuple[str, ...] = ()
 
 
 class StreamPlanner:
@@ -133,8 +150,11 @@ class StreamPlanner:
 
         Raises DataLossError if records are lost and `failOnDataLoss` is true.
         """
+        known = start.ids
+        start = start.adopting(log.ids)
+        adopted = tuple(sorted(topic for topic in start.ids if topic not in known))
         latest = self._visible_latest(start, log)
-        begins, losses = _start_offsets(start, log.earliest, latest)
+        begins, losses = _start_offsets(start, log, latest)
         check_losses(losses, self._on_data_loss)
         lost = dict(start.lost)
         if self._on_data_loss is OnDataLoss.REPORT:
@@ -144,12 +164,14 @@ class StreamPlanner:
             self._uncounted.clear()
         pending = {tp: latest[tp] - begin for tp, begin in begins.items() if latest[tp] > begin}
         if not unlimited and not losses and lost == start.lost and self._should_wait(sum(pending.values()), now_ms):
-            return Plan(start)
+            return Plan(start, adopted=adopted)
         if pending:
             self._last_batch_ms = now_ms
         takes = pending if unlimited else self._limit(pending, bytes_per_offset or {})
         end = {tp: begin + takes.get(tp, 0) for tp, begin in begins.items()}
-        return Plan(Position(end, lost), tuple(losses))
+        topics = {tp.topic for tp in end}
+        ids = {topic: one for topic, one in {**start.ids, **log.ids}.items() if topic in topics}
+        return Plan(Position(end, lost, ids), tuple(losses), adopted)
 
     def _visible_latest(self, start: Position, log: LogOffsets) -> dict[TopicPartition, int]:
         """The latest offsets, limited by the target if there is one. Partitions created after the target was set are
@@ -162,7 +184,8 @@ class StreamPlanner:
             if tp not in self._target and tp not in start.offsets:
                 continue
             target = self._target.get(tp, 0)
-            visible[tp] = min(latest, max(target, start.offsets.get(tp, 0)))
+            passed = start.offsets.get(tp, 0) if start.is_of(tp.topic, log.ids) else 0
+            visible[tp] = min(latest, max(target, passed))
         return visible
 
     def _should_wait(self, pending: int, now_ms: int) -> bool:
@@ -223,8 +246,10 @@ def divide_limit(limit: int, wishes: Mapping[TopicPartition, int], turn: int = 0
     return shares
 
 
-def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[PartitionRange], list[Loss]]:
-    """The ranges to read between two positions.
+def plan_ranges(
+    start: Offsets, end: Offsets, earliest: Offsets, ids: Mapping[str, str] | None = None
+) -> tuple[list[PartitionRange], list[Loss]]:
+    """The ranges to read between two positions. `ids` are those of the topics.
 
     A partition that `start` does not have is new, and is read from its earliest offset. A range whose start is not
     below its end is empty, and is no loss: Spark asks for such ranges when it replays its first micro-batch with a
@@ -245,7 +270,27 @@ def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[P
         if readable > begin:
             losses.append(Loss(tp, LossKind.AGED_OUT, begin, readable, readable - begin))
         if readable < end[tp]:
-            ranges.append(PartitionRange(tp, readable, end[tp]))
+            ranges.append(PartitionRange(tp, readable, end[tp], (ids or {}).get(tp.topic, "")))
+    return ranges, losses
+
+
+def plan_replay(
+    start: Position, end: Position, earliest: Offsets, ids: Mapping[str, str]
+) -> tuple[list[PartitionRange], list[Loss]]:
+    """The ranges of a micro-batch that was planned from `start` to `end`, now that the topics have these ids.
+
+    A topic that `end` knows by another id than `start` was replaced before: it is read from its beginning. The records
+    of a topic that has another id than in `end` were deleted with it.
+    """
+    gone = {tp for tp in end.offsets if not end.is_of(tp.topic, ids)}
+    begins = {tp: offset for tp, offset in start.offsets.items() if start.is_of(tp.topic, end.ids)}
+    ends = {tp: offset for tp, offset in end.offsets.items() if tp not in gone}
+    ranges, losses = plan_ranges(begins, ends, earliest, ids)
+    for tp in sorted(gone):
+        unread = end.offsets[tp] - begins.get(tp, 0)
+        if unread > 0:
+            pair = (end.ids[tp.topic], ids[tp.topic])
+            losses.append(Loss(tp, LossKind.REPLACED, begins.get(tp, 0), earliest.get(tp, 0), unread, pair))
     return ranges, losses
 
 
@@ -271,14 +316,18 @@ def check_losses(losses: list[Loss], on_data_loss: OnDataLoss) -> None:
         )
 
 
-def _start_offsets(start: Position, earliest: Offsets, latest: Offsets) -> tuple[dict[TopicPartition, int], list[Loss]]:
+def _start_offsets(start: Position, log: LogOffsets, latest: Offsets) -> tuple[dict[TopicPartition, int], list[Loss]]:
     """The offset at which reading begins in each subscribed partition, and the records lost before that offset."""
     begins: dict[TopicPartition, int] = {}
     losses: list[Loss] = []
     for tp in sorted(latest):
-        first, last = earliest[tp], latest[tp]
+        first, last = log.earliest[tp], latest[tp]
         known = start.offsets.get(tp)
-        if known is None:
+        if known is not None and not start.is_of(tp.topic, log.ids):
+            begins[tp] = min(first, last)
+            pair = (start.ids[tp.topic], log.ids[tp.topic])
+            losses.append(Loss(tp, LossKind.REPLACED, known, begins[tp], 0, pair))
+        elif known is None:
             begins[tp] = min(first, last)
             if first > 0:
                 losses.append(Loss(tp, LossKind.STARTED_LATE, 0, first, first))

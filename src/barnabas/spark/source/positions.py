@@ -1,12 +1,16 @@
 """Value: positions of a query in the log, and the positions at which a query starts and ends.
 
 In Spark's checkpoint, a stream's offset is the JSON text of a `Position`. The format is that of Spark's own Kafka
-source, so that users can compare positions of the two and copy them:
+source, so that users can compare positions of the two and copy them, and has the ids of the topics besides, under a
+name that no topic can have. By its id, a topic that was deleted and created again is known from the one that was read:
 
-    {"orders": {"0": 1200, "1": 1187}}
+    {"$ids": {"orders": "sFq0nRZZQYWbJ1Y5nTrRhQ"}, "orders": {"0": 1200, "1": 1187}}
 
-With `failOnDataLoss=report`, the counts of lost records are stored in the position, under a name that no topic can
-have. The counts survive restarts, and every progress report of the query shows them:
+Brokers before Kafka 2.8 have no topic ids; then a topic that was created again is only noticed if it is shorter than
+the position.
+
+With `failOnDataLoss=report`, the counts of lost records are stored in the position, too. The counts survive restarts,
+and every progress report of the query shows them:
 
     {"$lost": {"orders": {"0": 75}}, "orders": {"0": 1200, "1": 1187}}
 
@@ -17,12 +21,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import OptionError
+from barnabas.spark.identities import Belonging, adopt, belonging
 
 LATEST = -1
 EARLIEST = -2
@@ -31,33 +36,59 @@ numbers as offsets.
 """
 
 _LOST = "$lost"
+_IDS = "$ids"
 
 Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next offset to read in each partition, and the number of lost records of each partition."""
+    """The next offset to read in each partition, the number of lost records of each partition, and the id of each
+    topic, as text; a checkpoint of an earlier release has no ids."""
 
     offsets: Offsets
     lost: Offsets = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The dict that Spark stores as the stream's offset."""
-        document: dict[str, Any] = {_LOST: nest(self.lost)} if self.lost else {}
+        document: dict[str, Any] = {_IDS: dict(sorted(self.ids.items()))} if self.ids else {}
+        if self.lost:
+            document[_LOST] = nest(self.lost)
         document.update(nest(self.offsets))
         return document
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Position:
         """The inverse of `to_json`. Raises OptionError if the document is not an offset of this source."""
-        lost = document.get(_LOST, {})
-        offsets = {topic: partitions for topic, partitions in document.items() if topic != _LOST}
-        return Position(flatten(offsets, "the checkpoint's offset"), flatten(lost, "the checkpoint's lost counts"))
+        lost, ids = document.get(_LOST, {}), document.get(_IDS, {})
+        if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
+            raise OptionError(f"the checkpoint's topic ids must be texts by topic, got {_shown(ids)}")
+        return Position(
+            flatten(without_notes(document), "the checkpoint's offset"),
+            flatten(lost, "the checkpoint's lost counts"),
+            ids,
+        )
+
+    def adopting(self, ids: Mapping[str, str]) -> Position:
+        """The position with the ids of its topics that it does not have yet."""
+        topics = {tp.topic for tp in self.offsets}
+        return replace(self, ids=adopt(self.ids, {name: one for name, one in ids.items() if name in topics}))
+
+    def is_of(self, topic: str, ids: Mapping[str, str]) -> bool:
+        """Whether the topic is the one that the position belongs to, as far as that is known."""
+        stored = {"id": self.ids[topic]} if topic in self.ids else {}
+        found = {"id": ids[topic]} if topic in ids else {}
+        return belonging(stored, found) is not Belonging.REPLACED
 
     @property
     def lost_records(self) -> int:
         return sum(self.lost.values())
+
+
+def without_notes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The offsets in a position's JSON, without what it says besides them."""
+    return {topic: partitions for topic, partitions in document.items() if topic not in (_LOST, _IDS)}
 
 
 def nest(flat: Offsets) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ The query need not run. `lag.py` computes the numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from barnabas.client.offsets import fetch_group_offsets
@@ -73,4 +74,5 @@ def _lag_of(client: LogClient, position: Position) -> SourceLag:
     """The lag over all partitions of the position's topics, those that were added since among them."""
     topics = tuple(sorted({tp.topic for tp in position.offsets}))
     view: LogOffsets = client.log_view(client.partitions(SourceSubscription(topics=topics)))
-    return source_lag(position, view.latest, view.earliest, client.bytes_per_offset(view))
+    known = {tp: offset for tp, offset in position.offsets.items() if position.is_of(tp.topic, view.ids)}
+    return source_lag(replace(position, offsets=known), view.latest, view.earliest, client.bytes_per_offset(view))

@@ -10,9 +10,10 @@ from barnabas.client.errors import OffsetOutOfRangeError
 from barnabas.client.fetching import next_position
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches, IsolationLevel
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
 from barnabas.protocol.records.columnar.segments import Selection
-from barnabas.spark.connection import connect
+from barnabas.spark.connection import LogClient, connect
 from barnabas.spark.options import OnDataLoss
 from barnabas.spark.source.fetched import FetchedRange
 from barnabas.spark.source.options import SourceOptions
@@ -51,6 +52,8 @@ def fetch_range(
     them, and from the partition's leader. Raises DataLossError as `read_range` does.
     """
     client = connect(options.client)
+    if not check_topic(client, wanted, options.on_data_loss):
+        return
     check_crcs = bool(client.settings["check.crcs"])
     position = wanted.start
     committed = client.isolation is IsolationLevel.READ_COMMITTED
@@ -69,9 +72,35 @@ def fetch_range(
             for batches in client.fetch(bounds, stall_timeout_ms=options.stall_timeout_ms):
                 yield FetchedRange(left, batches, check_crcs)
                 position = next_position(batches.buffer, position)
-            return
+            break
         except OffsetOutOfRangeError as error:
             position = resume_after_loss(error, PartitionRange(wanted.tp, position, wanted.end), options.on_data_loss)
+
+    name = wanted.tp.topic
+    if wanted.topic_id and client.topic_ids([name]).get(name, wanted.topic_id) != wanted.topic_id:
+        # Records of the new topic may be among those that were read, so that Spark must not take any of them.
+        loss = _replaced(client, wanted)
+        check_losses([loss], options.on_data_loss)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{loss}, while a task read it; start the query again")
+
+
+def check_topic(client: LogClient, wanted: PartitionRange, on_data_loss: OnDataLoss) -> bool:
+    """Whether the topic is the one that the range was planned for. Raises DataLossError if it is not, and
+    `failOnDataLoss` is true."""
+    name = wanted.tp.topic
+    if not wanted.topic_id or client.topic_ids([name]).get(name) == wanted.topic_id:
+        return True
+    if client.topic_ids([name], fresh=True).get(name, wanted.topic_id) == wanted.topic_id:
+        return True
+    loss = _replaced(client, wanted)
+    check_losses([loss], on_data_loss)
+    log.warning("data loss: %s", loss)
+    return False
+
+
+def _replaced(client: LogClient, wanted: PartitionRange) -> Loss:
+    found = client.topic_ids([wanted.tp.topic]).get(wanted.tp.topic, "")
+    return Loss(wanted.tp, LossKind.REPLACED, wanted.start, 0, wanted.size, (wanted.topic_id, found))
 
 
 def decode(

@@ -38,6 +38,7 @@ from barnabas.spark.source.planner import (
     check_losses,
     missing_ends,
     plan_ranges,
+    plan_replay,
 )
 from barnabas.spark.source.positions import EARLIEST, AtEdge, AtOffsets, Position
 from barnabas.spark.source.remote_plan import RemoteCopies
@@ -144,7 +145,8 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
         end = client.resolve(options.ending, partitions, view, starting=False)
         latest = client.with_open_transactions(view, end).latest  # a task waits until such a transaction has ended
         losses = missing_ends(end, latest)
-        ranges, aged = plan_ranges(start, {tp: min(end[tp], latest[tp]) for tp in end}, view.earliest)
+        ends = {tp: min(end[tp], latest[tp]) for tp in end}
+        ranges, aged = plan_ranges(start, ends, view.earliest, view.ids)
         losses += aged
         check_losses(losses, options.on_data_loss)
         _report(losses)
@@ -193,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             prepare_dead_letters(client, self._options.formats, {tp.topic for tp in partitions})
             view = client.log_view(partitions)
             offsets = client.resolve(self._options.starting, partitions, view, starting=True)
-            self._initial = Position(offsets).to_json()
+            self._initial = Position(offsets, ids=view.ids).to_json()
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -216,6 +218,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             position, view, now_ms=time.time_ns() // 1_000_000, bytes_per_offset=density, unlimited=unlimited
         )
         self._report_once(plan.losses)
+        for topic in plan.adopted:
+            log.info("the query knows the topic %s from now on by its id %s", topic, plan.end.ids.get(topic))
         return plan.end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -223,7 +227,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         shows the query's lag from these offsets. None if they cannot be read.
         """
         try:
-            return Position(self._view(self._client()).latest).to_json()
+            view = self._view(self._client())
+            return Position(view.latest, ids=view.ids).to_json()
         except KafkaError:
             return None  # an error in a progress report must not stop the query
 
@@ -240,7 +245,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         client = self._client()
         begin, stop = Position.from_json(start), Position.from_json(end)
         earliest = client.earliest(stop.offsets)
-        ranges, losses = plan_ranges(begin.offsets, stop.offsets, earliest)
+        ids = client.topic_ids({tp.topic for tp in stop.offsets}, fresh=True)
+        ranges, losses = plan_replay(begin, stop, earliest, ids)
         check_losses(losses, self._options.on_data_loss)
         self._planner.record_late_losses(losses, begin, stop)
         self._report_once(losses)

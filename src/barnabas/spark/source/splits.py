@@ -35,7 +35,7 @@ def split_ranges(
 def cut(whole: PartitionRange, pieces: int) -> list[PartitionRange]:
     """Split a range into `pieces` consecutive ranges whose sizes differ by at most one."""
     bounds = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
-    return [PartitionRange(whole.tp, a, b) for a, b in itertools.pairwise(bounds)]
+    return [PartitionRange(whole.tp, a, b, whole.topic_id) for a, b in itertools.pairwise(bounds)]
 
 
 def _pieces_by_size(whole: PartitionRange, splitting: Splitting, bytes_per_offset: float) -> int:

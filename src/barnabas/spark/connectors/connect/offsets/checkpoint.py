@@ -145,7 +145,10 @@ def _altered_topics(
     for tp, end in sorted({} if planned is None else planned.offsets.items()):
         if tp not in changed and position.offsets.get(tp) != end:
             raise _unfinished(f"{{kafka_topic: {tp.topic}, kafka_partition: {tp.partition}}}")
-    return json.dumps(Position(new, position.lost).to_json()), left
+    # The offsets of a topic that are all given anew are those of the topic that there is now.
+    kept = {tp.topic for tp in position.offsets if tp not in changed}
+    ids = {topic: one for topic, one in position.ids.items() if topic in kept}
+    return json.dumps(Position(new, position.lost, ids).to_json()), left
 
 
 def _altered_source(
