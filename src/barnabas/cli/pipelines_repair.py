@@ -124,7 +124,7 @@ def _show(found: list[tuple[str, CheckpointHistory, BatchConflict]], as_json: bo
                 "target": conflict.target,
                 "query": conflict.query_id,
                 "batch": conflict.batch_id,
-                "ledger_batch": conflict.stored.batch_id,
+                "ledger_batch": None if conflict.stored.batch_id < 0 else conflict.stored.batch_id,
                 "ledger_sha256": conflict.stored.digest,
                 "ledger_offsets": None
                 if conflict.stored.offsets is None

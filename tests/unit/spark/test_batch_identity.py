@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -50,6 +51,14 @@ class Sink:
         """Let the ledger be one of an earlier release, which stored numbers only."""
         raise NotImplementedError
 
+    def back_up(self) -> None:
+        """Copy the target as it is now."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Let the target be as it was."""
+        raise NotImplementedError
+
 
 class TargetSink(Sink):
     """A sink of the connectors."""
@@ -70,6 +79,13 @@ class TargetSink(Sink):
             self.plan.target.publish(BatchId(query, batch, history=history), list(parts))
 
         history.explain(publish) if isinstance(history, CheckpointHistory) else publish()
+
+    def back_up(self) -> None:
+        shutil.copytree(self.folder, self.folder.with_name("target backup"))
+
+    def restore(self) -> None:
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.folder.with_name("target backup"), self.folder)
 
 
 class SqlSink(TargetSink):
@@ -217,6 +233,12 @@ class TopicSink(Sink):
 
     def ids(self) -> list[int]:
         return sorted(self.cluster.visible)
+
+    def back_up(self) -> None:
+        self.kept = (dict(self.states), list(self.cluster.visible))
+
+    def restore(self) -> None:
+        self.states, self.cluster.visible = self.kept
 
     def forget_identity(self) -> None:
         from dataclasses import replace
@@ -383,6 +405,95 @@ def test_a_fork_knows_what_its_parent_has_written(ledger: Sink, checkpoint: Quer
     again.plan(2, 2, run=1)  # the fork goes on in another way, and a query of its own may
     ledger.write(2, again.history(), 7, query=OTHER)
     assert ledger.ids() == [1, 2, 3, 7]
+
+
+def write_more(sink: Sink, checkpoint: QueryCheckpoint, *batches: int) -> None:
+    for batch in batches:
+        checkpoint.plan(batch, batch + 1)
+        sink.write(batch, checkpoint.history(), batch + 1)
+        checkpoint.commit(batch)
+
+
+def test_a_target_that_was_restored_gets_the_rows_again_that_it_lost(
+    ledger: Sink, checkpoint: QueryCheckpoint, tmp_path: Path
+) -> None:
+    begin(ledger, checkpoint)
+    ledger.back_up()
+    write_more(ledger, checkpoint, 2, 3)
+    ledger.restore()
+    checkpoint.plan(4, 5)
+    with pytest.raises(BatchConflictError, match=r"has micro-batch 1, although it confirmed micro-batch 3 before"):
+        ledger.write(4, checkpoint.history(), 5)
+    assert ledger.ids() == [1, 2]
+    run("--checkpoint", str(checkpoint.folder), "--continue-from-ledger", "--yes")
+    assert checkpoint.end() == (1, 2)
+    write_more(ledger, checkpoint, 2, 3, 4)
+    assert ledger.ids() == [1, 2, 3, 4, 5]
+
+
+def roll_back_delta(sink: DeltaSink) -> None:
+    from deltalake import DeltaTable
+
+    table = DeltaTable(str(sink.folder / "t"))
+    table.restore(next(each["version"] for each in table.history() if each.get("barnabas.batch") == "1"))
+
+
+def roll_back_iceberg(sink: IcebergSink) -> None:
+    table = sink.table()
+    snapshot = next(s for s in table.metadata.snapshots if s.summary["barnabas.batch"] == "1")
+    table.manage_snapshots().rollback_to_snapshot(snapshot.snapshot_id).commit()
+
+
+def replace_delta(sink: DeltaSink) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable.create(str(sink.folder / "t"), DeltaTable(str(sink.folder / "t")).schema(), mode="overwrite")
+
+
+def drop_delta(sink: DeltaSink) -> None:
+    shutil.rmtree(sink.folder / "t")
+
+
+def drop_iceberg(sink: IcebergSink) -> None:
+    sink.plan.target._open("shop.t", None)._table.catalog.drop_table("shop.t")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "has"),
+    [
+        (DeltaSink, roll_back_delta, "micro-batch 1"),
+        (IcebergSink, roll_back_iceberg, "micro-batch 1"),
+        (DeltaSink, replace_delta, "nothing of the query"),
+        (DeltaSink, drop_delta, "nothing of the query"),
+        (IcebergSink, drop_iceberg, "nothing of the query"),
+    ],
+    ids=["delta restored", "iceberg rolled back", "delta replaced", "delta dropped", "iceberg dropped"],
+)
+def test_a_lake_table_that_is_not_what_it_was_is_noticed(
+    kind: type[TargetSink], change: Callable[[Any], None], has: str, checkpoint: QueryCheckpoint, tmp_path: Path
+) -> None:
+    (tmp_path / "target").mkdir()
+    sink = kind(tmp_path / "target")
+    begin(sink, checkpoint)
+    write_more(sink, checkpoint, 2, 3)
+    change(sink)
+    checkpoint.plan(4, 5)
+    with pytest.raises(BatchConflictError, match=f"has {has}, although it confirmed micro-batch 3 before"):
+        sink.write(4, checkpoint.history(), 5)
+    if has == "nothing of the query":
+        run("--checkpoint", str(checkpoint.folder), "--continue-from-ledger", "--yes", code=1)
+        run("--checkpoint", str(checkpoint.folder), "--apply-again", "--yes")
+        sink.write(4, checkpoint.history(), 5)
+        assert sink.ids() == [5]
+        write_more(sink, checkpoint, 5)
+        change(sink)
+        checkpoint.plan(6, 7)
+        with pytest.raises(BatchConflictError):  # the choice was for one time
+            sink.write(6, checkpoint.history(), 7)
+        return
+    run("--checkpoint", str(checkpoint.folder), "--continue-from-ledger", "--yes")
+    write_more(sink, checkpoint, 2, 3, 4)
+    assert sink.ids() == [1, 2, 3, 4, 5]
 
 
 def test_keys_of_requests_name_the_identity(checkpoint: QueryCheckpoint) -> None:

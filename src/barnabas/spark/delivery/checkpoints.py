@@ -5,6 +5,7 @@ Spark writes `<checkpoint>/metadata`, {"id":"6f1e…"}, before the first micro-b
 checkpoint's place, but not the id. This package keeps beside Spark's files:
 
     _barnabas/parents.json       ["6f1e…"]: the queries from whose checkpoints this one was forked, the nearest first
+    _barnabas/published.json     the newest micro-batch that each target has confirmed, by the target
     _barnabas/conflicts.json     what ledgers had when they refused a micro-batch: a `BatchConflict` for each target
     _barnabas/apply-again.json   the conflicts in which the user has chosen the checkpoint's micro-batches
     _barnabas/replaced/          entries of `offsets` and `commits` that a repair has replaced
@@ -26,7 +27,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from barnabas.spark.delivery.identity import BatchConflict, LedgerEntry
+from barnabas.spark.delivery.identity import BatchConflict, LedgerEntry, entry_of
 from barnabas.spark.errors import BatchConflictError
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/?]*)?([^?]*)(.*)", re
 """The scheme, the authority and the path of a location, and the parameters that PyArrow reads after a question mark."""
 _UNREADABLE: Final = (OSError, ValueError, KeyError, ImportError)  # PyArrow's errors are OSError and ValueError
 _OWN: Final = "_barnabas"
+_PUBLISHED: Final = f"{_OWN}/published.json"
 _PARENTS: Final = f"{_OWN}/parents.json"
 _CONFLICTS: Final = f"{_OWN}/conflicts.json"
 _AGAIN: Final = f"{_OWN}/apply-again.json"
@@ -66,16 +68,29 @@ def has_committed(checkpoint: str | None) -> bool:
 
 def history_of(checkpoint: str | None) -> CheckpointHistory | None:
     """The history of the query with this checkpoint; None if it is not given or cannot be read from this process."""
-    return None if query_id_of(checkpoint) is None or checkpoint is None else CheckpointHistory(checkpoint)
+    query_id = query_id_of(checkpoint)
+    return None if query_id is None or checkpoint is None else CheckpointHistory(checkpoint, query_id)
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The newest micro-batch of a query that each target has confirmed. A copy of the checkpoint with another id has
+    confirmed nothing."""
+
+    query_id: str = ""
+    targets: dict[str, LedgerEntry] = {}
 
 
 class CheckpointHistory:
     """A `BatchHistory`. What was read is kept, since Spark never changes an entry."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, query_id: str = "") -> None:
         self.place = place
+        self._query_id = query_id
         self._offsets: dict[int, str | None] = {}
         self._parents: tuple[str, ...] | None = None
+        self._judged: dict[str, int] = {}
+        self._chosen: set[str] = set()
+        """The targets for which a repair has decided what is done now."""
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -101,14 +116,26 @@ class CheckpointHistory:
         except (OSError, ValueError, ImportError):
             return None
 
+    def published(self, target: str) -> LedgerEntry | None:
+        return self._published().get(target)
+
+    def _published(self) -> dict[str, LedgerEntry]:
+        noted = self._stored(_PUBLISHED, Published)
+        return dict(noted.targets) if noted.query_id == self._query_id else {}
+
+    def judged(self, target: str, batch_id: int) -> None:
+        self._judged[target] = batch_id
+
     def applies_again(self, target: str, stored: LedgerEntry) -> bool:
         found = any(
             each.target == target and (each.stored.batch_id, each.stored.digest) == (stored.batch_id, stored.digest)
             for each in self._stored(_AGAIN, list[BatchConflict])
         )
         if found:
+            self._chosen.add(target)
             log.warning(
-                "the micro-batches of %s are written to %s again, after its micro-batch %d, as a repair has chosen",
+                "the query with the checkpoint %s goes on in %s, whose ledger has micro-batch %d, as a repair has"
+                " chosen",
                 self.place,
                 target,
                 stored.batch_id,
@@ -116,14 +143,31 @@ class CheckpointHistory:
         return found
 
     def explain(self, action: Callable[[], T]) -> T:
-        """Call `action`, which may raise a BatchConflictError. The conflict is then stored beside the checkpoint, where
-        a repair finds it."""
+        """Call `action`, which publishes a micro-batch, and note that it did. A BatchConflictError is stored beside the
+        checkpoint, where a repair finds it."""
         try:
-            return action()
+            result = action()
         except BatchConflictError as error:
             if isinstance(error.conflict, BatchConflict):
                 self._note(error.conflict)
             raise
+        try:
+            self._note_published()
+        except (OSError, ValueError, ImportError) as error:  # the note only makes a later loss visible
+            log.warning("what was written cannot be noted beside the checkpoint %s: %s", self.place, error)
+        return result
+
+    def _note_published(self) -> None:
+        noted = self._published()
+        for target, batch_id in self._judged.items():
+            noted[target] = msgspec.structs.replace(entry_of(batch_id, self), offsets=None)
+        if self._judged:
+            _write(self.place, _PUBLISHED, msgspec.json.encode(Published(self._query_id, noted)))
+        if self._chosen:
+            left = [each for each in self._stored(_AGAIN, list[BatchConflict]) if each.target not in self._chosen]
+            _write(self.place, _AGAIN, msgspec.json.encode(left))
+        self._judged.clear()
+        self._chosen.clear()
 
     def _note(self, conflict: BatchConflict) -> None:
         others = [each for each in self.conflicts() if each.target != conflict.target]
@@ -164,6 +208,7 @@ class CheckpointHistory:
             _write(self.place, f"offsets/{batch_id - 1}", previous.encode())
         _write(self.place, f"offsets/{batch_id}", offsets.encode())
         _write(self.place, f"commits/{batch_id}", commit)
+        _remove(self.place, _PUBLISHED)
         self._forget()
 
     @property
@@ -180,11 +225,11 @@ class CheckpointHistory:
         _remove(self.place, _CONFLICTS)
 
     def _stored(self, name: str, kind: type[T]) -> T:
-        """A file of this package; an empty list if there is none."""
+        """A file of this package; an empty value if there is none."""
         try:
             return msgspec.json.decode(_read(self.place, name), type=kind)
         except (OSError, ValueError, ImportError):
-            return msgspec.json.decode(b"[]", type=kind)
+            return kind()
 
 
 @lru_cache(maxsize=64)

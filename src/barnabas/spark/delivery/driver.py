@@ -12,8 +12,11 @@ from barnabas.core.errors import KafkaError
 from barnabas.spark.delivery import decisions
 from barnabas.spark.delivery.decisions import Settlement, Verdict
 from barnabas.spark.delivery.identity import (
+    NOTHING_PUBLISHED,
     BatchConflict,
     BatchHistory,
+    LedgerEntry,
+    Standing,
     compare,
     compare_with_parent,
     conflict_error,
@@ -192,7 +195,7 @@ class DeliveryDriver:
 
     async def _judge(self, name: SinkName, state: DeliveryState, batch: MicroBatch) -> Verdict:
         standing = compare(state.entry, batch.batch_id, batch.history, self._target)
-        if state.entry is None and batch.history is not None:
+        if standing is Standing.PUBLISH and state.entry is None and batch.history is not None:
             for parent in batch.history.parents:
                 known = (await self._ledger.read(SinkName(name.prefix, parent))).entry
                 if known is not None:
@@ -210,8 +213,8 @@ class DeliveryDriver:
                 f"micro-batch {batch.batch_id} of {name.query_id} is not committed: another driver of the same query"
                 f" has taken over (generation {state.generation}, this one has {batch.generation}). Stop one of the two"
             )
-        assert state.entry is not None, "a ledger without an entry contradicts nothing"
-        conflict = BatchConflict(self._target, name.query_id, batch.batch_id, state.entry)
+        stored = state.entry or LedgerEntry(NOTHING_PUBLISHED)
+        conflict = BatchConflict(self._target, name.query_id, batch.batch_id, stored)
         raise conflict_error(conflict, batch.history)
 
     @staticmethod

@@ -10,11 +10,15 @@ writes the entry before the micro-batch begins, and never changes it. A changed 
 
 A ledger stores a `LedgerEntry` in the transaction that makes the rows visible:
 
-    {"batch":17,"sha256":"9f2c…","parents":["6f1e…"],"offsets":"eNpz…"}
+    {"batch":17,"sha256":"9f2c…","parents":["6f1e…"],"offsets":"eNpz…","marks":{"table":"0d5b…"}}
 
 `offsets` is the entry of `offsets` itself (zlib, base64), from which `barnabas pipelines repair` continues; an entry
 that is too long is left out. A ledger of an earlier release has the number only. Then, and wherever the checkpoint
 cannot be read, numbers are compared as before.
+
+Beside the checkpoint, the newest micro-batch is noted that each target has confirmed. A ledger that is behind the note
+belongs to a target that was restored from a backup, rolled back or replaced: rows that the query has written are not
+there any more.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -50,13 +54,20 @@ class Standing(Enum):
 
 
 class LedgerEntry(Struct, frozen=True):
-    """What a ledger has of the newest micro-batch of a query. `digest` is None if only the number is known."""
+    """What a ledger has of the newest micro-batch of a query. `digest` is None if only the number is known. The number
+    is NOTHING_PUBLISHED in the conflict of a ledger that has nothing of the query.
+    """
 
     batch_id: int
     digest: str | None = None
     parents: tuple[str, ...] = ()
     offsets: str | None = None
     """The entry of the checkpoint's `offsets`; None if it is not known or too long."""
+    marks: Mapping[str, str] = {}
+    """What the ledger belongs to (`identities.py`), where a replaced table keeps the ledger of the one before."""
+
+
+_NOTHING: Final = LedgerEntry(NOTHING_PUBLISHED)
 
 
 class BatchConflict(Struct, frozen=True):
@@ -84,6 +95,12 @@ class BatchHistory(Protocol):
     def offsets(self, batch_id: int) -> str | None:
         """The entry of a micro-batch; None if there is none any more, or if it cannot be read."""
 
+    def published(self, target: str) -> LedgerEntry | None:
+        """The newest micro-batch that the target has confirmed; None if none is noted."""
+
+    def judged(self, target: str, batch_id: int) -> None:
+        """The micro-batch is in the target as soon as what is done now has succeeded, so that it can be noted."""
+
     def applies_again(self, target: str, stored: LedgerEntry) -> bool:
         """Whether the user has chosen to write the checkpoint's micro-batches although the ledger has this entry."""
 
@@ -93,12 +110,12 @@ def digest_of(offsets: str) -> str:
     return hashlib.sha256("\n".join(offsets.splitlines()).encode()).hexdigest()
 
 
-def entry_of(batch_id: int, history: BatchHistory | None) -> LedgerEntry:
-    """What the ledger stores of a micro-batch that is published now."""
+def entry_of(batch_id: int, history: BatchHistory | None, marks: Mapping[str, str] | None = None) -> LedgerEntry:
+    """What the ledger, which has these marks, stores of a micro-batch that is published now."""
     offsets = None if history is None else history.offsets(batch_id)
     if history is None or offsets is None:
-        return LedgerEntry(batch_id)
-    return LedgerEntry(batch_id, digest_of(offsets), history.parents, offsets)
+        return LedgerEntry(batch_id, marks=marks or {})
+    return LedgerEntry(batch_id, digest_of(offsets), history.parents, offsets, marks or {})
 
 
 def encode_entry(entry: LedgerEntry) -> str:
@@ -108,6 +125,8 @@ def encode_entry(entry: LedgerEntry) -> str:
         document["sha256"] = entry.digest
         if entry.parents:
             document["parents"] = list(entry.parents)
+    if entry.marks:
+        document["marks"] = dict(entry.marks)
     if entry.offsets is not None:
         packed = base64.b64encode(zlib.compress(entry.offsets.encode(), 9)).decode()
         if len(packed) <= OFFSETS_CHARACTERS_MAX:
@@ -127,7 +146,8 @@ def decode_entry(text: str | None, batch_id: int | None) -> LedgerEntry | None:
             return LedgerEntry(batch_id)
         packed = document.get("offsets")
         offsets = None if packed is None else zlib.decompress(base64.b64decode(packed)).decode()
-        return LedgerEntry(batch_id, document.get("sha256"), tuple(document.get("parents", ())), offsets)
+        parents, marks = tuple(document.get("parents", ())), dict(document.get("marks", {}))
+        return LedgerEntry(batch_id, document.get("sha256"), parents, offsets, marks)
     except (ValueError, AttributeError, TypeError, zlib.error):
         return LedgerEntry(batch_id)
 
@@ -138,12 +158,19 @@ def compare(stored: LedgerEntry | None, batch_id: int, history: BatchHistory | N
     The checkpoint must have the ledger's micro-batch as the ledger knows it, also if the number is a later one: the
     micro-batches of a wrong checkpoint may have had no rows until then.
     """
-    if stored is None:
-        return Standing.PUBLISH
-    if batch_id < stored.batch_id or _is_same(stored, history) is False:
-        again = history is not None and history.applies_again(target, stored)
+    if history is not None:
+        history.judged(target, batch_id)
+    known = stored or _NOTHING
+    if is_behind(known, history, target) or batch_id < known.batch_id or _is_same(known, history) is False:
+        again = history is not None and history.applies_again(target, known)
         return Standing.PUBLISH if again else Standing.CONFLICT
-    return Standing.PUBLISHED if batch_id == stored.batch_id else Standing.PUBLISH
+    return Standing.PUBLISHED if batch_id == known.batch_id else Standing.PUBLISH
+
+
+def is_behind(stored: LedgerEntry, history: BatchHistory | None, target: str) -> bool:
+    """Whether the target has confirmed a later micro-batch than its ledger has now."""
+    noted = None if history is None else history.published(target)
+    return noted is not None and stored.batch_id < noted.batch_id
 
 
 def compare_with_parent(stored: LedgerEntry | None, batch_id: int, history: BatchHistory) -> Standing:
@@ -169,18 +196,19 @@ def standing_of(
     if stored is None and history is not None:
         for parent in history.parents:
             known = lookup(parent)
-            if known is not None:
+            if known is not None and history.published(target) is None:
                 return compare_with_parent(known, batch_id, history)
     standing = compare(stored, batch_id, history, target)
     if standing is Standing.CONFLICT:
-        assert stored is not None, "a ledger without an entry contradicts nothing"
-        raise conflict_error(BatchConflict(target, query_id, batch_id, stored, alone), history)
+        raise conflict_error(BatchConflict(target, query_id, batch_id, stored or _NOTHING, alone), history)
     return standing
 
 
 def conflict_error(conflict: BatchConflict, history: BatchHistory | None) -> BatchConflictError:
     """The error that names what is in question."""
     batch_id, stored = conflict.batch_id, conflict.stored
+    if history is not None and is_behind(stored, history, conflict.target):
+        return _behind_error(conflict, history)
     where = "its checkpoint" if history is None else f"the checkpoint {history.place}"
     planned = None if history is None else history.offsets(stored.batch_id)
     text = (
@@ -198,6 +226,20 @@ def conflict_error(conflict: BatchConflict, history: BatchHistory | None) -> Bat
     return BatchConflictError(
         f"{text} The checkpoint is not the one from which the rows in the target were written: it was restored from a"
         f" backup, copied or changed. Nothing is written. {choice}",
+        conflict,
+    )
+
+
+def _behind_error(conflict: BatchConflict, history: BatchHistory) -> BatchConflictError:
+    stored, noted = conflict.stored, history.published(conflict.target)
+    assert noted is not None
+    has = "nothing of the query" if stored == _NOTHING else f"micro-batch {stored.batch_id}"
+    return BatchConflictError(
+        f"micro-batch {conflict.batch_id} of {conflict.query_id} is not written to {conflict.target}, whose ledger has"
+        f" {has}, although it confirmed micro-batch {noted.batch_id} before: the target was restored from a backup,"
+        " rolled back or replaced, and rows that the query has written are not there any more. Nothing is written."
+        " Restore the target, or choose whether to read from there again, or to go on without these rows, with:"
+        f" barnabas pipelines repair --checkpoint '{history.place}'",
         conflict,
     )
 

@@ -109,7 +109,7 @@ class LineFile:
         done, identities = ledger.batches, ledger.identities
         if not batch.is_job:
             done = {**done, batch.query_id: batch.batch_id}
-            identities = {**identities, batch.query_id: encode_entry(batch.entry)}
+            identities = {**identities, batch.query_id: encode_entry(batch.entry())}
         self._write_ledger(LineLedger(done, identities))
 
     def _read_ledger(self) -> LineLedger:

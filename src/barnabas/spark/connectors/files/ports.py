@@ -54,5 +54,6 @@ def final_name(batch: BatchId, partition: int, number: int, suffix: str) -> str:
     """The name of a file. Micro-batches with the same number never give files the same name, so that one which a repair
     writes again replaces no file."""
     query = batch.query_id[-12:]
-    identity = "" if batch.entry.digest is None else f"-{batch.entry.digest[:8]}"
+    digest = batch.entry().digest
+    identity = "" if digest is None else f"-{digest[:8]}"
     return f"part-{batch.batch_id:08d}-{partition:05d}-{number:03d}-{query}{identity}{suffix}"

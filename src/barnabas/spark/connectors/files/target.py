@@ -78,7 +78,7 @@ class DirectoryTarget(msgspec.Struct, frozen=True):
             for number, path in enumerate(_staged(part)):
                 moves.append((path, final_name(batch, part.partition, number, SUFFIXES[self.options.format])))
         assert len({name for _, name in moves}) == len(moves), "a task stages one part for each table"
-        return Decision(tuple(moves), encode_entry(batch.entry))
+        return Decision(tuple(moves), encode_entry(batch.entry()))
 
     def _sweep(self, directory: FileDirectory, batch: BatchId) -> None:
         """Remove the staged files of this micro-batch and earlier ones, which have no part in their decisions."""

@@ -7,9 +7,11 @@ if another one with the same application id came in between, so two drivers of o
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,6 +24,7 @@ from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
 from barnabas.spark.connectors.lake.storage import ArrowStorage, DeltaObjectStorage
 from barnabas.spark.connectors.sinking.ports import BatchId
 from barnabas.spark.delivery.identity import LedgerEntry, Standing, decode_entry, encode_entry
+from barnabas.spark.identities import Belonging, Marks, belonging
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties
@@ -105,14 +108,24 @@ class DeltaLakeTable:
         return self._last_batch(query_id)
 
     def _last_batch(self, query_id: str) -> LedgerEntry | None:
+        """The newest micro-batch of the query. The action `txn` alone does not say it: it stays in a table that was
+        restored to an older version, and in one that was replaced."""
         number: int | None = self._table.transaction_version(query_id)
         if number is None:
             return None
         for limit in (HISTORY_FIRST, HISTORY_MAX):
-            found = self._commits(BatchId(query_id, number), limit)
-            if found:
-                return decode_entry(found[0].get(LEDGER), number)
-        return LedgerEntry(number)
+            history = self._table.history(limit)
+            for commit in standing_commits(history):
+                if commit.get(QUERY) == query_id:
+                    found = decode_entry(commit.get(LEDGER), int(commit[BATCH]))
+                    is_other = found is not None and belonging(found.marks, self.marks) is Belonging.REPLACED
+                    return None if is_other else found
+        return None if any(commit.get(QUERY) == query_id for commit in history) else LedgerEntry(number)
+
+    @property
+    def marks(self) -> Marks:
+        """What tells the table from another one at the same place."""
+        return {"table": str(self._table.metadata().id)}
 
     def _commits(self, batch: BatchId, limit: int) -> list[dict[str, Any]]:
         """The commits of micro-batches with this number, the newest first."""
@@ -192,7 +205,7 @@ class DeltaLakeTable:
             if commit.batch is not None and commit.batch.standing(self._last_batch, self.name) is Standing.PUBLISHED:
                 return attempt > 0 and is_own_commit(self, commit)
             try:
-                action(_properties(commit))
+                action(_properties(commit, self.marks))
                 return True
             except CommitFailedError as error:  # another writer was faster; nothing is committed
                 if attempt == RETRIES - 1:
@@ -264,7 +277,31 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _properties(commit: Commit) -> CommitProperties | None:
+def standing_commits(history: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The commits, the newest first, without those that a RESTORE of the table to an older version has undone."""
+    version: int | None = None
+    before_ms: int | None = None
+    for commit in history:
+        undone = version is not None and int(commit["version"]) > version
+        if undone or (before_ms is not None and int(commit["timestamp"]) > before_ms):
+            continue
+        if str(commit.get("operation", "")).upper() == "RESTORE":
+            given = commit.get("operationParameters", {})
+            if given.get("version") is not None:
+                version = int(given["version"])
+            else:
+                before_ms = _milliseconds(str(given.get("datetime") or given.get("timestamp")))
+        yield commit
+
+
+def _milliseconds(text: str) -> int | None:
+    """A time of a RESTORE: in milliseconds (deltalake), or as a timestamp (Spark); None if it is of another form."""
+    with contextlib.suppress(ValueError):
+        return int(text) if text.isdecimal() else int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+    return None
+
+
+def _properties(commit: Commit, marks: Mapping[str, str]) -> CommitProperties | None:
     from deltalake import CommitProperties, Transaction
 
     if commit.batch is None:
@@ -274,7 +311,7 @@ def _properties(commit: Commit) -> CommitProperties | None:
             QUERY: commit.batch.query_id,
             BATCH: str(commit.batch.batch_id),
             ATTEMPTS: ",".join(sorted(commit.attempts)),
-            LEDGER: encode_entry(commit.batch.entry),
+            LEDGER: encode_entry(commit.batch.entry(marks)),
         },
         app_transactions=[Transaction(commit.batch.query_id, commit.batch.batch_id)],
     )

@@ -27,6 +27,7 @@ from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
 from barnabas.spark.connectors.lake.storage import ArrowStorage
 from barnabas.spark.connectors.sinking.ports import BatchId
 from barnabas.spark.delivery.identity import LedgerEntry, Standing, decode_entry, encode_entry
+from barnabas.spark.identities import Belonging, Marks, belonging
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -42,7 +43,9 @@ IDENTITY: Final = "barnabas.identity."
 QUERY: Final = "barnabas.query"
 BATCH: Final = "barnabas.batch"
 ATTEMPTS: Final = "barnabas.attempts"
-"""The keys in a snapshot's summary: the query, its micro-batch, and the attempts whose files the snapshot added."""
+KEPT: Final = "barnabas.ledger"
+"""The keys in a snapshot's summary: the query, its micro-batch, the attempts whose files the snapshot added, and what
+identifies the micro-batch (`LedgerEntry`)."""
 RETRIES: Final = 5
 MERGE_MANIFESTS: Final = "commit.manifest-merge.enabled"
 STREAM_PROPERTIES: Final = {
@@ -195,14 +198,14 @@ class IcebergLakeTable:
                     QUERY: commit.batch.query_id,
                     BATCH: str(commit.batch.batch_id),
                     ATTEMPTS: ",".join(sorted(commit.attempts)),
+                    KEPT: encode_entry(commit.batch.entry(self.marks)),
                 }
             # Only in this process: pyiceberg must not repeat the commit on another state of the table.
             self._table.metadata.properties["commit.retry.num-retries"] = "0"
             transaction = self._table.transaction()
             if commit.batch is not None:
                 query_id, number = commit.batch.query_id, str(commit.batch.batch_id)
-                identity = encode_entry(commit.batch.entry)
-                transaction.set_properties({LEDGER + query_id: number, IDENTITY + query_id: identity})
+                transaction.set_properties({LEDGER + query_id: number, IDENTITY + query_id: properties[KEPT]})
             action(transaction, properties)
             try:
                 transaction.commit_transaction()
@@ -216,9 +219,31 @@ class IcebergLakeTable:
         raise AssertionError("the loop returns or raises")
 
     def _last_batch(self, query_id: str) -> LedgerEntry | None:
+        """The newest micro-batch of the query. The properties alone do not say it: they stay as they are when the table
+        is rolled back to an older snapshot."""
         properties = self._table.metadata.properties
-        found = properties.get(LEDGER + query_id)
-        return decode_entry(properties.get(IDENTITY + query_id), None if found is None else int(found))
+        number = properties.get(LEDGER + query_id)
+        found = decode_entry(properties.get(IDENTITY + query_id), None if number is None else int(number))
+        if found is not None and belonging(found.marks, self.marks) is Belonging.REPLACED:
+            return None
+        own = [s for s in self._table.metadata.snapshots if s.summary is not None and s.summary[QUERY] == query_id]
+        newest = {s.snapshot_id for s in own if s.summary is not None and s.summary[BATCH] == number}
+        if not newest:
+            return found  # the snapshot has expired, or the micro-batch changed nothing
+        current = self._table.metadata.current_snapshot_id
+        ancestors: set[int] = set()
+        while current is not None and (snapshot := self._table.metadata.snapshot_by_id(current)) is not None:
+            ancestors.add(current)
+            current = snapshot.parent_snapshot_id
+        if newest & ancestors:
+            return found
+        standing = [s.summary for s in own if s.snapshot_id in ancestors and s.summary is not None]
+        return decode_entry(standing[-1][KEPT], int(standing[-1][BATCH] or 0)) if standing else None
+
+    @property
+    def marks(self) -> Marks:
+        """What tells the table from another one of the same name."""
+        return {"table": str(self._table.metadata.table_uuid)}
 
     def _delete(self, location: str) -> None:
         try:

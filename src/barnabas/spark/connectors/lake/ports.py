@@ -16,6 +16,7 @@ import msgspec
 
 from barnabas.spark.connectors.sinking.ports import BatchId
 from barnabas.spark.delivery.identity import LedgerEntry
+from barnabas.spark.identities import Marks
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -64,6 +65,10 @@ class LakeTable(Protocol):
     @property
     def name(self) -> str:
         """The table in messages, and in what a repair decides."""
+
+    @property
+    def marks(self) -> Marks:
+        """What tells the table from another one of its name."""
 
     @property
     def storage(self) -> TableStorage: ...

@@ -19,7 +19,7 @@ parts: nothing of them may be written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -38,10 +38,9 @@ class BatchId(Struct, frozen=True):
     alone: bool = True
     """Whether all rows of the query go to one ledger."""
 
-    @property
-    def entry(self) -> LedgerEntry:
-        """What the ledger stores when the micro-batch is published."""
-        return entry_of(self.batch_id, self.history)
+    def entry(self, marks: Mapping[str, str] | None = None) -> LedgerEntry:
+        """What the ledger, which has these marks, stores when the micro-batch is published."""
+        return entry_of(self.batch_id, self.history, marks)
 
     def standing(self, lookup: Callable[[str], LedgerEntry | None], target: str) -> Standing:
         """What is to be done: see `standing_of`. Raises BatchConflictError."""

@@ -109,7 +109,7 @@ def test_rows_of_all_tasks_are_appended_in_one_commit(lake: Lake) -> None:
     parts = [*lake.stage(0, rows(1, 2)).finish(), *lake.stage(0, rows(3), partition=1).finish()]
     lake.target.publish(BatchId(QUERY, 0), parts)
     assert ids(lake) == [1, 2, 3]
-    assert lake.table().committed_batch(QUERY) == LedgerEntry(0)
+    assert lake.table().committed_batch(QUERY) == LedgerEntry(0, marks=lake.table().marks)
     assert len(lake.files()) == 2
     assert lake.beside() == []
     assert list(lake.folder.rglob(f"{QUERY}/*")) == []
@@ -173,7 +173,7 @@ def test_two_drivers_of_one_query_commit_a_micro_batch_once(lake: Lake) -> None:
     first = lake.stage(1, rows(1)).finish()
     second = lake.stage(1, rows(1)).finish()
     tables = [lake.table(), lake.table()]
-    assert [table.committed_batch(QUERY) for table in tables] == [LedgerEntry(0)] * 2
+    assert [table.committed_batch(QUERY) for table in tables] == [LedgerEntry(0, marks=lake.table().marks)] * 2
     start = threading.Barrier(2)
 
     def publish(parts: list[StagedPart]) -> None:

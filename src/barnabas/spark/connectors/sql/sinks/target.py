@@ -156,7 +156,7 @@ class SqlTarget(msgspec.Struct, frozen=True):
                     continue
                 for key in session.rows(step.statement, doing):
                     raise RefusedRowsError(f"{doing} failed: the row with the key {key} {step.refusal}")
-        identity = encode_entry(batch.entry)
+        identity = encode_entry(batch.entry())
         moved = move_ledger(dialect, path, batch.query_id, batch.batch_id, identity)
         session.run(moved, "moving the ledger of micro-batches")
 
