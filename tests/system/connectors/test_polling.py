@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from barnabas.spark.connectors.polling.errors import PolledTableError
 from barnabas.spark.connectors.polling.mysql import open_mysql_polling, parse_mysql_polling
 from barnabas.spark.connectors.polling.postgres import open_postgres_polling, parse_postgres_polling
 from barnabas.spark.connectors.polling.source import PollingSource
+from barnabas.spark.errors import DataLossError
 from barnabas.testing.databases import MariaDbServer, PostgresServer
 from barnabas.testing.process import BrokerProcess
 from tests.system.connectors.binlog_servers import FLAVOURS
@@ -203,6 +205,77 @@ def test_all_types_and_changes_are_polled(request: pytest.FixtureRequest, tmp_pa
     run(server, "UPDATE types SET q = 'newer', changed = NOW() + INTERVAL 1 DAY WHERE id = 1")
     assert poll(source, position) == ([], position)
     source.close()
+
+
+@pytest.mark.parametrize("change", ["replaced", "truncated", "rewritten"])
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_position_in_a_table_that_is_not_what_it_was(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, change: str
+) -> None:
+    server: Any = request.getfixturevalue(kind)
+    create = "CREATE TABLE positions (id INT PRIMARY KEY, note VARCHAR(20))"
+    numbers = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {1})"
+    insert = f"INSERT INTO positions {numbers} SELECT n, concat('{{0}}', n) FROM s"
+    if kind == "postgres":
+        connection: Any = psycopg.connect(server.conninfo, autocommit=True)
+        texts = postgres_texts(server, tmp_path, table_whitelist="positions") | NUMBERS
+        rewrite = "VACUUM FULL positions"
+        make, parse = open_postgres_polling, parse_postgres_polling
+    else:
+        with connect(server, "") as first, first.cursor() as cursor:
+            cursor.execute("CREATE DATABASE IF NOT EXISTS shop")
+        connection = connect(server, "shop")
+        texts = {
+            "connection.url": f"jdbc:mariadb://127.0.0.1:{server.port}/shop",
+            "connection.user": server.user,
+            "connection.password": server.password,
+            "stagingLocation": str(tmp_path / "staging"),
+            "poll.interval.ms": "0",
+            "output": "rows",
+            "table.whitelist": "positions",
+            **NUMBERS,
+        }
+        rewrite = "ALTER TABLE positions FORCE"
+        make, parse = open_mysql_polling, parse_mysql_polling
+
+    def execute(*statements: str) -> None:
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        if kind == "mariadb":
+            connection.commit()
+
+    execute("DROP TABLE IF EXISTS positions", create, insert.format("old", 100))
+    source = make(parse({**texts, "timestamp.delay.interval.ms": "0"}))
+    read, position = poll(source, source.take_snapshot(Unused(), rows=True, follow=True))
+    while len(read) < 100:  # numbers are final only after a while
+        more, position = poll(source, position)
+        read += more
+    if kind == "mariadb":
+        time.sleep(1.1)  # the time of a creation has seconds
+    if change == "replaced":
+        execute("DROP TABLE positions", create, insert.format("new", 150))
+    elif change == "truncated":
+        execute("TRUNCATE TABLE positions", insert.format("new", 150))
+    else:
+        execute(rewrite, "INSERT INTO positions VALUES (101, 'more')")
+    if change == "rewritten":
+        rows_after: list[Any] = []
+        while not rows_after:
+            rows_after, position = poll(source, position)
+        assert [row["id"] for row in rows_after] == [101]
+    else:
+        with pytest.raises(DataLossError, match=r"the table .*positions was replaced"):
+            poll(source, position)
+        again = make(parse({**texts, "timestamp.delay.interval.ms": "0", "failOnDataLoss": "false"}))
+        read = []
+        while len(read) < 150:
+            more, position = poll(again, position)
+            read += more
+        assert [row["note"] for row in read] == [f"new{n}" for n in range(1, 151)]
+        again.close()
+    source.close()
+    connection.close()
 
 
 @pytest.mark.spark

@@ -29,6 +29,7 @@ from barnabas.spark.connectors.polling.ports import PolledColumns
 from barnabas.spark.connectors.polling.source import PollingSource
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.sql.polling import PolledTable, TimeForm
+from barnabas.spark.identities import Marks
 from barnabas.spark.records.types import conform, spark_arrow
 
 ROWS_AT_ONCE: Final = 50_000
@@ -118,6 +119,14 @@ class DuckdbDatabase:
         schema, shown = ("", QUERY) if table.query is not None else (table.path[0], table.path[-1])
         described_table = TableSchema(Path(self._path).stem, schema, shown, tuple(columns), ())
         return PolledColumns(described_table, ", ".join(selected), forms, zoned)
+
+    def marks(self, table: PolledTable) -> Marks:
+        """The file. DuckDB numbers its tables anew whenever the file is opened, and so has nothing that tells a table
+        from one that is created again in the same file."""
+        if table.query is not None:
+            return {}
+        file = Path(self._path).stat()
+        return {"file": f"{file.st_dev}-{file.st_ino}"}
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         with self._readable(doing) as connection:

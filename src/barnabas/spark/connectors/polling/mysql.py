@@ -21,7 +21,7 @@ from barnabas.spark.connectors.mysql.binlog.charsets import BINARY_COLLATION
 from barnabas.spark.connectors.mysql.binlog.codes import BinlogColumnType
 from barnabas.spark.connectors.mysql.binlog.events import BinlogColumn, BinlogTable
 from barnabas.spark.connectors.mysql.columns import SYSTEM_DATABASES, column_schema
-from barnabas.spark.connectors.mysql.errors import ServerConnectionError
+from barnabas.spark.connectors.mysql.errors import MysqlSourceError, ServerConnectionError
 from barnabas.spark.connectors.mysql.options import MysqlOptions
 from barnabas.spark.connectors.mysql.session import MysqlSession, readable
 from barnabas.spark.connectors.mysql.text_rows import decode_columns
@@ -32,6 +32,7 @@ from barnabas.spark.connectors.polling.source import PollingSource
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_identifier
 from barnabas.spark.connectors.sql.polling import PolledTable, TimeForm
 from barnabas.spark.errors import OptionError
+from barnabas.spark.identities import Marks
 
 log = logging.getLogger("barnabas.spark")
 
@@ -86,6 +87,12 @@ def _connector(name: str) -> Connector:
     )
 
 
+_CREATED: Final = (
+    "SELECT DATE_FORMAT(create_time, '%%Y-%%m-%%d %%H:%%i:%%s') FROM information_schema.tables"
+    " WHERE table_schema = %s AND table_name = %s AND table_type = 'BASE TABLE'"
+)
+_SERVER: Final = "SHOW GLOBAL VARIABLES LIKE 'server_uuid'"
+
 MYSQL_POLLING: Final = _connector("mysql")
 MARIADB_POLLING: Final = _connector("mariadb")
 
@@ -101,6 +108,8 @@ class MysqlDatabase:
         self._has_pattern = options.given.get("catalog.pattern") is not None
         self._table: BinlogTable | None = None
         self._opened: MysqlSession | None = None
+        self._numbers: tuple[str, ...] = ("innodb_sys_tables", "innodb_tables")
+        """The views that may have the tables' numbers, of MariaDB and MySQL."""
 
     def list_tables(self, kinds: frozenset[TableKind]) -> list[tuple[str, ...]]:
         """Those of the database of the URL; with catalog.pattern, of all databases."""
@@ -131,6 +140,35 @@ class MysqlDatabase:
         forms = {one.name: TimeForm.NATIVE for one in found if pa.types.is_timestamp(one.type)}
         zoned = frozenset(one.name for one in found if pa.types.is_timestamp(one.type) and one.type.tz)
         return PolledColumns(TableSchema(database, "", name, found, ()), ", ".join(selected), forms, zoned)
+
+    def marks(self, table: PolledTable) -> Marks:
+        """The server, when the table was created, and its number in InnoDB, for a user with the privilege PROCESS:
+        TRUNCATE gives it another one, and so do commands that rewrite the table. MariaDB's servers have no id."""
+        if table.query is not None:
+            return {}
+        found = self.rows(Statement(_CREATED, table.path), "reading when the table was created")
+        marks = {"created": str(found[0][0])} if found and found[0][0] else {}
+        for _, uuid in self.rows(Statement(_SERVER), "reading the id of the server"):
+            marks["server"] = str(uuid)
+        number = self._number(table)
+        return marks if number is None else {**marks, "number": number}
+
+    def _number(self, table: PolledTable) -> str | None:
+        """The number of a table in InnoDB; None if the user may not see it."""
+        for view in self._numbers:
+            statement = Statement(
+                f"SELECT table_id FROM information_schema.{view} WHERE name = %s", ("/".join(table.path),)
+            )
+            try:
+                found = self.rows(statement, "reading the number of the table")
+            except ServerConnectionError:
+                raise
+            except MysqlSourceError:  # another kind of server, or no PROCESS
+                continue
+            self._numbers = (view,)
+            return str(found[0][0]) if found else None
+        self._numbers = ()
+        return None
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         session = self._session()

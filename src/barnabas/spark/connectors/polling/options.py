@@ -121,6 +121,12 @@ POLLING_OPTIONS: Final = (
     ConnectorOption(
         "mode", "`bulk`, `incrementing`, `timestamp` or `timestamp+incrementing`", parse_as.one_of(PollingMode)
     ),
+    ConnectorOption(
+        "failOnDataLoss",
+        "stop if a table was replaced by another one of its name; false: read the new one from its beginning",
+        parse_as.boolean,
+        True,
+    ),
     ConnectorOption("connection.url", "the database, as a JDBC URL"),
     ConnectorOption("connection.user", "the user, if the URL has none"),
     ConnectorOption("connection.password", "the password of the user", default=""),
@@ -204,6 +210,10 @@ class PollingOptions(Struct, frozen=True):
     @property
     def given(self) -> ConnectorOptions:
         return self.capture.given
+
+    @property
+    def fails_on_data_loss(self) -> bool:
+        return bool(self.given.get("failOnDataLoss"))
 
     def wants_table(self, path: tuple[str, ...]) -> bool:
         """Whether the lists and patterns let a table through. A name may be given with its schema or without."""

@@ -15,6 +15,7 @@ from barnabas.spark.connectors.events.changes import TableSchema
 from barnabas.spark.connectors.polling.options import TableKind
 from barnabas.spark.connectors.sql.dialects import Statement
 from barnabas.spark.connectors.sql.polling import PolledTable, TimeForm
+from barnabas.spark.identities import Marks
 
 
 class PolledColumns(Struct, frozen=True):
@@ -42,6 +43,11 @@ class PolledDatabase(Protocol):
 
     def describe(self, table: PolledTable) -> PolledColumns:
         """The columns of a table or query. Raises PolledTableError if there is no such table."""
+
+    def marks(self, table: PolledTable) -> Marks:
+        """What tells a table from another one of its name (`spark/identities.py`); empty for a query or a view. A mark
+        may also change when the database rewrites the table: the reader then compares the last row that it has read.
+        """
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         """All rows of a statement with few rows; `doing` is for errors, such as "reading the end of orders"."""

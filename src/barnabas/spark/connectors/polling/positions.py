@@ -1,9 +1,12 @@
 """Codec: the position of a polling query in Spark's checkpoint.
 
-    {"mode": "incrementing", "number": 3, "poll": "polls/5f..", "files": 2, "read": 1, "tables": {"main.t": {..}}}
+    {"mode": "incrementing", "number": 3, "poll": "polls/5f..", "files": 2, "read": 1, "tables": {"main.t": {..}},
+     "marks": {"main.t": {"oid": "16402", "row": "{..}"}}}
 
 The rows of a poll are staged in files before the position is returned; `read` of the `files` of the poll are before
 the position. `tables` has the position of each table behind the poll (`sql.polling.Position`); it is empty for bulk.
+`marks` has what tells each table from another one of its name, and under `row` digests of the columns of the last row
+that was read.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ class PollState(Struct, frozen=True):
     files: int = 0
     read: int = 0
     tables: dict[str, Position] = field(default_factory=dict)
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def is_read(self) -> bool:

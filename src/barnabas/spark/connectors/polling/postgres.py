@@ -27,6 +27,7 @@ from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE, ColumnTyp
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_identifier
 from barnabas.spark.connectors.sql.polling import PolledTable, TimeForm, can_see_transactions
 from barnabas.spark.errors import OptionError
+from barnabas.spark.identities import Marks
 
 PIECE_BYTES: Final = 4 << 20
 """Text of rows that is parsed at once."""
@@ -48,6 +49,14 @@ _NOT_NULL: Final = (
     "SELECT a.attname::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n"
     " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND a.attnotnull"
 )
+
+_MARK_NAMES: Final = ("system", "oid", "file")
+_MARKS: Final = (
+    "SELECT (SELECT system_identifier::text FROM pg_control_system()), c.oid::text, pg_relation_filenode(c.oid)::text"
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'm')"
+)
+"""The server, the table, and the file, which TRUNCATE replaces, and other commands that rewrite the table, too."""
 
 POSTGRES_POLLING_OPTIONS: Final = tuple(row for row in POSTGRES_OPTIONS if row.name in _POLICY)
 
@@ -126,6 +135,12 @@ class PostgresDatabase:
         selected = ", ".join(quote_identifier(Dialect.POSTGRES, column.name) for column in columns)
         database = self._options.connection["dbname"]
         return PolledColumns(TableSchema(database, schema, name, columns, ()), selected, forms, zoned)
+
+    def marks(self, table: PolledTable) -> Marks:
+        if table.query is not None:
+            return {}
+        found = self.rows(Statement(_MARKS, table.path), "reading the number of the table")
+        return {} if not found else {name: one for name, one in zip(_MARK_NAMES, found[0], strict=True) if one}
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         return self._session().rows(statement, doing)

@@ -11,6 +11,8 @@ A poll has up to batch.max.rows of each table, but all rows for mode=bulk. Micro
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -42,12 +44,16 @@ from barnabas.spark.connectors.polling.ports import PolledColumns, PolledDatabas
 from barnabas.spark.connectors.polling.positions import PollState, PollTarget, decode_state, decode_target
 from barnabas.spark.connectors.sql import polling
 from barnabas.spark.connectors.sql.polling import IncrementingLimit, Observation, PolledTable, PollingMode
-from barnabas.spark.errors import OptionError
+from barnabas.spark.errors import DataLossError, OptionError
+from barnabas.spark.identities import Belonging, adopt, belonging, replaced
 
 log = logging.getLogger("barnabas.spark")
 
 SETTLE_SECONDS: Final = 10.0
 """How long AvailableNow waits, on top of the delay, for transactions to end that hold new numbers back."""
+ROW: Final = "row"
+"""The mark of the last row that was read: a digest of each of its first columns."""
+_DIGESTS_MAX: Final = 16
 _PAUSE_SECONDS: Final = 0.05
 _SHOWN: Final = 20
 
@@ -202,7 +208,7 @@ class PollingSource:
         staging = self._open_staging()
         writer = staging.begin_poll(self.identity)
         taken_us = time.time_ns() // 1000
-        tables = dict(state.tables)
+        tables, marks = dict(state.tables), dict(state.marks)
         is_full = False
         for each in self._selected():
             table, columns = self._columns(each)
@@ -215,7 +221,7 @@ class PollingSource:
             limit = target.limits.get(name) if target is not None else self._limit(table)
             if limit is None:
                 continue
-            begin = tables.get(name) or self._first_position(table)
+            begin, marks[name] = self._checked(table, columns, tables.get(name), marks.get(name, {}))
             rows_max = self._options.rows_max if not has_no_limit else 1 << 62
             found = self._database.rows(
                 polling.read_end(table, begin, limit, rows_max), f"looking for new rows of {name}"
@@ -228,13 +234,83 @@ class PollingSource:
             rows = self._stage(writer, table, columns, polling.read_rows(table, begin, end, columns.selected))
             is_full = is_full or rows >= rows_max
             tables[name] = end
+            if belonging(marks[name], self._database.marks(table)) is Belonging.REPLACED:
+                raise PolledTableError(f"the table {name} was replaced while it was read: start the query again")
+            marks[name] = self._with_row(table, columns, end, marks[name])
         self._database.end_poll()
         self._next_poll = 0.0 if is_full else time.monotonic() + self._options.poll_ms / 1000
         manifest = writer.manifest({}, taken_us)
-        if not manifest.files and tables == state.tables:
+        if not manifest.files and (tables, marks) == (state.tables, state.marks):
             return None
         staging.complete_poll(manifest)
-        return PollState(state.mode, state.number + 1, manifest.id, len(manifest.files), 0, tables)
+        return PollState(state.mode, state.number + 1, manifest.id, len(manifest.files), 0, tables, marks)
+
+    # -- what the positions belong to
+
+    def _checked(
+        self, table: PolledTable, columns: PolledColumns, begin: polling.Position | None, stored: dict[str, str]
+    ) -> tuple[polling.Position, dict[str, str]]:
+        """Where to go on in a table, and its marks. Raises DataLossError if the position belongs to another table of
+        that name, unless failOnDataLoss is false: then the new table is read from its beginning.
+        """
+        found = dict(self._database.marks(table))
+        if begin is None:
+            return self._first_position(table), found
+        name, how = table_name(table), belonging(stored, found)
+        if how is Belonging.SAME:
+            return begin, stored
+        if how is Belonging.ADOPTED:
+            log.info("the query knows the table %s from now on by %s", name, found)
+            return begin, self._with_row(table, columns, begin, adopt(stored, found))
+        if self._goes_on(table, columns, begin, stored):
+            log.warning("the table %s was rewritten or replaced: it is read on from its position (%s)", name, found)
+            return begin, {**stored, **found}
+        problem = replaced(f"the table {name}", stored, found)
+        if self._options.fails_on_data_loss:
+            raise DataLossError(
+                f"{problem}. The rows of the new table up to the position {begin.incrementing} were never read. Start"
+                " the query with a new checkpoint and a new stagingLocation; or set failOnDataLoss=false, to read the"
+                " new table from its beginning"
+            )
+        log.warning("%s: it is read from its beginning", problem)
+        return self._first_position(table), found
+
+    def _with_row(
+        self, table: PolledTable, columns: PolledColumns, position: polling.Position, marks: dict[str, str]
+    ) -> dict[str, str]:
+        """The marks with a digest of the row at a position."""
+        if not marks or not table.uses_number or position == polling.START:
+            return marks
+        digests = self._digests(table, columns, position)
+        kept = {name: one for name, one in marks.items() if name != ROW}
+        return {**kept, ROW: json.dumps(digests)} if digests else kept
+
+    def _goes_on(
+        self, table: PolledTable, columns: PolledColumns, position: polling.Position, marks: dict[str, str]
+    ) -> bool:
+        """Whether no row is passed over from the position on, although marks have changed: the table has the row that
+        was read last, and so was only rewritten or moved; or it has no row before the position; or times decide, which
+        later rows of another table have, too.
+        """
+        if not table.uses_number or position == polling.START:
+            return True
+        digests = self._digests(table, columns, position)
+        if digests:
+            before = json.loads(marks.get(ROW, "{}"))
+            common = before.keys() & digests.keys()  # columns may have been added or dropped
+            return bool(common) and all(before[column] == digests[column] for column in common)
+        doing = f"looking for rows of {table_name(table)} before the position"
+        return table.uses_time or not self._database.rows(polling.read_below(table, position), doing)
+
+    def _digests(self, table: PolledTable, columns: PolledColumns, position: polling.Position) -> dict[str, str]:
+        """A digest of each of the first columns of the row at a position; empty if there is no such row."""
+        statement = polling.read_row(table, position, columns.selected)
+        doing = f"reading the last row of {table_name(table)}"
+        for batch in self._database.batches(statement, columns, doing):
+            for row in batch.to_pylist():
+                values = list(row.items())[:_DIGESTS_MAX]
+                return {name: hashlib.sha256(repr(value).encode()).hexdigest()[:8] for name, value in values}
+        return {}
 
     def _first_position(self, table: PolledTable) -> polling.Position:
         initial = self._options.initial_ms

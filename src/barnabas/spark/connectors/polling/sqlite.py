@@ -33,6 +33,7 @@ from barnabas.spark.connectors.polling.sqlite_values import (
 )
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.sql.polling import PolledTable, TimeForm
+from barnabas.spark.identities import Marks
 
 BUSY_SECONDS: Final = 5.0
 """How long a statement waits for a writer before the source tries again."""
@@ -146,6 +147,14 @@ class SqliteDatabase:
         if storage in ("integer", "real") and (kind == TIMESTAMP or pa.types.is_integer(kind)):
             return TimeForm.SECONDS if self._times.precision is DatePrecision.SECONDS else TimeForm.MILLISECONDS
         return None
+
+    def marks(self, table: PolledTable) -> Marks:
+        """The file, and the number of changes of its schema: a table that is created again changes it."""
+        if table.query is not None:
+            return {}
+        ((version,),) = self.rows(Statement("PRAGMA schema_version"), "reading the version of the schema")
+        file = Path(self._path).stat()
+        return {"file": f"{file.st_dev}-{file.st_ino}", "schema": str(version)}
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         with self._readable(doing) as connection:

@@ -213,6 +213,20 @@ def read_rows(table: PolledTable, start: Position, end: Position, selected: str 
     )
 
 
+def read_row(table: PolledTable, position: Position, selected: str = "*") -> Statement:
+    """The row at the number of a position, if the table still has it."""
+    assert position.incrementing is not None
+    where = f"{_number(table)} = {placeholder(table.dialect)}"
+    return Statement(f"SELECT {selected} FROM {table.source} WHERE {where}", (position.incrementing,))
+
+
+def read_below(table: PolledTable, position: Position) -> Statement:
+    """One row if the table has a row up to the number of a position."""
+    assert position.incrementing is not None
+    where = f"{_number(table)} <= {placeholder(table.dialect)}"
+    return Statement(f"SELECT 1 FROM {table.source} WHERE {where} LIMIT 1", (position.incrementing,))
+
+
 def read_all(table: PolledTable, selected: str = "*") -> Statement:
     """All rows, for mode=bulk and for batch queries."""
     return Statement(f"SELECT {selected} FROM {table.source}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +24,7 @@ from barnabas.spark.connectors.events.envelope import HEADERS_TYPE
 from barnabas.spark.connectors.polling.duckdb import DUCKDB
 from barnabas.spark.connectors.polling.output import make_polled_output
 from barnabas.spark.connectors.polling.sqlite import SQLITE
-from barnabas.spark.errors import SparkSourceError
+from barnabas.spark.errors import DataLossError, SparkSourceError
 from barnabas.spark.records.types import spark_arrow
 
 TIMES = {"mode": "timestamp+incrementing", "timestamp.column.name": "updated", "incrementing.column.name": "id"}
@@ -341,3 +342,76 @@ def test_rows_of_a_second_that_is_not_over_wait_for_the_next_poll(tmp_path: Path
         sqlite3.connect(database.path).execute("SELECT max(updated) < datetime('now') FROM orders").fetchall()
     )
     assert (found, is_over) == ([2], 1)
+
+
+# -- tables that are not what they were
+
+
+def replace(database: Database) -> None:
+    """Another table of the name; in DuckDB, another file, since nothing tells its tables apart."""
+    if database.connector is DUCKDB:
+        database.path.rename(database.path.with_suffix(".old"))
+        database.run(CREATE)
+    else:
+        database.run("DROP TABLE orders", CREATE)
+    database.insert(*range(1, 151), second=5)
+
+
+def test_a_table_that_was_replaced_is_an_error_that_names_both(database: Database) -> None:
+    query = Query(database, **_named(NUMBERS))
+    database.insert(*range(1, 101))
+    assert len(query.batch()) == 100
+    replace(database)
+    query.restart()
+    with pytest.raises(DataLossError, match=r"the table .*orders was replaced: the position belongs to the one with"):
+        query.plan()
+    query = Query(database, **_named(NUMBERS), failOnDataLoss="false")
+    query.offsets = [json.loads(json.dumps(offset)) for offset in _after(database)]
+    assert len(query.batch()) == 150
+    database.insert(151)
+    assert ids(query.batch()) == [151]
+
+
+def _after(database: Database) -> list[dict[str, Any]]:
+    """The offsets of a query that has read the table that was replaced."""
+    marks = {"file": "1-1", "schema": "0", "oid": "0", "row": json.dumps({"id": "ab", "state": "cd"})}
+    name = "orders" if database.connector is SQLITE else "main.orders"
+    position = {"mode": "incrementing", "number": 1, "tables": {name: {"incrementing": 100}}, "marks": {name: marks}}
+    return [{"snapshot": {"id": "s", "read": 0, "left": 0}, "position": position}]
+
+
+def test_a_table_that_was_rewritten_is_read_on(database: Database) -> None:
+    query = Query(database, **_named(NUMBERS))
+    database.insert(*range(1, 101))
+    query.batch()
+    database.run("CREATE TABLE other (id INTEGER)", "DROP TABLE other")
+    copy = database.path.with_name("copy")
+    shutil.copy(database.path, copy)
+    copy.replace(database.path)  # another file with the same rows
+    database.insert(101, 102)
+    query.restart()
+    assert ids(query.batch()) == [101, 102]
+
+
+def test_an_emptied_table_whose_numbers_go_on_is_read_on(database: Database) -> None:
+    query = Query(database, **_named(NUMBERS))
+    database.insert(*range(1, 101))
+    query.batch()
+    database.run("DROP TABLE orders", CREATE)
+    query.restart()
+    assert query.batch() == []
+    database.insert(101)
+    assert ids(query.batch()) == [101]
+
+
+def test_marks_are_adopted_once(database: Database) -> None:
+    query = Query(database, **_named(NUMBERS))
+    database.insert(1)
+    query.batch()
+    position = query.offsets[-1]["position"]
+    query.offsets[-1] = {**query.offsets[-1], "position": {k: v for k, v in position.items() if k != "marks"}}
+    query.restart()
+    assert query.batch() == []
+    (marks,) = query.offsets[-1]["position"]["marks"].values()
+    assert set(marks) - {"schema"} == {"file", "row"}
+    assert query.plan() == query.offsets[-1]
