@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -559,3 +561,71 @@ def test_a_pattern_without_tables_and_a_server_that_is_down_are_named(postgres: 
     down = capture_options(postgres, tmp_path, "nothing", database_port="1")
     with opened(down) as source, pytest.raises(PostgresError, match="check that the server runs"):
         source.check(None, begun=False)
+
+
+def inserted(source: Any, start: Any, table: str) -> list[int]:
+    """The numbers of the rows that were inserted from a position on."""
+    end = source.find_end(start, None, None)
+    found = [
+        row for one in source.read(start, end) for change in one.tables for row in change.changes.after.to_pylist()
+    ]
+    return [row["id"] for row in found if row is not None]
+
+
+def test_a_captured_table_that_was_replaced_is_noticed(postgres: PostgresServer, tmp_path: Path) -> None:
+    name = "replaced"
+    admin = create(postgres, name, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    options = capture_options(postgres, tmp_path, name)
+    with opened(options) as source:
+        source.check(None, begun=False)
+        position, _ = take_snapshot(source, options)
+        assert position["timeline"] == 1 and list(position["tables"]) == ["replaced.t"]
+        admin.execute("DROP TABLE t")
+        admin.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        admin.execute("INSERT INTO t SELECT generate_series(1, 100)")
+        with pytest.raises(SlotError, match=r"the table replaced.t was replaced: .* failOnDataLoss=false"):
+            source.find_end(position, None, None)
+    with opened(options) as source, pytest.raises(SlotError, match="was replaced"):
+        source.check(position, begun=False)
+    with opened(capture_options(postgres, tmp_path, name, failOnDataLoss="false")) as source:
+        source.check(position, begun=False)
+        admin.execute("INSERT INTO t VALUES (101)")
+        assert inserted(source, position, "replaced.t") == [101]
+        end = source.find_end(position, None, None)
+    with opened(options) as source:
+        source.check(end, begun=False)  # the position belongs to the new table now
+    admin.execute("SELECT pg_drop_replication_slot('replaced')")
+    admin.close()
+
+
+@pytest.mark.slow
+def test_a_server_on_another_timeline_is_noticed(tmp_path: Path) -> None:
+    """The server is stopped and copied; the copy becomes the server again after more changes were read."""
+    with PostgresServer() as server:
+        admin = create(server, "lines", "CREATE TABLE t (id int PRIMARY KEY)")
+        options = capture_options(server, tmp_path, "lines")
+        with opened(options) as source:
+            source.check(None, begun=False)
+            first, _ = take_snapshot(source, options)
+        admin.close()
+        server.stop()
+        data = server.data_dir
+        subprocess.run(["cp", "-a", str(data), str(tmp_path / "copy")], check=True)
+        (data / "recovery.signal").touch()
+        with (data / "postgresql.auto.conf").open("a") as file:
+            file.write("restore_command = '/bin/false'\n")
+        server.start()
+        with session(server) as admin, opened(options) as source:
+            source.check(first, begun=False)  # the log left the timeline 1 behind the position
+            admin.execute("INSERT INTO lines.t SELECT generate_series(1, 1000)")
+            assert len(inserted(source, first, "lines.t")) == 1000
+            second = source.find_end(first, None, None)
+        assert second["timeline"] == 2
+        server.stop()
+        shutil.rmtree(data)
+        subprocess.run(["cp", "-a", str(tmp_path / "copy"), str(data)], check=True)
+        server.start()
+        with session(server) as admin:
+            admin.execute("INSERT INTO lines.t SELECT generate_series(1, 10000)")
+        with opened(options) as source, pytest.raises(SlotError, match="belongs to the timeline 2"):
+            source.check(second, begun=False)

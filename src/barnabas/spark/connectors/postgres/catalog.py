@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from barnabas.spark.connectors.postgres.changes import TableName
 from barnabas.spark.connectors.postgres.errors import SlotError
+from barnabas.spark.connectors.postgres.lsn import parse_lsn
 from barnabas.spark.connectors.postgres.messages import Column, Relation, ReplicaIdentity, TypeName
 from barnabas.spark.connectors.postgres.options import PostgresOptions
 from barnabas.spark.connectors.postgres.session import Session
@@ -15,6 +16,7 @@ from barnabas.spark.connectors.postgres.statements import (
     list_tables,
     read_columns_of,
     read_keys,
+    read_oids,
     read_publication,
     read_published_tables,
     read_slot,
@@ -28,6 +30,25 @@ _OPERATIONS = ("insert", "update", "delete", "truncate")
 def load_server(session: Session) -> Server:
     (row,) = session.rows(SERVER, "reading the settings of the server")
     return Server(*row)
+
+
+def load_oids(session: Session, names: Sequence[TableName]) -> tuple[tuple[str, str], ...]:
+    """The OIDs of those tables that exist, by schema.table."""
+    return tuple(
+        sorted((name, oid) for name, oid in session.rows(read_oids(names), "reading the numbers of the tables"))
+    )
+
+
+def load_switches(options: PostgresOptions, timeline: int) -> tuple[tuple[int, int], ...]:
+    """Each earlier timeline of the server, and where the log left it."""
+    session = Session(options, replication=True)
+    try:
+        _, content = session.command(f"TIMELINE_HISTORY {timeline}", f"reading the history of the timeline {timeline}")
+    finally:
+        session.close()
+    text = content.decode(errors="replace") if isinstance(content, bytes) else str(content)
+    lines = [line.split("\t") for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return tuple((int(fields[0]), parse_lsn(fields[1])) for fields in lines)
 
 
 def load_slot(session: Session, version: int, name: str) -> Slot | None:

@@ -1,9 +1,10 @@
 """Codec: the position of a query in PostgreSQL, as a JSON object in Spark's checkpoint.
 
-    {"lsn": "16/B374D848", "system": "7301294837512038401"}
+    {"lsn": "16/B374D848", "system": "7301294837512038401", "timeline": 1, "tables": {"public.orders": "16402"}}
 
 All transactions whose commit records start before `lsn` are read. `system` is the server's system identifier, as text
-because JSON numbers of many programs have 53 bits.
+because JSON numbers of many programs have 53 bits. `timeline` is that of the log, and `tables` has the OIDs of the
+captured tables; positions of earlier releases have neither.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ from barnabas.spark.connectors.postgres.setup_state import Checkpoint
 
 
 def to_position(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {"lsn": format_lsn(checkpoint.lsn), "system": str(checkpoint.system_identifier)}
+    position: dict[str, Any] = {"lsn": format_lsn(checkpoint.lsn), "system": str(checkpoint.system_identifier)}
+    if checkpoint.timeline:
+        position["timeline"] = checkpoint.timeline
+    if checkpoint.tables:
+        position["tables"] = dict(checkpoint.tables)
+    return position
 
 
 def from_position(position: Mapping[str, Any]) -> Checkpoint:
     """Raises PostgresValueError."""
     lsn, system = position.get("lsn"), position.get("system")
-    if not isinstance(lsn, str) or not isinstance(system, str) or not system.isdecimal():
+    timeline, tables = position.get("timeline", 0), position.get("tables", {})
+    known = isinstance(timeline, int) and isinstance(tables, Mapping)
+    if not isinstance(lsn, str) or not isinstance(system, str) or not system.isdecimal() or not known:
         raise PostgresValueError(
             f"{dict(position)} is not a position in PostgreSQL, such as"
             ' {"lsn": "16/B374D848", "system": "7301294837512038401"}: use the checkpoint of this query, or a new one'
         )
-    return Checkpoint(parse_lsn(lsn), int(system))
+    return Checkpoint(parse_lsn(lsn), int(system), timeline, tuple(sorted((str(t), str(o)) for t, o in tables.items())))

@@ -32,6 +32,10 @@ class Server(Struct, frozen=True):
     role: str
     may_replicate: bool
     may_create: bool
+    timeline: int = 0
+    """The timeline of the log that the server writes; 0 for a standby."""
+    switches: tuple[tuple[int, int], ...] = ()
+    """For each earlier timeline of the server, where the log left it. Read if a position has another timeline."""
 
 
 class Slot(Struct, frozen=True):
@@ -95,10 +99,16 @@ class PublicationMode(StrEnum):
 
 
 class Checkpoint(Struct, frozen=True):
-    """Where the query stands: of the server with this identifier, all that committed before `lsn` is read."""
+    """Where the query stands: of the server with this identifier, all that committed before `lsn` is read.
+
+    `timeline` is that of the log up to there, 0 if it is not known (positions of earlier releases). `tables` has the
+    OIDs of the captured tables, as (schema.table, oid); a publication names tables by their OIDs.
+    """
 
     lsn: int
     system_identifier: int
+    timeline: int = 0
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 class Wanted(Struct, frozen=True):

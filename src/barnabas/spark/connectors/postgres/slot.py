@@ -29,6 +29,7 @@ from barnabas.spark.connectors.postgres.setup_state import (
     Wanted,
 )
 from barnabas.spark.connectors.sql.dialects import Dialect, quote_for_display
+from barnabas.spark.identities import Belonging, belonging, replaced
 
 PLUGIN: Final = "pgoutput"
 VERSION_MIN: Final = 140_000
@@ -230,6 +231,7 @@ def check_position(name: str, checkpoint: Checkpoint, server: Server, slot: Slot
             f"the checkpoint at {since} belongs to another server (system identifier {checkpoint.system_identifier},"
             f" not {server.system_identifier}): connect to that server, or {again}"
         )
+    _check_timeline(checkpoint, server, again)
     if slot is None:
         raise SlotError(
             f"the slot {name} does not exist any more, so that all changes after {since} are lost to this query. Find"
@@ -248,6 +250,46 @@ def check_position(name: str, checkpoint: Checkpoint, server: Server, slot: Slot
             f"the server's log ends at {format_lsn(server.flush_lsn)}, before the query's position {since}: the server"
             f" was restored from a backup, or is another one. Connect to the right server, or {again}"
         )
+
+
+def _check_timeline(checkpoint: Checkpoint, server: Server, again: str) -> None:
+    """Raise SlotError if the server's log does not go through the position: it left the position's timeline before."""
+    if checkpoint.timeline in (0, server.timeline) or not server.timeline:
+        return
+    since, left = format_lsn(checkpoint.lsn), dict(server.switches).get(checkpoint.timeline)
+    if left is not None and checkpoint.lsn <= left:
+        return
+    where = "never had that timeline" if left is None else f"left that timeline at {format_lsn(left)}"
+    raise SlotError(
+        f"the checkpoint at {since} belongs to the timeline {checkpoint.timeline} of the server's log, and the server"
+        f" is on the timeline {server.timeline}, which {where}: the server was restored from a backup, or a standby was"
+        f" promoted that had not got all changes. Changes that the query has read are not in the server, and {again}"
+    )
+
+
+def check_tables(
+    checkpoint: Checkpoint, found: Sequence[tuple[str, str]], *, fails: bool, all_tables: bool = False
+) -> tuple[str, ...]:
+    """Warnings about captured tables that are other ones of the same name than at the checkpoint. `found` has their
+    OIDs now. Raises SlotError, unless `fails` is false or the publication has all tables: a publication that names
+    tables does not have the new one, so that its changes until now are lost.
+    """
+    stored = dict(checkpoint.tables)
+    problems = [
+        replaced(f"the table {name}", {"oid": stored[name]}, {"oid": oid})
+        for name, oid in found
+        if belonging({"oid": stored[name]} if name in stored else {}, {"oid": oid}) is Belonging.REPLACED
+    ]
+    if not problems or all_tables:
+        return tuple(f"{problem}; there are no deletes of the rows of the old one" for problem in problems)
+    text = "; ".join(problems)
+    if fails:
+        raise SlotError(
+            f"{text}. The publication does not have the new table, so that its rows and changes are missing. Start the"
+            " query over with a new checkpoint and a new slot, which reads a new snapshot; or set failOnDataLoss=false,"
+            " to capture the new table from now on"
+        )
+    return (f"{text}: it is captured from now on, and the rows that it has are not read",)
 
 
 def _publication(

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from msgspec import structs
+
 from barnabas import __version__
 from barnabas.client.columns.byte_column import np
 from barnabas.spark.connectors.capture.options import CaptureOptions, SnapshotMode
@@ -25,10 +27,12 @@ from barnabas.spark.connectors.capture.ports import (
 from barnabas.spark.connectors.events.changes import PostgresPositions, TableSchema
 from barnabas.spark.connectors.postgres.catalog import (
     describe_table,
+    load_oids,
     load_primary_keys,
     load_publication,
     load_server,
     load_slot,
+    load_switches,
     load_tables,
     wanted_tables,
 )
@@ -41,11 +45,18 @@ from barnabas.spark.connectors.postgres.peeking import BatchDivider
 from barnabas.spark.connectors.postgres.position import from_position, to_position
 from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Setup, Slot, Wanted
-from barnabas.spark.connectors.postgres.slot import check_partitions, check_position, decide_setup, plan_batch
+from barnabas.spark.connectors.postgres.slot import (
+    check_partitions,
+    check_position,
+    check_tables,
+    decide_setup,
+    plan_batch,
+)
 from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
 from barnabas.spark.connectors.postgres.statements import advance, peek, probe
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
 from barnabas.spark.connectors.sql.dialects import Statement
+from barnabas.spark.identities import Belonging, belonging
 
 log = logging.getLogger("barnabas.spark")
 
@@ -97,6 +108,8 @@ class PostgresSource:
         self._checking: Session | None = None
         self._tables: tuple[TableName, ...] = ()
         self._setup = Setup()
+        self._all_tables = False
+        """Whether the publication has all tables, also those that are created later."""
         self._moved_at = time.monotonic()
         self._confirmed: tuple[int, float] | None = None
         """The position that was confirmed last, and when."""
@@ -110,7 +123,8 @@ class PostgresSource:
 
     def check(self, position: Position | None, *, begun: bool) -> None:
         session = self._session()
-        server, slot = self._read_state()
+        checkpoint = None if position is None else from_position(position)
+        server, slot = self._read_state(checkpoint)
         self._tables = wanted_tables(session, self._options)
         wanted = Wanted(
             self._options.slot,
@@ -118,12 +132,15 @@ class PostgresSource:
             self._tables,
             self._options.publication_mode,
             snapshot=self._options.capture.snapshot_mode is not SnapshotMode.NO_DATA,
-            checkpoint=None if position is None else from_position(position),
+            checkpoint=checkpoint,
             created_slot=begun,
             failover=self._options.failover,
             truncates=self._options.capture.wants_truncates,
         )
         publication = load_publication(session, self._options.publication)
+        self._all_tables = publication is not None and publication.all_tables
+        if checkpoint is not None:
+            self._check_tables(checkpoint)
         self._setup = decide_setup(wanted, server, slot, publication, load_tables(session, self._tables))
         for statement in self._setup.statements:
             log.info("running %s", statement)
@@ -133,6 +150,14 @@ class PostgresSource:
         if self._setup.new_tables and position is not None:
             names = ", ".join(".".join(name) for name in self._setup.new_tables)
             log.warning("%s: captured from now on; the rows that the tables have already are not read", names)
+
+    def _check_tables(self, checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
+        """The OIDs of the captured tables. Raises SlotError if one was replaced, unless failOnDataLoss is false."""
+        found = load_oids(self._session(), self._tables)
+        fails = self._options.fails_on_data_loss
+        for warning in check_tables(checkpoint, found, fails=fails, all_tables=self._all_tables):
+            log.warning("%s", warning)
+        return found
 
     def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:
         if not follow:
@@ -144,16 +169,20 @@ class PostgresSource:
         if self._setup.create_slot is None:  # no_data, with a slot that exists
             slot = load_slot(session, server.version, self._options.slot)
             assert slot is not None and slot.confirmed_flush_lsn is not None
-            return to_position(Checkpoint(slot.confirmed_flush_lsn, server.system_identifier))
+            return to_position(self._at(slot.confirmed_flush_lsn, server))
         for attempt in range(SNAPSHOT_ATTEMPTS):
             point = self._copy_with_slot(stage if rows else None)
             if point is not None:
-                return to_position(Checkpoint(point, server.system_identifier))
+                return to_position(self._at(point, server))
             time.sleep(attempt * SNAPSHOT_RETRY_SECONDS)
         raise ServerNotReadyError(
             f"in {SNAPSHOT_ATTEMPTS} attempts, tables were rewritten (ALTER TABLE, TRUNCATE) before they could be"
             " locked for the snapshot: start the query when the schema is left alone"
         )
+
+    def _at(self, lsn: int, server: Server) -> Checkpoint:
+        oids = load_oids(self._session(), self._tables)
+        return Checkpoint(lsn, server.system_identifier, server.timeline, oids)
 
     def _copy_with_slot(self, stage: SnapshotStage | None) -> int | None:
         """Create the slot, and copy the tables in its snapshot. The position from which the slot has changes; None, and
@@ -185,14 +214,14 @@ class PostgresSource:
         if not self._tables:
             raise SlotError("no table is to be read: name at least one (table.include.list)")
         partitioned = self._partitioned()
-        system_identifier = load_server(session).system_identifier
+        server = load_server(session)
         copied = False
         while not copied:
             session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "beginning the snapshot")
             ((name, lsn),) = session.rows(_EXPORT, "exporting a snapshot")
             copied = try_copy_tables(SnapshotCopy(self._options, self._tables, partitioned, name), stage)
             session.run("COMMIT", "ending the snapshot")
-        return to_position(Checkpoint(lsn, system_identifier))
+        return to_position(self._at(lsn, server))
 
     def _partitioned(self) -> frozenset[TableName]:
         tables = load_tables(self._session(), self._tables)
@@ -207,8 +236,11 @@ class PostgresSource:
         return self.find_end(start, None, None)
 
     def _find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
-        server, slot = self._read_state()
         begin = from_position(start)
+        server, slot = self._read_state(begin)
+        oids = self._check_tables(begin)
+        if belonging(dict(begin.tables), dict(oids)) is Belonging.REPLACED and not self._all_tables:
+            self.check(start, begun=False)  # which adds the new table to the publication
         plan = plan_batch(begin, server, slot, name=self._options.slot, wal_bytes_max=bytes_max)
         end = plan.end if until is None else min(plan.end, from_position(until).lsn)
         if end <= begin.lsn:
@@ -223,7 +255,10 @@ class PostgresSource:
             ):
                 return start
         self._moved_at = time.monotonic()
-        return to_position(Checkpoint(end, begin.system_identifier))
+        if not begin.timeline:
+            log.info("the query knows the server's log from now on by its timeline %d", server.timeline)
+        tables = tuple(sorted({**dict(begin.tables), **dict(oids)}.items()))  # also of tables that are dropped now
+        return to_position(Checkpoint(end, begin.system_identifier, server.timeline, tables))
 
     def confirm(self, position: Position) -> None:
         lsn, now = from_position(position).lsn, time.monotonic()
@@ -235,8 +270,8 @@ class PostgresSource:
         self._confirmed = (lsn, now)
 
     def _confirm(self, position: Position) -> None:
-        server, slot = self._read_state()
         checkpoint = from_position(position)
+        server, slot = self._read_state(checkpoint)
         check_position(self._options.slot, checkpoint, server, slot)
         assert slot is not None and slot.confirmed_flush_lsn is not None
         if slot.confirmed_flush_lsn < checkpoint.lsn:
@@ -302,7 +337,7 @@ class PostgresSource:
             self._checking = None
         if self._checking is None:
             self._checking = Session(self._options)
-        server = load_server(self._checking)
+        server = self._with_switches(load_server(self._checking), begin)
         slot = load_slot(self._checking, server.version, self._options.slot)
         check_position(self._options.slot, begin, server, slot)
 
@@ -386,9 +421,15 @@ class PostgresSource:
         log.warning("%s; trying again in %d ms", error, self._options.backoff_ms)
         time.sleep(self._options.backoff_ms / 1000)
 
-    def _read_state(self) -> tuple[Server, Slot | None]:
-        """The server and the slot. A slot that is in use at this moment, perhaps by a task of an earlier run of the
-        query which the server has not noticed to be gone, is waited for.
+    def _with_switches(self, server: Server, checkpoint: Checkpoint | None) -> Server:
+        """The server with the history of its timelines, if the position has another one."""
+        if checkpoint is None or checkpoint.timeline in (0, server.timeline) or server.timeline <= 1:
+            return server
+        return structs.replace(server, switches=load_switches(self._options, server.timeline))
+
+    def _read_state(self, checkpoint: Checkpoint | None) -> tuple[Server, Slot | None]:
+        """The server and the slot, for a position. A slot that is in use at this moment, perhaps by a task of an
+        earlier run of the query which the server has not noticed to be gone, is waited for.
         """
         for attempt in range(self._options.retries + 1):
             session = self._session()
@@ -398,7 +439,7 @@ class PostgresSource:
                 break
             if attempt < self._options.retries:
                 self._wait(attempt, None)
-        return server, slot
+        return self._with_switches(server, checkpoint), slot
 
     def _retried(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         attempt = 0

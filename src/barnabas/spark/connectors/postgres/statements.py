@@ -29,8 +29,10 @@ SERVER: Final = Statement(
     f" CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_flush_lsn() - {_BASE})::bigint END,"
     " current_database(), current_user::text,"
     " (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),"
-    " has_database_privilege(current_database(), 'CREATE')"
+    " has_database_privilege(current_database(), 'CREATE'), CASE WHEN pg_is_in_recovery() THEN 0"
+    " ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"
 )
+"""The fields of Server. The name of a file of the log begins with the timeline."""
 
 FLUSH_LSN: Final = Statement(f"SELECT (pg_current_wal_flush_lsn() - {_BASE})::bigint")
 
@@ -89,6 +91,16 @@ def read_tables(names: Sequence[TableName]) -> Statement:
         " WHERE tree.isleaf AND p.oid <> c.oid AND p.relreplident NOT IN ('f', c.relreplident) ORDER BY 1)"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN unnest(%s::text[], %s::text[]) AS wanted(s, t) ON n.nspname = wanted.s AND c.relname = wanted.t",
+        ([schema for schema, _ in names], [table for _, table in names]),
+    )
+
+
+def read_oids(names: Sequence[TableName]) -> Statement:
+    """(schema.table, oid) of those tables that exist."""
+    return Statement(
+        "SELECT wanted.s || '.' || wanted.t, c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " JOIN unnest(%s::text[], %s::text[]) AS wanted(s, t) ON n.nspname = wanted.s AND c.relname = wanted.t"
+        " ORDER BY 1",
         ([schema for schema, _ in names], [table for _, table in names]),
     )
 

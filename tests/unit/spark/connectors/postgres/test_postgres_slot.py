@@ -20,7 +20,7 @@ from barnabas.spark.connectors.postgres.setup_state import (
     Table,
     Wanted,
 )
-from barnabas.spark.connectors.postgres.slot import decide_setup, plan_batch
+from barnabas.spark.connectors.postgres.slot import check_tables, decide_setup, plan_batch
 from barnabas.spark.connectors.postgres.statements import advance, peek, session_settings
 
 ORDERS = ("public", "orders")
@@ -267,3 +267,35 @@ def test_a_partition_with_another_replica_identity_is_refused() -> None:
         'ALTER TABLE "public"."orders_2024" REPLICA IDENTITY FULL',
         'ALTER TABLE "public"."orders" REPLICA IDENTITY FULL',
     ]
+
+
+@pytest.mark.parametrize(
+    ("position", "switches", "problem"),
+    [
+        (0x2000, ((1, 0x2000),), None),  # a standby that had all changes was promoted
+        (0x2001, ((1, 0x2000),), "timeline 2, which left that timeline at 0/2000"),
+        (0x1000, ((3, 0x2000),), "timeline 2, which never had that timeline"),
+    ],
+)
+def test_a_position_of_another_timeline(position: int, switches: tuple[Any, ...], problem: str | None) -> None:
+    server = changed(SERVER, timeline=2, switches=switches)
+    checkpoint = Checkpoint(position, 42, 1)
+    if problem is None:
+        plan_batch(checkpoint, server, SLOT, name="s")
+        plan_batch(Checkpoint(position, 42), server, SLOT, name="s")  # of an earlier release
+        return
+    with pytest.raises(SlotError, match=f"belongs to the timeline 1 of the server's log.*{problem}"):
+        plan_batch(checkpoint, server, SLOT, name="s")
+
+
+def test_a_captured_table_that_was_replaced() -> None:
+    checkpoint = Checkpoint(0x2000, 42, 1, (("public.orders", "16402"),))
+    assert check_tables(checkpoint, [("public.orders", "16402"), ("public.new", "9")], fails=True) == ()
+    replaced = [("public.orders", "16500")]
+    with pytest.raises(SlotError, match=r"the table public.orders was replaced: .* oid 16402, .* oid 16500 now"):
+        check_tables(checkpoint, replaced, fails=True)
+    (warning,) = check_tables(checkpoint, replaced, fails=False)
+    assert "captured from now on" in warning
+    (warning,) = check_tables(checkpoint, replaced, fails=True, all_tables=True)
+    assert "no deletes" in warning
+    assert check_tables(Checkpoint(0x2000, 42), replaced, fails=True) == ()
