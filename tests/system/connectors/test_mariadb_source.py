@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError, ServerSetupError
 from barnabas.testing.databases import MariaDbServer
+from tests.progress import wait_until
 from tests.system.connectors.binlog_servers import FLAVOURS, replicated
 from tests.system.connectors.mysql_sources import open_source, purge_older, read_all, run, snapshot
 
@@ -22,14 +24,18 @@ def test_binlogs_that_are_lost_while_the_query_runs_are_noticed(tmp_path: Path) 
         position, _, _ = snapshot(source, tmp_path)
         run(server, "INSERT INTO lost VALUES (1)")
         _, position = read_all(source, position)
+        wait_until(lambda: time.time() >= position["begun"] + 1, "a file that is begun now has another time")
         run(server, "RESET MASTER")
         with pytest.raises(PositionError, match="RESET MASTER was run"):
             source.find_end(position, None, None)
         run(server, *(f"INSERT INTO lost VALUES ({key})" for key in range(100, 120)))
         with pytest.raises(PositionError, match="RESET MASTER was run"):
             source.check(position, begun=False)
-        run(server, "FLUSH BINARY LOGS")
-        position = source.find_end(position, None, None)
+        with pytest.raises(PositionError, match=r"the binlog .* was replaced: .* begun at .*RESET MASTER was run"):
+            source.find_end(position, None, None)  # the file has grown beyond the position
+        with pytest.raises(PositionError, match="RESET MASTER was run"):
+            read_all(source, position)
+        position, _, _ = snapshot(source, tmp_path / "again")
         run(server, "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
         purge_older(server)
         with pytest.raises(BinlogPurgedError, match="Take a new snapshot"):

@@ -229,7 +229,8 @@ class BinlogPosition(Struct, frozen=True):
 
     (file, position) is exact on the server `server_uuid` only; GTIDs also hold after a failover. `gtids` is a GTID set
     of MySQL or a GTID position of MariaDB as text, and empty on a MySQL server without GTIDs. `failovers` counts how
-    often the query has continued on another server.
+    often the query has continued on another server. `begun` is when the server began the file, in seconds since 1970,
+    by which a file is known that RESET MASTER has begun anew under the same name; 0 if it is not known.
     """
 
     file: str
@@ -237,6 +238,7 @@ class BinlogPosition(Struct, frozen=True):
     gtids: str = ""
     server_uuid: str = ""
     failovers: int = 0
+    begun: int = 0
 
     def to_json(self) -> str:
         """The position as JSON, for an offset of Spark; equal positions have equal texts."""

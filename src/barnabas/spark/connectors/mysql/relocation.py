@@ -17,6 +17,7 @@ from __future__ import annotations
 from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction
 from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError, ServerBehindError
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, GtidSet, MariadbGtidPosition
+from barnabas.spark.identities import Belonging, belonging, replaced
 
 Gtids = GtidSet | MariadbGtidPosition
 
@@ -63,6 +64,19 @@ def other_history(position: BinlogPosition, found: str) -> PositionError:
         " (set sync_binlog=1), or it is another one with the same identity. Start the query over with a new"
         " checkpoint, an empty stagingLocation and a new snapshot"
     )
+
+
+def check_begun(position: BinlogPosition, begun: int) -> None:
+    """Raise PositionError if the position's file is another one of that name, which the server began at `begun`."""
+    stored = {"begun at": str(position.begun)} if position.begun else {}
+    found = {"begun at": str(begun)}
+    if belonging(stored, found) is Belonging.REPLACED:
+        problem = replaced(f"the binlog {position.file}", stored, found)
+        raise PositionError(
+            f"{problem} (seconds since 1970). RESET MASTER was run, or the server was restored: what it has written"
+            f" since does not follow the query's position {position.place}. Start the query over with a new"
+            " checkpoint, an empty stagingLocation and a new snapshot"
+        )
 
 
 def check_grown(position: BinlogPosition, executed: GtidSet) -> None:

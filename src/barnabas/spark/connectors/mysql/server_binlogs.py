@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from barnabas.spark.connectors.mysql.binlog.decoder import BinlogDecoder
-from barnabas.spark.connectors.mysql.binlog.events import Gtid, MariadbGtidList, PreviousGtids
+from barnabas.spark.connectors.mysql.binlog.events import FormatDescription, Gtid, MariadbGtidList, PreviousGtids
 from barnabas.spark.connectors.mysql.binlog.transactions import TransactionAssembler
 from barnabas.spark.connectors.mysql.errors import (
     MysqlSourceError,
@@ -22,6 +22,7 @@ from barnabas.spark.connectors.mysql.positions import BinlogPosition, FilePositi
 from barnabas.spark.connectors.mysql.relocation import (
     PlaceSearch,
     begins_before,
+    check_begun,
     check_executed,
     check_grown,
     other_history,
@@ -161,6 +162,19 @@ class ServerBinlogs:
         if found is not None and read.has(found.uuid, found.number):
             raise other_history(position, f"behind the place, the binlogs have {found.uuid}:{found.number}")
 
+    def begun(self, file: str) -> int:
+        """When the server began a binlog, in seconds since 1970."""
+        begin = BinlogPosition(file, 4, "", self._plan.server_uuid)
+        for raw, event, _ in self.events(begin, self.written()):
+            if isinstance(event, FormatDescription):
+                return int.from_bytes(raw[:4], "little")
+        return 0
+
+    def check_begun(self, position: BinlogPosition) -> None:
+        """Raise PositionError if the position's binlog was begun anew since."""
+        if position.begun:
+            check_begun(position, self.begun(position.file))
+
     # -- events
 
     def events(self, start: BinlogPosition, end: FilePosition) -> Iterator[tuple[bytes, Any, bool]]:
@@ -176,6 +190,8 @@ class ServerBinlogs:
             decoder = BinlogDecoder(start.file, start.position, checksums=self._plan.checksums)
             for raw in session.events(start):
                 event = decoder.decode(raw)
+                if isinstance(event, FormatDescription) and decoder.file == start.file:
+                    check_begun(start, int.from_bytes(raw[:4], "little"))
                 here = FilePosition.of(decoder.file, decoder.position)
                 if here > end:
                     raise PositionError(

@@ -90,6 +90,7 @@ class MysqlSource:
             binlogs = self._binlogs()
             here = self._locate(binlogs, _from_position(position))
             binlogs.check_available(here)
+            binlogs.check_begun(here)
             binlogs.check_history(here)
 
     def _judged(self) -> ServerPlan:
@@ -158,7 +159,7 @@ class MysqlSource:
                 schema, indexes = self._captured.schema(one.table)
                 stage.write(schema, self._table_rows(session, one, schema, indexes))
         session.run("COMMIT")
-        return _to_position(position)
+        return _to_position(structs.replace(position, begun=self._binlogs().begun(position.file)))
 
     def _begin_between_commits(self, session: MysqlSession) -> BinlogPosition | None:
         """Begin the transaction of a snapshot of MySQL at a moment without commits. None if there was no such moment,
@@ -245,11 +246,15 @@ class MysqlSource:
             written = min(written, self._locate(binlogs, _from_position(until)).place)
         if written <= begin.place:
             return start
+        binlogs.check_begun(begin)
         if bytes_max is not None and binlogs.distance(begin.place, written) > bytes_max:
             end = binlogs.boundary(begin, written, bytes_max)
         else:
             end = binlogs.at(written, begin)
-        return _to_position(structs.replace(end, failovers=begin.failovers))
+        begun = begin.begun if begin.begun and end.file == begin.file else binlogs.begun(end.file)
+        if not begin.begun:
+            log.info("the query knows the binlog %s from now on by the time %d at which it begins", end.file, begun)
+        return _to_position(structs.replace(end, failovers=begin.failovers, begun=begun))
 
     # -- changes
 
