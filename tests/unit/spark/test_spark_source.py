@@ -12,7 +12,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.values import RegisteredSchema, Schema, SchemaType
 from barnabas.spark.errors import DataLossError, OptionError, SparkSourceError
+from barnabas.spark.records import registries
 from barnabas.spark.schema import DEFAULT_COLUMNS
 from barnabas.spark.source import reader as source
 from barnabas.spark.source.planner import LogOffsets, PartitionRange
@@ -292,3 +295,42 @@ def test_starting_offsets_may_be_a_position_that_was_copied(log: FakeLog) -> Non
     log.ids = {"t": "A"}
     stream = reader(startingOffsets='{"$ids": {"t": "Z"}, "$lost": {"t": {"0": 3}}, "t": {"0": 40}}')
     assert stream.initialOffset() == {"$ids": {"t": "A"}, **at(40)}
+
+
+# -- a registry whose ids began anew
+
+
+class FakeRegistry:
+    """The schemas of a registry by their ids."""
+
+    def __init__(self) -> None:
+        self.schemas = {17: "long"}
+
+    def schema(self, schema_id: int, *, subject: str = "") -> Schema:
+        if schema_id not in self.schemas:
+            raise RegistryError(Code.SCHEMA_NOT_FOUND, "not found")
+        return Schema(f'"{self.schemas[schema_id]}"', SchemaType.AVRO)
+
+
+@pytest.mark.parametrize("found", ["string", None])
+def test_a_registry_whose_ids_began_anew_is_an_error(
+    log: FakeLog, monkeypatch: pytest.MonkeyPatch, found: str | None
+) -> None:
+    fake = FakeRegistry()
+    monkeypatch.setattr(registries, "registry_client", lambda _: fake)
+    pinned = RegisteredSchema("t-value", 1, 17, fake.schema(17))
+    formats = SimpleNamespace(registry=SimpleNamespace(url="http://r:8081"), typed=(), dead_letters=None)
+
+    def typed_reader(**options: str) -> source.StreamReader:
+        stream = reader(startingOffsets="earliest", **options)
+        stream._typed = SimpleNamespace(formats=formats, pinned={"value": pinned})  # type: ignore[assignment]
+        return stream
+
+    stream = typed_reader()
+    end = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    assert end["$schemas"]["value"].startswith("17:")
+    typed_reader().latestOffset(end, stream.getDefaultReadLimit())
+    fake.schemas = {17: found} if found else {}
+    with pytest.raises(DataLossError, match=r"schema 17 of the registry at http://r:8081 was replaced: .*began anew"):
+        typed_reader().latestOffset(end, stream.getDefaultReadLimit())
+    assert typed_reader(failOnDataLoss="false").latestOffset(end, stream.getDefaultReadLimit()) == end

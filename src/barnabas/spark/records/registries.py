@@ -7,6 +7,7 @@ registry, and `frame` puts the id 0 in front of each of them.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.http_client import RegistryUnreachableError
 from barnabas.registry.values import RegisteredSchema, Schema, SchemaType
 from barnabas.spark.errors import OptionError, SparkSourceError
+from barnabas.spark.identities import replaced
 from barnabas.spark.records.formats import PartFormat, RecordFormat, RegistryAccess
 
 INLINE_ID = 0
@@ -111,6 +113,35 @@ def find_schema(part: PartFormat, access: RegistryAccess | None, topics: tuple[s
             f" {part.format.value}"
         )
     return found
+
+
+def schema_marks(registered: RegisteredSchema) -> str:
+    """What a position stores of a schema: its id, and a digest of its text. Empty for one that is given as text."""
+    if registered.id == INLINE_ID:
+        return ""
+    return f"{registered.id}:{_digest(registered.schema)}"
+
+
+def check_schema(part: str, access: RegistryAccess, stored: str, subject: str = "") -> str | None:
+    """What is wrong if the registry has another schema under the id that a position has stored, or none. None if it is
+    the same. Ids belong to the context of `subject`. Raises SparkSourceError if the registry does not answer."""
+    number, _, digest = stored.partition(":")
+    try:
+        found = _digest(registry_client(access).schema(int(number), subject=subject))
+    except RegistryError as error:
+        if error.code is not Code.SCHEMA_NOT_FOUND:
+            raise SparkSourceError(f"the schema registry at {access.url} rejects a request: {error}") from error
+        found = "none"
+    except RegistryUnreachableError as error:
+        raise SparkSourceError(f"the schema {number} of the {part}s cannot be read: {error}") from error
+    if found == digest:
+        return None
+    what = f"the schema {number} of the registry at {access.url}"
+    return replaced(what, {"SHA-256": digest}, {"SHA-256": found})
+
+
+def _digest(schema: Schema) -> str:
+    return hashlib.sha256(schema.text.encode()).hexdigest()[:12]
 
 
 def frame(column: Any, part: PartFormat) -> Any:

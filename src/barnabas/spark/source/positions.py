@@ -14,6 +14,11 @@ and every progress report of the query shows them:
 
     {"$lost": {"orders": {"0": 75}}, "orders": {"0": 1200, "1": 1187}}
 
+A query that decodes records with a schema registry stores there by which schemas it did, each with its id and a digest
+of its text, so that a registry is known whose ids began anew: an id in a record would then stand for another schema.
+
+    {"$ids": {..}, "$schemas": {"value": "17:9f2c01ab34de"}, "orders": {"0": 1200, "1": 1187}}
+
 Topics are sorted by name and partitions by number, because Spark compares offsets as text.
 """
 
@@ -37,6 +42,7 @@ numbers as offsets.
 
 _LOST = "$lost"
 _IDS = "$ids"
+_SCHEMAS = "$schemas"
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -49,25 +55,31 @@ class Position:
     offsets: Offsets
     lost: Offsets = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    """The schema of the `key` and of the `value`, if they are decoded with a registry, as `id:digest`."""
 
     def to_json(self) -> dict[str, Any]:
         """The dict that Spark stores as the stream's offset."""
         document: dict[str, Any] = {_IDS: dict(sorted(self.ids.items()))} if self.ids else {}
         if self.lost:
             document[_LOST] = nest(self.lost)
+        if self.schemas:
+            document[_SCHEMAS] = dict(sorted(self.schemas.items()))
         document.update(nest(self.offsets))
         return document
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Position:
         """The inverse of `to_json`. Raises OptionError if the document is not an offset of this source."""
-        lost, ids = document.get(_LOST, {}), document.get(_IDS, {})
-        if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
-            raise OptionError(f"the checkpoint's topic ids must be texts by topic, got {_shown(ids)}")
+        lost, ids, schemas = (document.get(name, {}) for name in (_LOST, _IDS, _SCHEMAS))
+        for texts, what in ((ids, "topic ids"), (schemas, "schemas")):
+            if not isinstance(texts, dict) or not all(isinstance(one, str) for one in texts.values()):
+                raise OptionError(f"the checkpoint's {what} must be texts by name, got {_shown(texts)}")
         return Position(
             flatten(without_notes(document), "the checkpoint's offset"),
             flatten(lost, "the checkpoint's lost counts"),
             ids,
+            schemas,
         )
 
     def adopting(self, ids: Mapping[str, str]) -> Position:
@@ -88,7 +100,7 @@ class Position:
 
 def without_notes(document: Mapping[str, Any]) -> dict[str, Any]:
     """The offsets in a position's JSON, without what it says besides them."""
-    return {topic: partitions for topic, partitions in document.items() if topic not in (_LOST, _IDS)}
+    return {topic: partitions for topic, partitions in document.items() if topic not in (_LOST, _IDS, _SCHEMAS)}
 
 
 def nest(flat: Offsets) -> dict[str, dict[str, int]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -24,8 +25,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient, connect, require_partitions
+from barnabas.spark.errors import DataLossError
 from barnabas.spark.heap import freeze_heap
-from barnabas.spark.options import QueryMode, ReadAs, ReadFrom
+from barnabas.spark.options import OnDataLoss, QueryMode, ReadAs, ReadFrom
 from barnabas.spark.records.dead_letter_topic import prepare_dead_letters
 from barnabas.spark.reporting import readable_errors
 from barnabas.spark.schema import check_columns, spark_schema
@@ -181,6 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._pinned = False
         self._followed: Position | None = None
         self._reported: set[Loss] = set()
+        self._has_checked = False
 
     # -- positions
     # -------------------------------------------------------------------------------------------------------
@@ -195,7 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             prepare_dead_letters(client, self._options.formats, {tp.topic for tp in partitions})
             view = client.log_view(partitions)
             offsets = client.resolve(self._options.starting, partitions, view, starting=True)
-            self._initial = Position(offsets, ids=view.ids).to_json()
+            self._initial = Position(offsets, ids=view.ids, schemas=self._schemas()).to_json()
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -211,6 +214,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._must_pin(start) and not unlimited:
             self._pinned = True
             return start
+        self._check_schemas(position)
         client = self._client()
         view = client.with_open_transactions(self._view(client), position.offsets)
         density = client.bytes_per_offset(view) if self._options.limits.max_bytes is not None else None
@@ -220,7 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._report_once(plan.losses)
         for topic in plan.adopted:
             log.info("the query knows the topic %s from now on by its id %s", topic, plan.end.ids.get(topic))
-        return plan.end.to_json()
+        return replace(plan.end, schemas=self._schemas()).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The latest offsets of the log, not reduced by the limits on the size of a batch. Spark's progress report
@@ -272,6 +276,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _view(self, client: LogClient) -> LogOffsets:
         client.reach()
         return client.log_view(client.partitions(self._options.subscription))
+
+    def _schemas(self) -> dict[str, str]:
+        """The schemas with which the query decodes records, as a position stores them."""
+        if self._typed is None:
+            return {}
+        from barnabas.spark.records.registries import schema_marks
+
+        found = {part: schema_marks(registered) for part, registered in self._typed.pinned.items()}
+        return {part: one for part, one in found.items() if one}
+
+    def _check_schemas(self, position: Position) -> None:
+        """Look, once for each start of the query, whether the registry still has the schemas by which records were
+        decoded before. Raises DataLossError if its ids began anew, unless failOnDataLoss is false."""
+        if self._typed is None or self._has_checked or self._typed.formats.registry is None:
+            return
+        from barnabas.spark.records.registries import check_schema
+
+        for part, stored in position.schemas.items():
+            pinned = self._typed.pinned.get(part)
+            subject = "" if pinned is None else pinned.subject
+            problem = check_schema(part, self._typed.formats.registry, stored, subject)
+            if problem is None:
+                continue
+            text = f"{problem}. Its ids began anew, and the ids in records that were written before name other schemas"
+            if self._options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLossError(
+                    f"{text}: restore the registry; or set failOnDataLoss=false, if all records to be read were written"
+                    " with the new ids"
+                )
+            log.warning("%s", text)
+        self._has_checked = True
 
     def _must_pin(self, start: dict[str, Any]) -> bool:
         if self._pinned or start != self._initial:
