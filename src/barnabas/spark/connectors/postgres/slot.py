@@ -263,7 +263,7 @@ def _check_timeline(checkpoint: Checkpoint, server: Server, again: str) -> None:
     raise SlotError(
         f"the checkpoint at {since} belongs to the timeline {checkpoint.timeline} of the server's log, and the server"
         f" is on the timeline {server.timeline}, which {where}: the server was restored from a backup, or a standby was"
-        f" promoted that had not got all changes. Changes that the query has read are not in the server, and {again}"
+        f" promoted that had not got all changes. Changes that the query has read are not in the server: {again}"
     )
 
 
