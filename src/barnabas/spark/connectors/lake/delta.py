@@ -36,8 +36,8 @@ LEDGER: Final = "barnabas.ledger"
 """The keys in a commit's metadata: the query, its micro-batch, the attempts whose files the commit added, and what
 identifies the micro-batch (`LedgerEntry`)."""
 HISTORY_MAX: Final = 1000
-HISTORY_FIRST: Final = 4
-"""The newest commits are read first: one of them is nearly always that of the query."""
+HISTORY_FIRST: Final = (4, 64)
+"""So many of the newest commits are read first: one of them is nearly always that of the query."""
 RETRIES: Final = 5
 _DELETED: Final = "__barnabas_deleted"
 
@@ -113,7 +113,7 @@ class DeltaLakeTable:
         number: int | None = self._table.transaction_version(query_id)
         if number is None:
             return None
-        for limit in (HISTORY_FIRST, HISTORY_MAX):
+        for limit in (*HISTORY_FIRST, HISTORY_MAX):
             history = self._table.history(limit)
             for commit in standing_commits(history):
                 if commit.get(QUERY) == query_id:
