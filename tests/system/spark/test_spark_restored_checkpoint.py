@@ -78,6 +78,36 @@ def test_a_table_of_files_is_not_passed_over_after_its_checkpoint_was_restored(
     assert spark.table(table).count() == 2
     run_once(project, spark, full_refresh=[table])
     assert sorted(row.id for row in spark.table(table).collect()) == [1, 2, 3]
+    shutil.rmtree(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:") + f"/{table}/_spark_metadata")
+    with pytest.raises(FlowFailedError, match="was removed or restored from a backup"):
+        run_once(project, spark)
+
+
+def test_a_table_of_change_events_that_was_replaced_is_noticed(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, write: Write
+) -> None:
+    from deltalake import DeltaTable
+
+    topics.create(topic)
+    topics.produce(topic, [json_record(id=1, n=1)])
+    table = f"merged_{topic[-1]}"
+    text = f"""
+@dp.temporary_view
+def changes_{topic[-1]}():
+    return {topic_stream(servers, topic, "id int, n long")}
+dp.create_streaming_table("{table}", format="delta")
+dp.create_auto_cdc_flow("{table}", "changes_{topic[-1]}", keys=["id"], sequence_by="n")
+"""
+    project = write({"merged.py": text})
+    run_once(project, spark)
+    run_once(project, spark)
+    place = spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:") + f"/{table}"
+    DeltaTable.create(place, DeltaTable(place).schema(), mode="overwrite")
+    with pytest.raises(FlowFailedError, match="was replaced"):
+        run_once(project, spark)
+    shutil.rmtree(place)
+    with pytest.raises(FlowFailedError, match="was removed"):
+        run_once(project, spark)
 
 
 def test_a_topic_that_was_created_again_is_not_read_from_the_old_position(

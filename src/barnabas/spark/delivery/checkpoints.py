@@ -27,8 +27,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from barnabas.spark.delivery.identity import BatchConflict, LedgerEntry, entry_of
+from barnabas.spark.delivery.identity import NOTHING_PUBLISHED, BatchConflict, LedgerEntry, entry_of
 from barnabas.spark.errors import BatchConflictError
+from barnabas.spark.identities import Marks
 
 T = TypeVar("T")
 log = logging.getLogger("barnabas.spark")
@@ -122,6 +123,13 @@ class CheckpointHistory:
     def _published(self) -> dict[str, LedgerEntry]:
         noted = self._stored(_PUBLISHED, Published)
         return dict(noted.targets) if noted.query_id == self._query_id else {}
+
+    def confirm(self, target: str, marks: Marks) -> None:
+        """Note to which table a query writes that has no ledger."""
+        noted = self._published()
+        if noted.get(target) != LedgerEntry(NOTHING_PUBLISHED, marks=marks):
+            noted[target] = LedgerEntry(NOTHING_PUBLISHED, marks=marks)
+            _write(self.place, _PUBLISHED, msgspec.json.encode(Published(self._query_id, noted)))
 
     def judged(self, target: str, batch_id: int) -> None:
         self._judged[target] = batch_id

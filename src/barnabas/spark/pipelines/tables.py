@@ -14,6 +14,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+from barnabas.spark.delivery.checkpoints import CheckpointHistory
+from barnabas.spark.identities import Belonging, belonging, replaced
 from barnabas.spark.pipelines.cdc.delta import DeltaChangeTable, local_or_uri, tombstones_location
 from barnabas.spark.pipelines.cdc.events import ChangeWriter, sequences_of
 from barnabas.spark.pipelines.cdc.merging import spelled
@@ -114,7 +116,10 @@ class PipelineTables:
         sequences = sequences_of(events)
         table = DeltaChangeTable(local_or_uri(self._location(output)), spelled(rules.keys, events.columns), sequences)
         stored = StructType([*schema.fields, *(events.schema[name] for name in sequences)])
+        history = CheckpointHistory(self.checkpoint(resolved))
+        self._check_merged(resolved, table, history)
         table.create(stored, output.partition_columns, output.comment)
+        history.confirm(table.location, table.marks() or {})
         new = _new_columns(output, table.schema(), stored)
         if any(field.name in sequences for field in new):
             raise PlanChangedError(
@@ -124,6 +129,23 @@ class PipelineTables:
         if new:
             table.add_columns(new)
         return ChangeWriter(resolved.flow.name, table)
+
+    def _check_merged(self, resolved: ResolvedFlow, table: DeltaChangeTable, history: CheckpointHistory) -> None:
+        """Refuse a table that is not the one into which the flow has merged. Raises PlanChangedError."""
+        confirmed, found = history.published(table.location), table.marks()
+        if history.newest() is None:
+            return
+        if found is None:
+            problem = f"the table {resolved.target.name} was removed"
+        elif belonging(confirmed.marks if confirmed else {}, found) is Belonging.REPLACED:
+            assert confirmed is not None
+            problem = replaced(f"the table {resolved.target.name}", confirmed.marks, found)
+        else:
+            return
+        raise PlanChangedError(
+            f"{resolved.target.place}: {problem}, and the flow {resolved.flow.name} would only merge new events into"
+            f" it. Restore the table, or let it begin anew with: barnabas pipelines reset PIPELINE {resolved.flow.name}"
+        )
 
     def open_merged(self, output: OutputNode) -> Any:
         """The rows of a table of change events, as a DataFrame."""
@@ -191,15 +213,24 @@ class PipelineTables:
             self._files.make_directory(f"{root}/{max(numbers) + 1}")
 
     def check_numbers(self, resolved: ResolvedFlow) -> None:
-        """Refuse a checkpoint that is older than the table of files. Spark's file sink knows micro-batches by their
-        numbers only, and passes over each that is not above the newest one in `_spark_metadata`: rows that the
-        checkpoint plans anew would be lost without an error. Raises PlanChangedError.
+        """Refuse a checkpoint that is older than the table of files, and one that is newer. Spark's file sink knows
+        micro-batches by their numbers only, and passes over each that is not above the newest one in `_spark_metadata`:
+        rows that an old checkpoint plans anew would be lost without an error. A table that is behind the checkpoint was
+        removed or restored, and does not have rows that were written. Raises PlanChangedError.
         """
         if not self._is_of_files(resolved.target):
             return
         written = max(self._files.numbers(f"{self._location(resolved.target)}/_spark_metadata"), default=-1)
         checkpoint = self.checkpoint(resolved)
         planned = max(self._files.numbers(f"{checkpoint}/offsets"), default=-1)
+        committed = max(self._files.numbers(f"{checkpoint}/commits"), default=-1)
+        if written < committed:
+            raise PlanChangedError(
+                f"{resolved.target.place}: the table {resolved.target.name} has the micro-batches up to {written}, and"
+                f" the checkpoint {checkpoint} of the flow {resolved.flow.name} those up to {committed}: the table was"
+                " removed or restored from a backup, and rows are missing. Restore it, or let it begin anew with:"
+                f" barnabas pipelines reset PIPELINE {resolved.flow.name}"
+            )
         if planned < written:
             table = resolved.target.name
             raise PlanChangedError(

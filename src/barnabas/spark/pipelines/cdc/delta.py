@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.identities import Marks
 from barnabas.spark.pipelines.cdc.merging import (
     DELETED,
     RESERVED_PREFIX,
@@ -60,6 +61,14 @@ class DeltaChangeTable:
                     partition_by=list(partitions),
                     description=comment,
                 )
+
+    def marks(self) -> Marks | None:
+        """What tells the table from another one at this place; None if there is no table."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self.location):
+            return None
+        return {"table": str(DeltaTable(self.location).metadata().id)}
 
     def schema(self) -> Any:
         """The columns of the table, with the hidden ones, as Spark's StructType."""
