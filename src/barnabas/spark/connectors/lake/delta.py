@@ -1,8 +1,9 @@
 """Shell: a Delta table, through the `deltalake` package (Rust, no JVM).
 
 Tasks write Parquet files with PyArrow. A commit adds them, and carries the micro-batch as an application transaction
-(the action `txn` of the Delta protocol): the query's id and the number of the micro-batch. It refuses a commit
-if another one with the same application id came in between, so two drivers of one query cannot both commit.
+(the action `txn` of the Delta protocol): the query's id and the number of the micro-batch. What identifies the
+micro-batch is in the commit's metadata. A commit is refused if another one with the same application id came in
+between, so two drivers of one query cannot both commit.
 """
 
 from __future__ import annotations

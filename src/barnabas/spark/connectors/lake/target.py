@@ -3,7 +3,7 @@
     insert    a task writes data files into the table's directory; the commit adds them
     upsert    a task stages its rows as Parquet files; the commit merges one change for each key
 
-The number of the micro-batch is part of the commit (`delta.py`, `iceberg.py`), so that a repeated micro-batch is not
+The identity of the micro-batch is part of the commit (`delta.py`, `iceberg.py`), so that a repeated micro-batch is not
 committed again. A table belongs to one commit: with several tables in one query (${topic}), each has its own.
 """
 
