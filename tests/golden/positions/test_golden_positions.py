@@ -56,14 +56,16 @@ def topic(ids: Mapping[str, str], earliest: int, latest: int, stored: Mapping[st
     return answer
 
 
-def mirror(topic_id: int, earliest: int, latest: int) -> Answer:
-    """A copier that has copied the topic with the id 1 up to 50."""
+def mirror(topic_id: int, earliest: int, latest: int, target_id: int = 9) -> Answer:
+    """A copier that has copied the topic with the id 1 up to 50, into the topic with the id 9."""
 
     def answer(fails: bool) -> str:
-        planner = CopyPlanner({"orders": "a.orders"}, {TP: 50}, {"orders": UUID(int=1)}, fail_on_data_loss=fails)
+        ids, targets = {"orders": UUID(int=1)}, {"a.orders": UUID(int=9)}
+        planner = CopyPlanner({"orders": "a.orders"}, {TP: 50}, ids, target_ids=targets, fail_on_data_loss=fails)
         view = SourceView({TP: earliest}, {TP: latest}, {"orders": UUID(int=topic_id)})
-        planner.plan(view, {"a.orders": 1}, 0)
-        step = planner.plan(view, {"a.orders": 1}, 60_000)
+        now = {"a.orders": UUID(int=target_id)}
+        planner.plan(view, {"a.orders": 1}, 0, now)
+        step = planner.plan(view, {"a.orders": 1}, 60_000, now)
         return ", ".join(f"copies {part.start} to {part.end}" for part in step.ranges) or "copies nothing"
 
     return answer
@@ -222,6 +224,7 @@ CASES: dict[str, dict[str, Answer]] = {
         "nothing": mirror(1, 0, 80),
         "created again, longer": mirror(2, 0, 150),
         "created again, shorter": mirror(2, 0, 20),
+        "created again in the target": mirror(1, 0, 80, 8),
         "deleted records": mirror(1, 60, 80),
         "a truncated log": mirror(1, 0, 40),
     },

@@ -121,6 +121,7 @@ class Copying:
             plan.topics,
             positions,
             stored.topic_ids,
+            target_ids=stored.target_ids,
             start_at=options.start_at,
             fail_on_data_loss=plan.fail_on_data_loss,
         )
@@ -171,7 +172,7 @@ class Copying:
         if self._counts_ms is None or now - self._counts_ms >= COUNTS_MS:
             self._counts = self._target.partition_counts(self._plan.topics.values())
             self._counts_ms = now
-        step = self._planner.plan(view, self._counts, now)
+        step = self._planner.plan(view, self._counts, now, self._target.topic_ids)
         for loss in step.losses:
             log.error("records are lost", pair=self._plan.name, reason=str(loss), records=loss.records)
         if step.waiting and (self._logged_waiting_ms is None or now - self._logged_waiting_ms >= WAITING_LOGGED_MS):

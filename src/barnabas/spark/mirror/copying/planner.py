@@ -8,8 +8,8 @@
 
 A partition that the target topic does not have yet waits. These records are lost: those that retention deleted before
 they were copied, those of a log that ends before the position (unclean election), and the unread ones of a topic that
-was deleted and created anew, which its topic id shows. Gaps above the log start offset are no loss: they come from
-transaction markers and compaction.
+was deleted and created anew, which its topic id shows. If the topic of the target cluster was created anew, what it had
+is copied again. Gaps above the log start offset are no loss: they come from transaction markers and compaction.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
+from barnabas.spark.identities import replaced
 from barnabas.spark.mirror.copying.stored import Stored
 from barnabas.spark.mirror.copying.values import PartitionCopied, RangeToCopy
 from barnabas.spark.mirror.errors import MirrorConfigError, MirrorDataLossError
@@ -54,6 +55,7 @@ class LossReason(Enum):
     DELETED = "deleted"
     TRUNCATED = "truncated"
     RECREATED = "recreated"
+    TARGET_RECREATED = "target recreated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class CopyLoss:
     expected: int
     found: int
     records: int
+    target: str = ""
+    """The topic of the target cluster that was created anew, and its ids, as text."""
 
     def __str__(self) -> str:
         match self.reason:
@@ -80,6 +84,11 @@ class CopyLoss:
                 return (
                     f"{self.partition}: the topic was deleted and created anew (it has another topic id) after it was"
                     f" copied up to offset {self.expected}; the new topic begins at offset {self.found}"
+                )
+            case LossReason.TARGET_RECREATED:
+                return (
+                    f"{self.partition}: {self.target}, after records up to offset {self.expected} were copied into it."
+                    f" The new one lacks them; they are copied again from offset {self.found} on"
                 )
 
 
@@ -117,13 +126,15 @@ class CopyPlanner:
         positions: Offsets,
         topic_ids: Mapping[str, UUID],
         *,
+        target_ids: Mapping[str, UUID] | None = None,
         start_at: StartAt = StartAt.EARLIEST,
         fail_on_data_loss: bool = True,
     ) -> None:
-        """`positions` and `topic_ids` are those that the target cluster has stored."""
+        """`positions`, `topic_ids` and `target_ids` are those that the target cluster has stored."""
         self._topics = topics
         self._positions = {tp: offset for tp, offset in positions.items() if tp.topic in topics}
         self._topic_ids = dict(topic_ids)
+        self._target_ids = dict(target_ids or {})
         self._start_at = start_at
         self._fail_on_data_loss = fail_on_data_loss
         self._begun = False
@@ -135,12 +146,21 @@ class CopyPlanner:
         """The next offset to copy of each partition."""
         return self._positions
 
-    def plan(self, view: SourceView, target_counts: Mapping[str, int], now_ms: int) -> CopyStep:
-        """The next micro-batch; it has no ranges if there is nothing to copy. Raises MirrorDataLossError if records are
+    def plan(
+        self,
+        view: SourceView,
+        target_counts: Mapping[str, int],
+        now_ms: int,
+        target_ids: Mapping[str, UUID] | None = None,
+    ) -> CopyStep:
+        """The next micro-batch; it has no ranges if there is nothing to copy. `target_ids` are the ids that the topics
+        of the target cluster have. Raises MirrorDataLossError if records are
         lost and `on.data.loss` is fail; the positions then stay as they are.
         """
         recreated = {name for name, topic_id in view.topic_ids.items() if self._is_new(name, topic_id)}
-        losses = [*self._recreated(view, recreated), *self._out_of_bounds(view, recreated, now_ms)]
+        emptied = self._emptied(view, recreated, target_ids or {})
+        begun = {*recreated, *(loss.partition.topic for loss in emptied)}
+        losses = [*self._recreated(view, recreated), *emptied, *self._out_of_bounds(view, begun, now_ms)]
         if losses and self._fail_on_data_loss:
             raise _data_loss(losses)
         moved = {loss.partition: loss.found for loss in losses}
@@ -157,6 +177,12 @@ class CopyPlanner:
             if topic_id not in (NO_TOPIC_ID, self._topic_ids.get(name))
         }
         self._topic_ids |= topic_ids
+        targets = {
+            name: topic_id
+            for name, topic_id in (target_ids or {}).items()
+            if topic_id not in (NO_TOPIC_ID, self._target_ids.get(name))
+        }
+        self._target_ids |= targets
         ranges, waiting = [], []
         for tp in sorted(view.latest):
             if view.latest[tp] <= self._positions[tp]:
@@ -166,7 +192,7 @@ class CopyPlanner:
                 waiting.append(tp)
             else:
                 ranges.append(RangeToCopy(tp, target, self._positions[tp], view.latest[tp]))
-        return CopyStep(tuple(ranges), Stored(moved, topic_ids), tuple(losses), tuple(waiting))
+        return CopyStep(tuple(ranges), Stored(moved, topic_ids, targets), tuple(losses), tuple(waiting))
 
     def advance(self, copied: Iterable[PartitionCopied]) -> None:
         """Take over the positions of a committed micro-batch."""
@@ -188,6 +214,19 @@ class CopyPlanner:
         for tp in sorted(tp for tp in self._positions if tp.topic in recreated):
             begin = view.earliest.get(tp, 0)
             found.append(CopyLoss(tp, LossReason.RECREATED, self._positions[tp], begin, begin))
+        return found
+
+    def _emptied(self, view: SourceView, recreated: Collection[str], target_ids: Mapping[str, UUID]) -> list[CopyLoss]:
+        """The partitions whose topic in the target cluster was created anew: it lacks what was copied before."""
+        found = []
+        for tp in sorted(tp for tp in self._positions if tp in view.latest and tp.topic not in recreated):
+            name = self._topics[tp.topic]
+            before, now = (ids.get(name, NO_TOPIC_ID) for ids in (self._target_ids, target_ids))
+            begin = view.earliest.get(tp, 0)
+            if before == now or NO_TOPIC_ID in (before, now) or self._positions[tp] <= begin:
+                continue
+            problem = replaced(f"the topic {name} of the target cluster", {"id": str(before)}, {"id": str(now)})
+            found.append(CopyLoss(tp, LossReason.TARGET_RECREATED, self._positions[tp], begin, 0, problem))
         return found
 
     def _out_of_bounds(self, view: SourceView, recreated: Collection[str], now_ms: int) -> list[CopyLoss]:

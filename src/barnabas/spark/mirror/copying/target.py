@@ -22,6 +22,7 @@ from barnabas.spark.delivery.names import SinkName
 from barnabas.spark.delivery.records import DeliveryState, Progress
 from barnabas.spark.errors import DeliveryError
 from barnabas.spark.mirror.copying.stored import (
+    TARGET_IDS,
     Record,
     Stored,
     companions,
@@ -65,6 +66,8 @@ class TargetClient(BlockingClient):
         )
         self._producer: AsyncProducer | None = None
         self._state = DeliveryState("")
+        self.topic_ids: dict[str, UUID] = {}
+        """The ids of the topics of the target cluster, as `partition_counts` has seen them last."""
 
     async def _open(self, config: ClusterConfig) -> Cluster:
         return Cluster(config)
@@ -97,6 +100,7 @@ class TargetClient(BlockingClient):
         options = self._options
         positions: dict[TopicPartition, int] = {}
         topic_ids: dict[str, UUID] = {}
+        target_ids: dict[str, UUID] = {}
         counts = await self._counts([options.offsets_topic]) if options.offsets_topic else {}
         count = counts.get(options.offsets_topic, 0)
         if not count:
@@ -107,6 +111,10 @@ class TargetClient(BlockingClient):
                 if named[0] == options.source_alias:
                     topic_ids[named[1]] = named[2]
                 return
+            if (named := decode_topic_id(key, value, TARGET_IDS)) is not None:
+                if named[0] == options.source_alias:
+                    target_ids[named[1]] = named[2]
+                return
             position = decode_source_offset(key, value)
             if position is None or position.source_alias != options.source_alias:
                 return
@@ -116,7 +124,7 @@ class TargetClient(BlockingClient):
                 positions[position.partition] = position.offset + 1
 
         await TopicReader(self._cluster, options.offsets_topic, count).read_new(on_record)
-        return Stored(positions, topic_ids)
+        return Stored(positions, topic_ids, target_ids)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +135,9 @@ class TargetClient(BlockingClient):
     async def _counts(self, topics: Sequence[str]) -> dict[str, int]:
         await self._cluster.refresh(topics)
         views = await self._cluster.topics(topics)
-        return {name: view.partition_count for name, view in views.items() if view.error is ErrorCode.NONE}
+        found = {name: view for name, view in views.items() if view.error is ErrorCode.NONE}
+        self.topic_ids |= {name: view.topic_id for name, view in found.items()}
+        return {name: view.partition_count for name, view in found.items()}
 
     # -- micro-batches ---------------------------------------------------------------------------------------------
 
@@ -148,7 +158,7 @@ class TargetClient(BlockingClient):
             positions = dict(besides.positions)
             for part in reached:
                 positions |= part
-            records = encode_stored(self._options.source_alias, Stored(positions, besides.topic_ids))
+            records = encode_stored(self._options.source_alias, replace(besides, positions=positions))
             await self._write(records)
             return
         progress = [Progress("", encode_progress(besides))] if besides else []

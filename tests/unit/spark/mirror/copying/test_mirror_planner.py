@@ -16,7 +16,7 @@ from barnabas.spark.mirror.copying.planner import (
     StartAt,
     divide,
 )
-from barnabas.spark.mirror.copying.stored import Stored
+from barnabas.spark.mirror.copying.stored import TARGET_IDS, Stored, companions, decode_topic_id, encode_progress
 from barnabas.spark.mirror.copying.values import PartitionCopied, RangeToCopy
 from barnabas.spark.mirror.errors import MirrorConfigError, MirrorDataLossError
 
@@ -139,3 +139,20 @@ def test_ranges_are_divided_by_their_size_and_no_partition_is_cut() -> None:
     assert [[r.partition.partition for r in group] for group in groups] == [[0, 1, 4], [2, 3]]
     assert len(divide(ranges, 50)) == 5
     assert divide([], 3) == []
+
+
+def test_a_topic_of_the_target_that_was_created_anew_is_copied_again() -> None:
+    first, other = UUID(int=7), UUID(int=8)
+    plan = planner({A0: 5, B0: 5}, target_ids={"x.a": first})
+    with pytest.raises(
+        MirrorDataLossError, match=f"the topic x.a of the target cluster was replaced: .*{first}.*{other}"
+    ):
+        plan.plan(view({A0: 9, B0: 5}, {A0: 2}), COUNTS, 0, {"x.a": other})
+    plan = planner({A0: 5, B0: 5}, target_ids={"x.a": first}, fail_on_data_loss=False)
+    step = plan.plan(view({A0: 9, B0: 5}, {A0: 2}), COUNTS, 0, {"x.a": other, "x.b": first})
+    assert step.ranges == (RangeToCopy(A0, "x.a", 2, 9),)
+    assert step.besides == Stored({A0: 2}, step.besides.topic_ids, {"x.a": other, "x.b": first})
+    assert plan.plan(view({A0: 9}, {A0: 2}), COUNTS, 0, {"x.a": other}).losses == ()
+    stored = companions("mm2-offsets.A.internal", "A", [encode_progress(step.besides)])
+    found = [decode_topic_id(record.key, record.value, TARGET_IDS) for record in stored]
+    assert [one for one in found if one] == [("A", "x.a", other), ("A", "x.b", first)]
