@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -251,8 +250,6 @@ def test_a_position_in_a_table_that_is_not_what_it_was(
     while len(read) < 100:  # numbers are final only after a while
         more, position = poll(source, position)
         read += more
-    if kind == "mariadb":
-        time.sleep(1.1)  # the time of a creation has seconds
     if change == "replaced":
         execute("DROP TABLE positions", create, insert.format("new", 150))
     elif change == "truncated":
