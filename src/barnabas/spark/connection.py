@@ -28,7 +28,7 @@ from barnabas.client.options import ClusterConfig
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLevel, OffsetAndMetadata
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import NO_TOPIC_ID, TopicPartition, uuid_to_text
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition, uuid_from_text, uuid_to_text
 from barnabas.spark.errors import SparkSourceError
 from barnabas.spark.options import DEFAULT_ISOLATION
 from barnabas.spark.source.planner import LogOffsets
@@ -302,8 +302,13 @@ class LogClient(BlockingClient):
 
     def commit(self, group: str, position: Position) -> None:
         """Commit a position as offsets of a consumer group, so that tools can show it. Raises KafkaError."""
+        ids = {topic: uuid_from_text(text) for topic, text in position.ids.items()}
         offsets = {
-            tp: OffsetAndMetadata(offset, f"lost={position.lost[tp]}" if tp in position.lost else "")
+            tp: OffsetAndMetadata(
+                offset,
+                f"lost={position.lost[tp]}" if tp in position.lost else "",
+                topic_id=ids.get(tp.topic, NO_TOPIC_ID),
+            )
             for tp, offset in position.offsets.items()
         }
         refused = self.run(commit_group_offsets(self.cluster, group, offsets))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from barnabas.client.admin import AsyncAdmin
@@ -128,7 +129,11 @@ class GroupJobs:
     async def _write_group(self, group: str, translated: dict[TopicPartition, Checkpoint]) -> None:
         admin = self._clients.target.admin
         present = await group_offsets(admin, group)
-        changes = offsets_to_write(translated, present)
+        topics = admin.cluster.metadata
+        changes = {
+            partition: replace(commit, topic_id=topics.topic_id(partition.topic))
+            for partition, commit in offsets_to_write(translated, present).items()
+        }
         if not changes:
             return
         try:
