@@ -375,6 +375,11 @@ def _answers_before_commit(patch: Patch) -> None:
     patch.setattr(CoordinatorContext, "_execute", execute)
 
 
+def _view_stands_still(patch: Patch) -> None:
+    """A coordinator awaits the commit of a record only if a client waits for it."""
+    patch.setattr(CoordinatorContext, "pending", property(lambda self: bool(self.waiting) or not self.caught_up))
+
+
 def _markers_dropped(patch: Patch) -> None:
     """A transaction marker counts as written if the partition's leader cannot be reached."""
     from barnabas.protocol.wire.messages import write_txn_markers as wire
@@ -513,6 +518,7 @@ PLANTED = [
     Planted("half of the voters are a majority", _half_is_a_majority, ClusterFaultMenu.KILL, 20, ANY),
     Planted("a former coordinator answers", _former_coordinator_answers, ClusterFaultMenu.KILL, 10),
     Planted("a coordinator answers before the commit", _answers_before_commit, ClusterFaultMenu.KILL, 10),
+    Planted("the committed view stands still", _view_stands_still, ClusterFaultMenu.KILL, 5),
     Planted("an empty log replaces an offline one", _offline_log_replaced, ClusterFaultMenu.KILL, 10, ANY, first=70),
     Planted("share state not written", _share_state_not_written, ClusterFaultMenu.KILL, 10),
     Planted("a joining replica does not limit the watermark", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 10),

@@ -13,7 +13,7 @@ from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.group.shard import FORMAT
 from tests.configs import group_coordinator_config
 from tests.golden.coordination.show import show_record
-from tests.unit.server.coordination.kit import Catalog, LoopClock, MemoryWriter, seeded
+from tests.unit.server.coordination.kit import Catalog, LoopClock, MemoryWriter, check_committed_views, seeded
 
 TP = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -68,6 +68,8 @@ class Stage:
 
     def take_events(self) -> list[str]:
         """Responses, then records."""
+        if self.coordinator is not None:
+            check_committed_views(self.writer, self.coordinator._runtime)
         for record in self.writer.records(TP, self.seen):
             self.events.append("log: " + show_record(FORMAT.decode(record)))
         self.seen = self.writer[TP].end

@@ -30,7 +30,15 @@ from barnabas.server.coordination.share.service import ShareCoordinator
 from tests.configs import group_coordinator_config, share_coordinator_config
 from tests.golden.coordination.show import show_record
 from tests.golden.coordination.stage import settle
-from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual, seeded
+from tests.unit.server.coordination.kit import (
+    Catalog,
+    Context,
+    LoopClock,
+    MemoryWriter,
+    check_committed_views,
+    run_virtual,
+    seeded,
+)
 
 GROUPS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 STATE = TopicPartition(SHARE_STATE_TOPIC, 0)
@@ -102,6 +110,8 @@ class Stage:
         await settle()
 
     def take_events(self) -> list[str]:
+        for coordinator in (self.groups, self.states):
+            check_committed_views(self.writer, coordinator._runtime)
         taken, self.events = self.events, []
         for tp, log_format, prefix in ((GROUPS, GROUP_FORMAT, "log"), (STATE, SHARE_FORMAT, "state log")):
             for record in self.writer.records(tp, self.seen[tp]):
@@ -272,6 +282,17 @@ async def fail(stage: Stage, words: list[str], options: dict[str, str]) -> None:
     stage.writer.refusals.append(ErrorCode[words[0]])
 
 
+async def hold(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+    """The followers stop fetching: no record is committed until `release`."""
+    stage.writer.hold = True
+
+
+async def release(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+    stage.writer.hold = False
+    for tp in (GROUPS, STATE):
+        stage.writer.commit(tp)
+
+
 async def deaf(stage: Stage, words: list[str], options: dict[str, str]) -> None:
     """The share coordinator cannot be reached until `heard`."""
     stage.deaf = True
@@ -308,11 +329,13 @@ COMMANDS: dict[str, Callable[[Stage, list[str], dict[str, str]], Awaitable[None]
     "fail": fail,
     "forget": on_topics_deleted,
     "heard": heard,
+    "hold": hold,
     "list": list_all,
     "move": move,
     "offsets": show_offsets,
     "poll": poll,
     "read": read,
+    "release": release,
     "restart": restart,
     "topics": topics,
     "wait": wait,

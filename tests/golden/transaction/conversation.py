@@ -45,7 +45,7 @@ from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, from_record, to_record
 from tests.configs import transaction_config
-from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
+from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, check_committed_views, run_virtual, seeded
 
 TP = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 
@@ -184,6 +184,8 @@ class Stage:
         await settle()
 
     def take_events(self) -> list[str]:
+        if self.coordinator is not None:
+            check_committed_views(self.writer, self.coordinator._runtime)
         for record in self.writer.records(TP, self.seen):
             decoded = FORMAT.decode(record)
             assert decoded is not None

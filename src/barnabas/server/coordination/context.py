@@ -88,7 +88,7 @@ class CoordinatorContext(Generic[S]):
         """Callbacks with the offset that must be committed first, in ascending order of offset."""
         self.timers = Timers(self._on_timer)
         self.on_pending: Callable[[], None] = lambda: None
-        """Called when a callback is added to `waiting`."""
+        """Called after each append whose records are not committed yet."""
         self._writer = writer
         self._clock = clock
         self._rng = rng
@@ -101,8 +101,9 @@ class CoordinatorContext(Generic[S]):
 
     @property
     def pending(self) -> bool:
-        """Whether a commit is awaited, by a callback or by the committed view of the state."""
-        return bool(self.waiting) or self.timeline.awaits_log or not self.caught_up
+        """Whether a commit is awaited. Each record is awaited, whether or not a client waits for it: the committed view
+        of the state has the record only then."""
+        return self.end_offset > self.committed_offset
 
     # -- operations ----------------------------------------------------------------------------------------------
 
@@ -149,14 +150,11 @@ class CoordinatorContext(Generic[S]):
         """Append a transaction marker. The returned future is done when the marker is committed. Raises KafkaError if
         the append fails."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        mark = self.timeline.mark()
         self._on_appended(self._writer.append_marker(self.tp, marker, self._clock.now_ms()))
         self.shard.apply_marker(marker.producer, committed=marker.committed)
-        self.timeline.seal(self.end_offset)
-        if self.end_offset <= self.committed_offset:
-            self.timeline.commit(self.committed_offset)
-            future.set_result(None)
-        else:
-            self._wait(self.end_offset, lambda code: _settle(future, None, code))
+        self._seal(mark)
+        self._wait(self.end_offset, lambda code: _settle(future, None, code))
         return future
 
     def _execute(self, op: WriteOperation, mark: int) -> int | None:
@@ -175,6 +173,7 @@ class CoordinatorContext(Generic[S]):
                 if op.append_callback is not None:
                     self._run_callback(op.append_callback, error.code)
                 raise
+        self._seal(mark)
         self._set_timers(op)
         if not op.records and not op.wait_for_pending and op.append_callback is None:
             return None
@@ -182,6 +181,13 @@ class CoordinatorContext(Generic[S]):
         if callback is not None:
             self._wait(self.end_offset, lambda code: self._run_callback(callback, code))
         return self.end_offset
+
+    def _seal(self, mark: int) -> None:
+        """The changes since `mark` that have no record of their own become final with the records before them."""
+        timeline = self.timeline
+        if timeline.mark() != mark:
+            timeline.seal(self.end_offset)
+            timeline.commit(self.committed_offset)
 
     def _set_timers(self, op: WriteOperation) -> None:
         for timer in op.timers:
@@ -217,6 +223,8 @@ class CoordinatorContext(Generic[S]):
         self.end_offset = end_offset
         self.timeline.seal(end_offset)
         self.on_committed(self._writer.high_watermark(self.tp))
+        if self.pending:
+            self.on_pending()
 
     def _run_callback(self, callback: AppendCallback, code: ErrorCode) -> None:
         if self.closed:
@@ -245,7 +253,6 @@ class CoordinatorContext(Generic[S]):
             done(ErrorCode.NONE)
             return
         self.waiting.append((offset, done))
-        self.on_pending()
 
     def on_committed(self, high_watermark: int) -> None:
         """The log is committed up to `high_watermark`: make the state changes final, and call the waiting callbacks."""

@@ -73,12 +73,6 @@ class Timeline:
         """The number of uncommitted changes."""
         return self._next - self._first
 
-    @property
-    def awaits_log(self) -> bool:
-        """Whether some change becomes final when the high watermark advances. False if the only uncommitted changes
-        have no records in the log; those become final together with the next record."""
-        return bool(self._seals)
-
     def _record(self, changed: TimelineMap[Any, Any], key: Any) -> None:
         self._journal.append((changed, key))
         self._next += 1

@@ -16,6 +16,7 @@ from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.server.coordination.ports import CatalogTopic, LogRecord, Marker, ProducerIdAndEpoch
+from barnabas.server.coordination.runtime import CoordinatorRuntime
 
 T = TypeVar("T")
 
@@ -176,6 +177,13 @@ class MemoryWriter:
                     if record.offset >= start
                 )
         return found
+
+
+def check_committed_views(writer: MemoryWriter, runtime: CoordinatorRuntime[Any]) -> None:
+    """Where the log of a partition is committed to its end, the committed view of the coordinator is the newest one."""
+    for _, context in sorted(runtime._active.items()):
+        if writer[context.tp].committed == writer[context.tp].end:
+            assert context.timeline.uncommitted == 0, f"the committed view of {context.tp} stands still"
 
 
 class Catalog:

@@ -14,7 +14,7 @@ from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndE
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
 from tests.golden.coordination.stage import settle
-from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
+from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, check_committed_views, run_virtual, seeded
 
 TP = TopicPartition("state", 0)
 
@@ -266,6 +266,55 @@ def test_deposed_coordinator_fails_all_pending_requests() -> None:
         assert await code_of(pending) is ErrorCode.NOT_COORDINATOR
         assert await deferred == "gone"
         assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.NOT_COORDINATOR
+
+    play(scenario)
+
+
+def test_records_that_no_client_waits_for_reach_the_committed_view() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        shard = await elected(runtime)
+
+        def later(s: Sums, op: WriteOperation) -> int:
+            op.append_callback = lambda after, _: after.write(CoordinatorRecord("callback", 1))
+            op.schedule(("x",), 1_000)
+            return s.add(op, "request", 1)
+
+        def silent(s: Sums, op: WriteOperation) -> None:
+            s.add(op, "all", 1)
+
+        writer.hold = True
+        runtime.context(0).submit(later).cancel()
+        runtime.run_on_all(silent)
+        await asyncio.sleep(2)
+        assert shard.sums.committed() == {}
+        for _ in range(2):  # the callback appends its record after the first commit
+            writer.commit(TP)
+            await settle()
+        assert shard.sums.committed() == {"request": 1, "all": 1, "fired": 1, "callback": 1}
+        check_committed_views(writer, runtime)
+
+    play(scenario)
+
+
+def test_changes_without_records_are_committed_with_the_records_before_them() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        shard = await elected(runtime)
+
+        def note(s: Sums, op: WriteOperation) -> None:
+            s.sums["noted"] = len(s.sums)
+
+        def silent(s: Sums, op: WriteOperation) -> None:
+            s.add(op, "a", 1)
+
+        await runtime.write(0, note)
+        assert shard.sums.committed() == {"noted": 0}
+        writer.hold = True
+        runtime.run_on_all(silent)
+        await runtime.write(0, note)
+        assert shard.sums.committed() == {"noted": 0}
+        writer.commit(TP)
+        await settle()
+        assert shard.sums.committed() == {"noted": 2, "a": 1}
 
     play(scenario)
 

@@ -4,7 +4,7 @@ committed."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.ids import TRANSACTION_STATE_TOPIC
 from barnabas.server.coordination.transaction.state import EPOCH_MAX, IDLE, TxnState
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _SETTLED = IDLE | {TxnState.ONGOING}
 """The states of a transactional id in which every earlier transaction has all its markers."""
+VIEW_BEHIND_S_MAX: Final = 1.0
+"""Seconds within which the committed view of a coordinator has all committed records."""
 
 
 class CoordinatorLeads(Rule):
@@ -44,6 +46,38 @@ class CoordinatorWaits(Rule):
                     f"{name} treats {host.tp} as committed up to {host.committed_offset}; the high watermark "
                     f"is {partition.high_watermark}"
                 )
+
+
+class CommittedViewFollows(Rule):
+    """When all records of a coordinator's log are committed, the committed view of the coordinator is the newest one,
+    after a second at the latest, also where no client waits for the records."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._behind: dict[tuple[str, TopicPartition], tuple[int, float]] = {}
+        """For each coordinator whose view is behind a committed log: the end of the log, and since when."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        now = self.cluster.world.loop.time()
+        behind: dict[tuple[str, TopicPartition], tuple[int, float]] = {}
+        for name, host, partition in seen.coordinators:
+            role = None if partition is None else partition.leader
+            if partition is None or role is None or role.leader_epoch != host.leader_epoch:
+                continue
+            if not host.timeline.uncommitted or partition.high_watermark < host.end_offset:
+                continue
+            node = self.cluster.hosts[name]
+            if node.process is None or node.paused:
+                continue
+            place = (node.process.name, host.tp)
+            end, since = self._behind.get(place, (host.end_offset, now))
+            behind[place] = (host.end_offset, since if end == host.end_offset else now)
+            if now - behind[place][1] > VIEW_BEHIND_S_MAX:
+                self.broken(
+                    f"{name} has {host.timeline.uncommitted} changes of {host.tp} that its readers do not see; the log "
+                    f"is committed up to its end, {host.end_offset}, and no client writes to it"
+                )
+        self._behind = behind
 
 
 class AcknowledgedOffsetIsCommitted(Rule):
@@ -128,6 +162,7 @@ class NoHangingTransaction(Rule):
 COORDINATOR_RULES: tuple[type[Rule], ...] = (
     CoordinatorLeads,
     CoordinatorWaits,
+    CommittedViewFollows,
     AcknowledgedOffsetIsCommitted,
     NoHangingTransaction,
 )

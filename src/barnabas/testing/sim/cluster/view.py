@@ -178,10 +178,12 @@ def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
 
 
 def coordinators_of(host: SimNode) -> Iterator[CoordinatorContext[Any]]:
-    """The loaded coordinators of this broker for groups, transactions and share groups."""
+    """The loaded coordinators of this broker for groups, transactions, share groups and links."""
     services = services_of(host)
     if services is not None:
-        for coordinator in (services.groups, services.transactions, services.shares.coordinator):
+        node: Any = host.node
+        links = node.broker._links.coordinator
+        for coordinator in (services.groups, services.transactions, services.shares.coordinator, links):
             yield from list(coordinator._runtime._active.values())
 
 

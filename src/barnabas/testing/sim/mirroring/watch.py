@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from barnabas.testing.sim.cluster.coordinator_rules import CommittedViewFollows
+from barnabas.testing.sim.cluster.observation import ClusterObservation
 from barnabas.testing.sim.errors import CorrectnessError
 from barnabas.testing.sim.mirroring.observation import BatchHistory, SiteObservation
 from barnabas.testing.sim.mirroring.rules import RULES, LinkRule
@@ -30,6 +32,7 @@ class LinkWatch:
         self._rules = {
             site.name: [rule(site, self._histories) for rule in (*RULES, ShareOffsetsAreInTheLog)] for site in sites
         }
+        self._views = [CommittedViewFollows(site.cluster) for site in sites]
         self._loop = sites[0].world.loop
         self._next_check = 0.0
         self._loop.after_step = self._step
@@ -50,6 +53,8 @@ class LinkWatch:
         for seen in observed:
             for rule in self._rules[seen.site.name]:
                 rule.observe(seen)
+        for view in self._views:
+            view.observe(ClusterObservation(view.cluster))
         for programs in self._programs:
             if programs.known.too_early:
                 raise CorrectnessError(
