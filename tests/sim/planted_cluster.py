@@ -32,6 +32,7 @@ from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.metadata.records.nodes import RegisterBrokerRecord
 from barnabas.server.node.quorum import vote_store
 from barnabas.server.raft.machine.values import Voters
+from barnabas.server.replication.directories.found_logs import FoundLogs
 from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.roles import leader as leader_module
@@ -442,6 +443,11 @@ def _offline_log_replaced(patch: Patch) -> None:
     patch.setattr("barnabas.server.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
 
 
+def _any_topic_id(patch: Patch) -> None:
+    """A log whose topic id cannot be read counts as one of the present topic of that name."""
+    patch.setattr(FoundLogs, "_identified", lambda self, directory, entry, topic_id: replace(entry, topic_id=topic_id))
+
+
 # -- security ----------------------------------------------------------------------------------------------------------
 
 
@@ -520,6 +526,7 @@ PLANTED = [
     Planted("a coordinator answers before the commit", _answers_before_commit, ClusterFaultMenu.KILL, 10),
     Planted("the committed view stands still", _view_stands_still, ClusterFaultMenu.KILL, 5),
     Planted("an empty log replaces an offline one", _offline_log_replaced, ClusterFaultMenu.KILL, 10, ANY, first=70),
+    Planted("a log without topic id is taken for the topic's", _any_topic_id, ClusterFaultMenu.KILL, 5, first=1),
     Planted("share state not written", _share_state_not_written, ClusterFaultMenu.KILL, 10),
     Planted("a joining replica does not limit the watermark", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 10),
     Planted("uncommitted state of a former controller kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 20),

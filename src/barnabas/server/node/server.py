@@ -431,7 +431,11 @@ class Node:
         raise StorageError(f"All data directories are offline: {reasons}")
 
     def _close(self, *, clean: bool) -> None:
-        """Close the log directories. After a clean close, the next start does not recover every log."""
+        """Close the log directories. After a clean close, the next start does not recover every log.
+
+        Before its registration a broker has written no records: a start that fails leaves the logs as clean as it found
+        them, and no leader is elected uncleanly for it."""
+        clean = clean or self.broker is None or self.broker.broker_epoch < 0
         if self.broker is not None:
             self.broker.close()
         if self.parts is None and self._zookeeper is not None:

@@ -13,17 +13,22 @@ from msgspec import Struct, field
 from barnabas.server.replication.ports import TieredReplicas
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
 from barnabas.server.replication.traffic import Traffic
+from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.log import Log
 
 
 class ReplicationContext(Struct):
-    """What all replicas of one broker share. `now_ms` and `flush` are called on the event loop and return at once."""
+    """What all replicas of one broker share. The functions are called on the event loop and
+    return at once."""
 
     node_id: int
     now_ms: Callable[[], int]
     """Milliseconds of a monotonic clock; follower lag is measured with this clock."""
     flush: Callable[[Log], None]
     """Requests an fsync of everything that the log holds now. The caller does not wait for the fsync."""
+    sync_created: Callable[[LogDir], None]
+    """Requests a sync of the names and topic ids of the logs that were created in a directory. The caller does not
+    wait."""
     replica_lag_time_max_ms: int
     leader_throttle: ReplicaThrottle
     """Limits what this broker serves to followers of throttled replicas (KIP-73)."""

@@ -12,7 +12,8 @@ from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
-from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.errors import StorageError, TransientStorageError
 from barnabas.server.storage.log import Log
 
 log = get_logger("barnabas.server.replication")
@@ -31,10 +32,14 @@ class Flusher:
         """Logs that are flushed again when their flush in progress ends."""
         self._early: dict[int, Log] = {}
         """Logs whose flush was requested before `run`."""
+        self._early_directories: list[LogDir] = []
+        """Directories with created logs whose sync was requested before `run`."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
+            for directory in self._early_directories:
+                self.sync_created(directory)
             early, self._early = self._early, {}
             for target in early.values():
                 self.request_all(target)
@@ -89,6 +94,26 @@ class Flusher:
             self._again.add(id(target))
         else:
             self._start(target, everything=True)
+
+    def sync_created(self, directory: LogDir) -> None:
+        """Make the names and topic ids of the logs that were created in a directory durable soon."""
+        if self._tasks is None:
+            self._early_directories.append(directory)
+            return
+        paths = directory.take_created()
+        if paths and directory.failure is None:
+            self._tasks.create_task(self._sync_created(directory, paths), name=f"new logs of {directory.path}")
+
+    async def _sync_created(self, directory: LogDir, paths: list[str]) -> None:
+        while directory.failure is None:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._executor, directory.sync_created, paths)
+                return
+            except TransientStorageError as error:
+                log.info("new logs could not be synced; it is tried again", path=directory.path, reason=str(error))
+                await asyncio.sleep(_RETRY_S)
+            except StorageError as error:
+                directory.fail(error)
 
     def _start(self, target: Log, *, everything: bool) -> asyncio.Task[None]:
         running = self._running.get(id(target))

@@ -129,10 +129,12 @@ class Partition(LocalReplica, LogListener):
         if log is None:
             return False
         if image.leader != self.context.node_id:
+            in_sync = self.context.node_id in image.isr
             if isinstance(role, FollowerRole):
-                role.state = follow(role.state, image.leader, image.leader_epoch)
+                role.state = follow(role.state, image.leader, image.leader_epoch, in_sync=in_sync)
             else:
-                role = FollowerRole(self, follow(None, image.leader, image.leader_epoch), self._on_fetchable)
+                state = follow(None, image.leader, image.leader_epoch, in_sync=in_sync)
+                role = FollowerRole(self, state, self._on_fetchable)
             if moved:
                 self._leave_role(role, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:

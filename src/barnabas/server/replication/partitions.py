@@ -246,6 +246,8 @@ class Partitions:
         if self._first_image:
             self._first_image = False
             self.replica_directories.set_rest_aside()
+        for directory in self._dirs:
+            self.context.sync_created(directory)
 
     def _apply_topic(self, image: ClusterImage, topic: TopicImage, *, known: bool) -> Iterator[None]:
         """Create, remove and update this broker's replicas of one topic.

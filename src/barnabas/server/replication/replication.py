@@ -51,6 +51,7 @@ class Replication:
             node_id=node_id,
             now_ms=lambda: int(clock.monotonic() * 1000),
             flush=flusher.request_all,
+            sync_created=flusher.sync_created,
             replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
             leader_throttle=ReplicaThrottle(self._config.leader_replication_throttled_rate),
             follower_throttle=ReplicaThrottle(self._config.follower_replication_throttled_rate),

@@ -152,6 +152,8 @@ class LogFlusher:
                 raise DiskFullError(f"the leader epochs of {state.path} could not be written: no space is left")
             files = []
             paths = [f"{state.path}/{names.LEADER_EPOCH_CHECKPOINT}"]
+            if not self.directory_entry_durable:  # nor, perhaps, the topic id of a new log
+                paths.append(f"{state.path}/{names.PARTITION_METADATA}")
             for segment in state.segments.starting_from(state.recovery_point):
                 if segment is active and not include_active:
                     break

@@ -154,7 +154,7 @@ def test_two_different_logs_are_both_kept() -> None:
         directory = LogDir.open(
             disk.mount(), path, cluster_id="c", node_id=1, new_directory_id=UUID(int=hash(path) % 99)
         )
-        log = directory.create_log(NAME, None, log_config(), now_ms=0)
+        log = directory.create_log(NAME, UUID(int=7), log_config(), now_ms=0)
         from barnabas.protocol.records.build import SimpleRecord, build_batch
 
         for n in range(count):
@@ -170,7 +170,7 @@ def test_two_different_logs_are_both_kept() -> None:
     ]
     found = FoundLogs(lambda: UUID(int=5))
     list(found.discover(directories))
-    taken = found.take(NAME, UUID(int=0), log_config(), UUID(int=0), 0)
+    taken = found.take(NAME, UUID(int=7), log_config(), UUID(int=0), 0)
     assert taken is not None
     assert (taken[0].path, taken[1] and taken[1].log_end_offset) == ("/data1", 5), "the later epoch goes before the end"
     assert [n for n in disk.listdir("/data") if n.startswith("t-0")] == [f"t-0.{UUID(int=5).hex}-stray"]

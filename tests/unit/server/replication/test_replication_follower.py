@@ -70,6 +70,25 @@ def test_follower_truncates_where_the_epochs_diverge(leader_end: EpochEndOffset,
     assert loses_committed(step, 9) == (offset < 9)
 
 
+class EmptyLog(Log):
+    """No records, and a log start that retention may have advanced, or an earlier topic of this name."""
+
+    log_start_offset = 300
+    local_log_start_offset = 300
+    log_end_offset = 300
+
+
+def test_an_empty_log_begins_again_where_the_leader_has_older_records() -> None:
+    asked = FetchFrom(5, 300, 3, 300)
+    hole, none = FetchAnswer(1200, 0, has_records=True), FetchAnswer(1200, 300, has_records=True)
+    assert on_answer(STATE, asked, hole, EmptyLog()) == (STATE, RestartLog(0))
+    assert on_answer(STATE, asked, none, EmptyLog()) == (STATE, AppendFetched(5))
+    assert on_answer(STATE, asked, replace(none, log_start_offset=-1), EmptyLog()) == (STATE, AppendFetched(5))
+    assert not loses_committed(RestartLog(0), 300)
+    in_sync = follow(STATE, 2, 5, in_sync=True)
+    assert on_answer(in_sync, asked, hole, EmptyLog()) == (in_sync, AppendFetched(5)), "it may have to lead"
+
+
 def test_response_to_an_outdated_request_is_discarded() -> None:
     answer = FetchAnswer(9, 0, has_records=True)
     assert on_answer(STATE, ASKED, answer, Log()) == (STATE, AppendFetched(5))

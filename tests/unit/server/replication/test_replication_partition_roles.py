@@ -57,6 +57,7 @@ class World:
             node_id=1,
             now_ms=lambda: 0,
             flush=self.flushed.append,
+            sync_created=lambda directory: None,
             replica_lag_time_max_ms=1_000,
             leader_throttle=ReplicaThrottle(),
             follower_throttle=ReplicaThrottle(),

@@ -246,11 +246,14 @@ class TestIdentity:
     def test_topic_id(self) -> None:
         disk = MemoryDisk()
         disk.mkdir("/d/t-0")
-        write_topic_id(disk, "/d/t-0", UUID(int=1 << 100))
+        assert read_topic_id(disk, "/d/t-0") is None
+        write_topic_id(disk, "/d/t-0", UUID(int=1 << 100), durable=True)
         assert disk.files("/d/t-0") == {"partition.metadata": b"version: 0\ntopic_id: AAAAEAAAAAAAAAAAAAAAAA"}
         assert read_topic_id(disk, "/d/t-0") == UUID(int=1 << 100)
-        disk.put("/d/t-0/partition.metadata", b"")
-        assert read_topic_id(disk, "/d/t-0") is None
+        for damaged in (b"", bytes(44), b"version: 0\ntopic_id: AAAAEAAA", b"version: 0\ntopic_id: " + 22 * b"A"):
+            disk.put("/d/t-0/partition.metadata", damaged)
+            with pytest.raises(CorruptFileError, match="it should have a topic id"):
+                read_topic_id(disk, "/d/t-0")
 
     def test_clean_shutdown_marker_is_deleted_when_read(self) -> None:
         disk = MemoryDisk()

@@ -315,3 +315,71 @@ class TestManyLogs:
         assert len([path for path in disk.syncs if path.endswith(".log")]) == VOLUME_SYNC_LOGS
         disk.lose_power()
         assert open_dir(disk).clean_shutdown
+
+
+class TestTopicIds:
+    """A log and its topic id become durable together."""
+
+    @pytest.mark.parametrize("flushed", [False, True])
+    def test_the_topic_id_of_a_new_log_is_durable_with_its_name(self, disk: MemoryDisk, *, flushed: bool) -> None:
+        directory = open_dir(disk)
+        created = directory.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
+        append(directory, A)
+        if flushed:
+            created.flush()
+        else:
+            directory.sync_created(directory.take_created())
+        disk.lose_power()
+        (found,) = open_dir(disk).scan()
+        assert (found.topic_id, found.problem) == (TOPIC_ID, "")
+
+    def test_many_new_logs_cost_one_sync(self, disk: MemoryDisk) -> None:
+        directory = open_dir(disk)
+        for partition in range(VOLUME_SYNC_LOGS):
+            directory.create_log(TopicPartition("many", partition), TOPIC_ID, CONFIG, now_ms=0)
+        disk.syncs.clear()
+        created = directory.take_created()
+        directory.sync_created(created)
+        assert (len(created), directory.take_created(), disk.syncs) == (VOLUME_SYNC_LOGS, [], ["/"])
+
+    def test_logs_that_a_killed_process_has_created_are_synced_by_the_next_one(self, disk: MemoryDisk) -> None:
+        open_dir(disk).create_log(A, TOPIC_ID, CONFIG, now_ms=0)
+        disk.crash()
+        second = open_dir(disk)
+        second.open_log(second.scan()[0], CONFIG, now_ms=0)
+        assert second.take_created() == ["/data/a-0"]
+        second.close()
+        third = open_dir(disk)
+        third.open_log(third.scan()[0], CONFIG, now_ms=0)
+        assert third.take_created() == []
+
+
+class TestBrokerEpoch:
+    """The broker epoch of the last clean stop, without which the controller takes the stop for an unclean one."""
+
+    def stopped_in_order(self, disk: MemoryDisk) -> None:
+        directory = open_dir(disk)
+        directory.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
+        append(directory, A)
+        directory.close(broker_epoch=17)
+
+    def test_a_start_that_fails_keeps_it(self, disk: MemoryDisk) -> None:
+        self.stopped_in_order(disk)
+        open_dir(disk).close(broker_epoch=-1)
+        third = open_dir(disk)
+        assert (third.clean_shutdown, third.previous_broker_epoch) == (True, 17)
+
+    def test_a_start_that_fails_after_an_unclean_stop_makes_none(self, disk: MemoryDisk) -> None:
+        self.stopped_in_order(disk)
+        open_dir(disk)
+        disk.crash()
+        open_dir(disk).close(broker_epoch=-1)
+        third = open_dir(disk)
+        assert (third.clean_shutdown, third.previous_broker_epoch) == (False, -1)
+
+    @pytest.mark.parametrize("damaged", [b"", b'{"version":0,"brokerEpo', bytes(32)])
+    def test_a_damaged_marker_does_not_lose_it(self, disk: MemoryDisk, damaged: bytes) -> None:
+        self.stopped_in_order(disk)
+        disk.put("/data/.kafka_cleanshutdown", damaged)
+        second = open_dir(disk)
+        assert (second.clean_shutdown, second.previous_broker_epoch) == (True, 17)

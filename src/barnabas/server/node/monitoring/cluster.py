@@ -39,7 +39,7 @@ class ClusterMonitor:
         before: TopicsImage = self._image.topics
         is_new = image.provenance.timestamp_ms >= self._started_ms
         self._image = image
-        gained = lost = elected = unclean = 0
+        gained = lost = elected = unclean = again = 0
         for topic_id in delta.topics.deleted:
             gone = before.get_by_id(topic_id)
             for old in () if gone is None else gone.partitions:
@@ -57,13 +57,16 @@ class ClusterMonitor:
                 lost += led and new.leader != self._node_id
                 if new.has_leader and (was is None or was.leader_epoch != new.leader_epoch):
                     elected += was is not None
-                    unclean += _is_unclean(was, new)
+                    if _is_unclean(was, new):
+                        unclean += 1
+                        again += was is not None and new.leader in (was.leader, *was.last_known_elr)
         if is_new:
             self.elections += elected
             self.unclean_elections += unclean
-            self._log(gained, lost, elected, unclean)
+            self._log(gained, lost, elected, unclean - again, again)
 
-    def _log(self, gained: int, lost: int, elected: int, unclean: int) -> None:
+    def _log(self, gained: int, lost: int, elected: int, unclean: int, again: int) -> None:
+        """`again` counts the partitions whose last leader leads again after it was stopped uncleanly (KIP-966)."""
         if gained or lost:
             log.info("leaderships of this broker changed", gained=gained, lost=lost)
         if elected and self._is_active():
@@ -71,6 +74,12 @@ class ClusterMonitor:
         if unclean and self._is_active():
             log.warning(
                 "leaders were elected that were not in sync: records that they lack are lost", partitions=unclean
+            )
+        if again and self._is_active():
+            log.warning(
+                "the last leaders lead again after an unclean stop, because no other replica was in sync: records are "
+                "missing only if their hosts lost power before the records were on the disk",
+                partitions=again,
             )
 
     def _add(self, partition: PartitionImage, sign: int) -> None:

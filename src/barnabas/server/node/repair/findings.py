@@ -27,7 +27,6 @@ from barnabas.server.storage.segments.txn_index import TxnIndex
 ROT = "damaged"
 TORN = "torn end"
 DERIVED = "rebuilt"
-_PARTITION_METADATA_BYTES = len("version: 0\ntopic_id: ") + 22
 CHECKPOINTS = (
     names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT,
     names.CLEANER_CHECKPOINT,
@@ -100,10 +99,8 @@ def check_partition(
             recovery_point = read_offsets(fs, f"{path}/{names.RECOVERY_POINT_CHECKPOINT}").get(partition, 0)
         except StorageError as error:
             yield Finding(f"{path}/{names.RECOVERY_POINT_CHECKPOINT}", DERIVED, str(error))
-    elif names.PARTITION_METADATA in listing and read_topic_id(fs, path) is None:
-        data = read_file(fs, f"{path}/{names.PARTITION_METADATA}")
-        torn = len(data) < _PARTITION_METADATA_BYTES or b"\0" in data  # the file is not synced when it is written
-        yield Finding(f"{path}/{names.PARTITION_METADATA}", TORN if torn else ROT, "the topic id cannot be read")
+    else:
+        yield from _check_topic_id(fs, path, listing)
     epochs = LeaderEpochs()
     epochs_path = f"{path}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
@@ -121,6 +118,16 @@ def check_partition(
             except StorageError as error:
                 yield Finding(f"{path}/{name}", DERIVED, str(error))
     yield from _check_segments(fs, path, listing, epochs, recovery_point, on_bytes, contiguous=is_metadata)
+
+
+def _check_topic_id(fs: FileSystem, path: str, listing: list[str]) -> Iterator[Finding]:
+    file = f"{path}/{names.PARTITION_METADATA}"
+    is_used = any(name.endswith(names.LOG) and fs.stat(f"{path}/{name}").size for name in listing)
+    try:
+        if read_topic_id(fs, path) is None and is_used:
+            yield Finding(path, ROT, f"{names.PARTITION_METADATA} is missing, so the topic of the records is unknown")
+    except StorageError as error:  # the next start writes the id of a log that has never had a record
+        yield Finding(file, ROT if is_used else DERIVED, str(error))
 
 
 def _check_metadata_files(fs: FileSystem, path: str, listing: list[str]) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ def open_log_dirs(
             reasons = "; ".join(f"{path}: {error}" for path, error in failures.items())
             raise StorageError(f"No data directory can be opened: {reasons}")
     except BaseException:  # any error: the directories that are open must not stay locked
-        close_log_dirs(opened, clean=False, broker_epoch=-1)
+        close_log_dirs(opened, clean=True, broker_epoch=-1)
         raise
     return opened, list(failures)
 

@@ -7,12 +7,15 @@ the move starts again.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from typing import Final
 from uuid import UUID
 
-from barnabas.core.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from msgspec.structs import replace
+
+from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
@@ -48,10 +51,11 @@ class FoundLogs:
     def discover(self, directories: Iterable[LogDir]) -> Steps:
         """Scan the directories, one log in each step; call this once."""
         for directory in directories:
-            for found in directory.found_logs():
-                place = self._copies if found.future else self._whole
-                place[found.topic_partition].append((directory, found))
-                yield 1
+            with contextlib.suppress(StorageError):  # the directory is offline now
+                for found in directory.found_logs():
+                    place = self._copies if found.future else self._whole
+                    place[found.topic_partition].append((directory, found))
+                    yield 1
 
     def __len__(self) -> int:
         return len(self._whole)
@@ -83,15 +87,20 @@ class FoundLogs:
                 directory.set_log_aside(name, unique=self._unique())
         mine = []
         for directory, entry in (*self._whole.pop(name, ()), *self._postponed.pop(name, ())):
-            if entry.topic_id in (None, NO_TOPIC_ID, topic_id):
+            if entry.topic_id == topic_id:
                 mine.append((directory, entry))
-            elif entry.topic_id is not None and is_damaged_id(entry.topic_id, topic_id):
-                mine.append((directory, self._correct_id(directory, entry, topic_id)))
+            elif entry.topic_id is None or is_damaged_id(entry.topic_id, topic_id):
+                mine.append((directory, self._identified(directory, entry, topic_id)))
             else:
                 self._set_aside(directory, entry)
         opened: list[tuple[LogDir, Log]] = []
         for directory, entry in mine:
             try:
+                if entry.topic_id is None:
+                    raise DamagedLogError(
+                        f"{entry.problem}, and the log has records: whether they are those of the present topic is "
+                        "unknown, because a topic of this name may have been deleted while this broker was down"
+                    )
                 opened.append((directory, directory.open_log(entry, config, now_ms=now_ms)))
             except TransientStorageError as error:
                 log.error("log could not be opened; it is tried again", partition=str(name), reason=str(error))
@@ -182,18 +191,25 @@ class FoundLogs:
         """The partitions whose logs were found and have not been taken."""
         return sorted({*self._whole, *self._copies})
 
-    def _correct_id(self, directory: LogDir, entry: FoundLog, topic_id: TopicId) -> FoundLog:
-        """Replace a damaged topic id. If the file cannot be written, the log is opened all the same."""
-        log.warning(
-            "the topic id in partition.metadata is damaged: it differs in one character from the id in the cluster's "
-            "metadata, which is used; check the disk",
-            partition=str(entry.topic_partition), found=entry.topic_id, expected=topic_id,
-        )  # fmt: skip
+    def _identified(self, directory: LogDir, entry: FoundLog, topic_id: TopicId) -> FoundLog:
+        """Replace the damaged topic id of a log that is known to be of this topic: one character differs, or the log
+        has never had a record. If the file cannot be written, the log is opened all the same."""
+        name = str(entry.topic_partition)
+        if entry.topic_id is not None:
+            log.warning(
+                "the topic id in partition.metadata is damaged: it differs in one character from the id in the "
+                "cluster's metadata, which is used; check the disk",
+                partition=name, found=entry.topic_id, expected=topic_id,
+            )  # fmt: skip
+        elif directory.is_unused(entry):
+            log.info("the topic id of a log without records is written again", partition=name, reason=entry.problem)
+        else:
+            return entry
         try:
             return directory.correct_topic_id(entry, topic_id)
         except StorageError as error:
-            log.error("the topic id could not be corrected", partition=str(entry.topic_partition), reason=str(error))
-            return entry
+            log.error("the topic id could not be written", partition=name, reason=str(error))
+            return replace(entry, topic_id=topic_id)
 
     def _set_aside(self, directory: LogDir, entry: FoundLog) -> None:
         target = directory.set_aside(entry, unique=self._unique())

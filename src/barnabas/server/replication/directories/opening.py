@@ -55,4 +55,5 @@ async def open_found_logs(
                 reported = turn
                 log.warning("still opening logs", opened=opened, of=total, seconds=round(turn - began, 1))
     if opened:
-        log.info("logs opened", logs=opened, seconds=round(loop.time() - began, 3))
+        rebuilt = sum(directory.indexes_rebuilt for directory in directories.directories)
+        log.info("logs opened", logs=opened, seconds=round(loop.time() - began, 3), segments_with_new_indexes=rebuilt)

@@ -173,6 +173,13 @@ class FollowerRole:
                 high_watermark=replica.high_watermark,
                 truncated_to=step.offset,
             )
+        elif isinstance(step, rules.RestartLog) and step.offset < target.log_start_offset:
+            log.warning(
+                "the log is empty and begins above the leader's: it begins again at the leader's log start, so that no "
+                "records are missing",
+                partition=str(replica.name), leader=replica.leader_id, log_start_offset=target.log_start_offset,
+                leader_log_start_offset=step.offset,
+            )  # fmt: skip
         elif step.offset != target.log_end_offset:
             log.info(
                 "log truncated",

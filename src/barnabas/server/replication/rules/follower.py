@@ -85,6 +85,8 @@ class FollowerState(Struct, frozen=True):
     leader_id: int
     leader_epoch: int
     stage: Stage
+    in_sync: bool = False
+    """Whether the newest image has this replica in the ISR."""
     retry_at_ms: int = 0
     failures: int = 0
 
@@ -134,8 +136,8 @@ class TruncateLog(Struct, frozen=True):
 
 
 class RestartLog(Struct, frozen=True):
-    """Step: delete the whole log and start it at `offset`, then call `after_truncation`. The leader has no older
-    records."""
+    """Step: delete the whole log and start it at `offset`, then call `after_truncation`. `offset` is the leader's log
+    start."""
 
     offset: int
 
@@ -161,13 +163,15 @@ class ReplicaBounds(Struct, frozen=True):
 # -- roles and requests ------------------------------------------------------------------------------------------------
 
 
-def follow(state: FollowerState | None, leader_id: int, leader_epoch: int) -> FollowerState:
-    """The state after an image with this leader. An image with the same leader and leader epoch changes nothing."""
+def follow(state: FollowerState | None, leader_id: int, leader_epoch: int, *, in_sync: bool = False) -> FollowerState:
+    """The state after an image with this leader. An image with the same leader and leader epoch changes only
+    `in_sync`."""
     if state is not None and leader_epoch < state.leader_epoch:
         return state
     if state is not None and (leader_id, leader_epoch) == (state.leader_id, state.leader_epoch):
-        return state
-    return FollowerState(leader_id, leader_epoch, Stage.FETCHING if leader_id != NO_LEADER else Stage.NO_LEADER)
+        return state if state.in_sync == in_sync else replace(state, in_sync=in_sync)
+    stage = Stage.FETCHING if leader_id != NO_LEADER else Stage.NO_LEADER
+    return FollowerState(leader_id, leader_epoch, stage, in_sync)
 
 
 def next_request(
@@ -199,7 +203,20 @@ def on_answer(
     state = _healthy(state)
     if answer.diverging is not None:
         return _truncate(state, divergence_point(answer.diverging, log), log)
+    if _leaves_a_hole(state, answer, log):
+        return state, RestartLog(answer.log_start_offset)
     return state, AppendFetched(state.leader_epoch)
+
+
+def _leaves_a_hole(state: FollowerState, answer: FetchAnswer, log: ReplicaLog) -> bool:
+    """Whether an append to an empty log would leave out records that the leader has below.
+
+    Nothing shows that such a log has had these records: retention may have deleted them here first, but the log may
+    also be left over from an earlier topic of this name. A replica in the ISR keeps its log end, because it may have to
+    lead.
+    """
+    is_empty = log.log_start_offset == log.log_end_offset
+    return is_empty and not state.in_sync and 0 <= answer.log_start_offset < log.log_start_offset
 
 
 def _truncate(state: FollowerState, offset: int, log: ReplicaLog) -> tuple[FollowerState, Step]:
@@ -310,7 +327,7 @@ def after_truncation(log: ReplicaLog, high_watermark: int) -> ReplicaBounds:
 def loses_committed(step: Step, high_watermark: int) -> bool:
     """Whether a truncation removes records below the high watermark: after an unclean election, or because of a bug.
 
-    `RestartLog` does not count, because the leader itself no longer has the records.
+    `RestartLog` does not count: the leader itself no longer has the records, or the log is empty.
     """
     return isinstance(step, TruncateLog) and step.offset < high_watermark
 

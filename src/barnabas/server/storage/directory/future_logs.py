@@ -51,7 +51,7 @@ class FutureLogs:
         with directory.guarded():
             directory.fs.mkdir(f"{directory.path}/{name}")
             if topic_id is not None and topic_id != NO_TOPIC_ID:
-                write_topic_id(directory.fs, f"{directory.path}/{name}", topic_id)
+                write_topic_id(directory.fs, f"{directory.path}/{name}", topic_id, durable=False)
         directory.set_log_start(topic_partition, begin_at)
         try:
             future = directory.open_log(topic_partition, name, topic_id, config, now_ms)

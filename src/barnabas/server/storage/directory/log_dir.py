@@ -12,7 +12,8 @@ once, and does not affect other directories. A checkpoint may be old or missing:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
@@ -20,7 +21,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.log_files import MetaProperties
 from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
-from barnabas.server.storage.directory.flush_all import flush_all
+from barnabas.server.storage.directory.flush_all import VOLUME_SYNC_LOGS, flush_all
 from barnabas.server.storage.directory.future_logs import FutureLogs
 from barnabas.server.storage.directory.identity import (
     leave_clean_shutdown,
@@ -30,8 +31,14 @@ from barnabas.server.storage.directory.identity import (
 )
 from barnabas.server.storage.directory.segment_sizes import write_sizes
 from barnabas.server.storage.directory.state import FoundLog, LogDirState
-from barnabas.server.storage.errors import LogDirError, LogDirMismatchError, StorageError
-from barnabas.server.storage.fs import DiskUsage, FileSystem, Lock, replace_file
+from barnabas.server.storage.errors import (
+    CorruptFileError,
+    FileMissingError,
+    LogDirError,
+    LogDirMismatchError,
+    StorageError,
+)
+from barnabas.server.storage.fs import Access, DiskUsage, FileSystem, Lock, replace_file
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.segments.open_segments import OpenSegments
 
@@ -129,6 +136,11 @@ class LogDir:
         return self._state.previous_broker_epoch
 
     @property
+    def indexes_rebuilt(self) -> int:
+        """The segments whose indexes this process has rebuilt when it opened logs."""
+        return self._state.indexes_rebuilt
+
+    @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """The high watermarks that were last read from or written to the checkpoint file."""
         return self._state.high_watermarks
@@ -158,13 +170,33 @@ class LogDir:
         return list(self.found_logs())
 
     def found_logs(self) -> Iterator[FoundLog]:
-        """As `scan`, but each directory is read when the iterator reaches it, so that the caller can pause."""
+        """As `scan`, but each directory is read when the iterator reaches it, so that the caller can pause. Raises
+        StorageError if the disk fails, which takes the directory offline."""
         for name, topic_partition, mark in self._folders():
             path = f"{self.path}/{name}"
             if mark == names.DIR_DELETE:
                 self._state.pending_deletes.append((0, path))
             elif _holds_log(topic_partition, mark):
-                yield FoundLog(topic_partition, name, read_topic_id(self.fs, path), mark == names.DIR_FUTURE)
+                yield self._found(topic_partition, name, future=mark == names.DIR_FUTURE)
+
+    def _found(self, topic_partition: TopicPartition, name: str, *, future: bool) -> FoundLog:
+        with self._state.guarded():
+            try:
+                topic_id = read_topic_id(self.fs, f"{self.path}/{name}")
+            except CorruptFileError as error:
+                return FoundLog(topic_partition, name, None, future, str(error))
+        missing = "" if topic_id is not None else f"{self.path}/{name}/{names.PARTITION_METADATA} is missing"
+        return FoundLog(topic_partition, name, topic_id, future, missing)
+
+    def is_unused(self, found: FoundLog) -> bool:
+        """Whether a log that has not been opened has never had a record, so that no topic's records can be in it."""
+        path = f"{self.path}/{found.name}"
+        with self._state.guarded():
+            for name in self.fs.listdir(path):
+                base, kind, _ = names.parse_offset_file(name) or (0, "", "")
+                if base or (kind == names.LOG and self.fs.stat(f"{path}/{name}").size):
+                    return False
+        return True
 
     def _folders(self) -> Iterator[tuple[str, TopicPartition, str]]:
         for name in self.fs.listdir(self.path):
@@ -178,12 +210,18 @@ class LogDir:
         if not found.future:
             self._state.logs[found.topic_partition] = opened
         self._state.unopened.discard(found.name)
+        if not self.clean_shutdown:
+            self._state.created.append(opened.path)  # the process that created it may have died before the sync
         return opened
 
     def create_log(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, *, now_ms: int
     ) -> Log:
-        """Create an empty log, or open the partition's directory if it exists. Raises StorageError."""
+        """Create an empty log, or open the partition's directory if it exists. Raises StorageError.
+
+        The caller has to make the log's name and topic id durable (`take_created`), off the event loop. Until then a
+        power failure can take the topic id from records that survive it; the first flush of the log ends that, too.
+        """
         state = self._state
         state.check_usable()
         path = f"{self.path}/{topic_partition}"
@@ -195,7 +233,8 @@ class LogDir:
         with state.guarded():
             self.fs.mkdir(path)
             if topic_id is not None and topic_id != NO_TOPIC_ID:
-                write_topic_id(self.fs, path, topic_id)
+                write_topic_id(self.fs, path, topic_id, durable=False)
+        state.created.append(path)
         opened = state.open_log(topic_partition, str(topic_partition), topic_id, config, now_ms)
         state.logs[topic_partition] = opened
         state.unopened.discard(str(topic_partition))
@@ -220,9 +259,33 @@ class LogDir:
         """
         self.fs.sync_dir(self.path)
 
+    def take_created(self) -> list[str]:
+        """The paths of the logs that have been created since the last call; `sync_created` makes them durable."""
+        created, self._state.created = self._state.created, []
+        return created
+
+    def sync_created(self, paths: Sequence[str]) -> None:
+        """Make the names and topic ids of these logs durable.
+
+        Safe in an executor. Raises StorageError, which the caller has to pass to `fail`.
+        """
+        if len(paths) >= VOLUME_SYNC_LOGS and self.fs.sync_volume(self.path):
+            return
+        for path in paths:
+            with contextlib.suppress(FileMissingError):  # the log was deleted since, or its topic has no id
+                file = self.fs.open(f"{path}/{names.PARTITION_METADATA}", Access.READ)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+                self.fs.sync_dir(path)
+        if paths:
+            self.fs.sync_dir(self.path)
+
     def correct_topic_id(self, found: FoundLog, topic_id: UUID) -> FoundLog:
         """Write this topic id into `partition.metadata` of a directory that has not been opened."""
-        write_topic_id(self.fs, f"{self.path}/{found.name}", topic_id)
+        with self._state.guarded():
+            write_topic_id(self.fs, f"{self.path}/{found.name}", topic_id, durable=True)
         return FoundLog(found.topic_partition, found.name, topic_id, found.future)
 
     def set_aside(self, found: FoundLog, *, unique: UUID) -> str:
@@ -276,8 +339,12 @@ class LogDir:
         return self.fs.disk_usage(self.path)
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Close all logs. If everything is durable, write the marker by which the next start skips recovery."""
+        """Close all logs. If everything is durable, write the marker by which the next start skips recovery.
+
+        Without a `broker_epoch` this process has not served any log: the epoch of the previous one stays."""
         state = self._state
+        if broker_epoch < 0:
+            broker_epoch = state.previous_broker_epoch
         clean = clean and state.failure is None
         for future in state.future_logs.values():
             future.close(clean=False)

@@ -48,6 +48,15 @@ def read_sizes(fs: FileSystem, directory: str, broker_epoch: int) -> Sizes:
     return sizes
 
 
+def read_broker_epoch(fs: FileSystem, directory: str) -> int:
+    """The broker epoch of the last clean shutdown, for a damaged `.kafka_cleanshutdown`; -1 if it is unknown."""
+    path = f"{directory}/{names.SEGMENT_SIZES}"
+    try:
+        return int(decode_lines(read_file(fs, path), path)[0])
+    except (CorruptFileError, FileMissingError, ValueError, IndexError):
+        return -1
+
+
 def write_sizes(fs: FileSystem, directory: str, broker_epoch: int, logs: Iterable[Log], others: Sizes) -> None:
     """Store the sizes of `logs`, and of logs that this process has not opened. Raises StorageError."""
     sizes = {**others, **{one.topic_partition: {s.base_offset: s.size for s in one.segments} for one in logs}}

@@ -15,7 +15,7 @@ from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.checkpoints import read_offsets, write_offsets
 from barnabas.server.storage.directory.identity import take_clean_shutdown
-from barnabas.server.storage.directory.segment_sizes import check_sizes, read_sizes
+from barnabas.server.storage.directory.segment_sizes import check_sizes, read_broker_epoch, read_sizes
 from barnabas.server.storage.errors import (
     CorruptFileError,
     DamagedLogError,
@@ -54,7 +54,10 @@ class FoundLog(Struct, frozen=True):
     topic_partition: TopicPartition
     name: str
     topic_id: UUID | None
+    """None if it is unknown."""
     future: bool
+    problem: str = ""
+    """Why the topic id is unknown."""
 
 
 class _DirectoryListener(LogListener):
@@ -93,6 +96,8 @@ class LogDirState:
         self.failure: StorageError | None = None
         """Why the directory is offline, or None."""
         self.clean_shutdown, self.previous_broker_epoch = take_clean_shutdown(fs, path)
+        if self.clean_shutdown and self.previous_broker_epoch < 0:
+            self.previous_broker_epoch = read_broker_epoch(fs, path)
         self.high_watermarks = self._read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         """The high watermarks that the previous process stored, and those stored since."""
         self.segment_sizes = read_sizes(fs, path, self.previous_broker_epoch) if self.clean_shutdown else {}
@@ -110,6 +115,10 @@ class LogDirState:
         self._verify_bytes = VERIFIED_BYTES
         self._log_starts = self._read_checkpoint(names.LOG_START_CHECKPOINT)
         self._cleaned = self._read_checkpoint(names.CLEANER_CHECKPOINT)
+        self.indexes_rebuilt = 0
+        """The segments whose indexes this process has rebuilt when it opened logs."""
+        self.created: list[str] = []
+        """The paths of logs whose names and topic ids are not known to be durable."""
         self.unopened: set[str] = set()
         """Names of the logs' directories that this process has not opened."""
         self.pending_deletes: list[tuple[int, str]] = []
@@ -195,6 +204,12 @@ class LogDirState:
         if verified:
             self._verify_bytes = max(self._verify_bytes - opened.size_bytes, 0)
         report = opened.recovery
+        self.indexes_rebuilt += report.indexes_rebuilt
+        if report.indexes_rebuilt and self.clean_shutdown:  # after a crash this is so with every log that has records
+            log.warning(
+                "indexes were missing or damaged, and were rebuilt from the log",
+                partition=str(topic_partition), segments=report.indexes_rebuilt,
+            )  # fmt: skip
         if report.bytes_truncated or report.segments_dropped:
             log.warning(
                 "log repaired after a crash",

@@ -16,6 +16,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.errors import LogFileError
 from barnabas.protocol.records.log_files import (
     SnapshotProducer,
@@ -26,6 +27,8 @@ from barnabas.server.storage import names
 from barnabas.server.storage.errors import CorruptSnapshotError, FileMissingError
 from barnabas.server.storage.fs import Access, FileSystem, read_file
 from barnabas.server.storage.producers.state import KnownBatch, ProducerEntry, ProducerState
+
+log = get_logger("barnabas.server.storage")
 
 _EARLIER: Final = b"earlier"
 _COUNT: Final = Struct(">i")
@@ -120,7 +123,8 @@ class SnapshotFiles:
         for offset in reversed([o for o in self.offsets if log_start_offset < o <= up_to]):
             try:
                 entries = decode_snapshot(read_file(self._fs, self.path(offset)), self.path(offset))
-            except (CorruptSnapshotError, FileMissingError):
+            except (CorruptSnapshotError, FileMissingError) as error:
+                log.info("producers are rebuilt from an older snapshot and the records after it", reason=str(error))
                 self.delete(offset)
                 continue
             state.reset(offset, [e for e in entries if not state.is_expired(e, now_ms)])

@@ -17,7 +17,7 @@ from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContex
 from barnabas.testing.sim.cluster.network_faults import LATE_JOINER, LATE_PROPOSAL, WEATHER
 from barnabas.testing.sim.cluster.operator_actions import OPERATIONS
 from barnabas.testing.sim.cluster.process_faults import LATE_MARKER, PROCESS_FAULTS
-from barnabas.testing.sim.cluster.rot_faults import BIT_ROT
+from barnabas.testing.sim.cluster.rot_faults import BIT_ROT, LOST_TOPIC_ID
 
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
 RARE: Final = (
@@ -25,6 +25,7 @@ RARE: Final = (
     RareFault(BIT_ROT, 0.3),
     RareFault(LATE_JOINER, 0.3),
     RareFault(LATE_MARKER, 0.3),
+    RareFault(LOST_TOPIC_ID, 0.2),
 )
 _PAUSE_S: Final = 0.5
 """The mean of the seconds between two faults."""

@@ -5,14 +5,20 @@
 
 The bit flips only while another replica leads, and the damaged one is neither in the ISR nor in the ELR. Whatever the
 operator does then, no acknowledged record may be lost, and at the end all replicas must be whole and in sync.
+
+    create a topic ── kill a broker ── delete the topic, create it again ── partition.metadata is empty ── start
+
+The second topic may have none of the records that the broker has of the first one (ConsistentRead).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.client.admin.requests import value_or_raise
+from barnabas.client.values import NewTopic
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.server.metadata.image.topics import LOST_DIRECTORY
@@ -23,6 +29,7 @@ from barnabas.testing.sim.cluster.cluster import disk_is_well
 from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
 from barnabas.testing.sim.cluster.layout import DIRECTORIES
 from barnabas.testing.sim.cluster.operator_actions import admin_of, reassign
+from barnabas.testing.sim.workload.supervisor import PATIENCE
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.node import SimNode
@@ -31,6 +38,17 @@ _CRC_START: Final = 16
 """Base offset, length and leader epoch of a batch lie outside the CRC."""
 _OTHERS_LEAD_S: Final = 5.0
 _NOTICED_S: Final = 8.0
+_WRITTEN_MS: Final = 5_000
+
+
+class Undoable(Protocol):
+    """A damage of a file of a broker's replica."""
+
+    node: SimNode
+    tp: TopicPartition
+    path: str
+
+    def undo(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -53,6 +71,73 @@ class Damage:
         """What a restore from a copy of the disk does. No effect if the broker or an operator has changed the file."""
         if self.is_there():
             self.node.disk.flip_bit(self.path, self.position, self.bit)
+
+
+@dataclass(slots=True)
+class LostTopicId:
+    """A file with a topic id that became empty, and its former content."""
+
+    node: SimNode
+    tp: TopicPartition
+    path: str
+    content: bytes
+
+    def undo(self) -> None:
+        if self.node.disk.exists(self.path) and not self.node.disk.data(self.path):
+            self.node.disk.put(self.path, self.content)
+
+
+async def lost_topic_id(context: FaultContext) -> None:
+    """A topic is deleted and created again while one of its brokers is down, and the file with the topic id of that
+    broker's log becomes empty. When the broker has noticed, an operator deletes the log or restores the file."""
+    cluster, tp = context.cluster, TopicPartition(f"again-{context.rng.randrange(1_000)}", 0)
+    node = context.any_broker()
+    # Another broker leads both topics, so that leader epochs do not tell their records apart.
+    ids = [*(broker.node_id for broker in cluster.brokers if broker is not node), node.node_id][-3:]
+    topic = NewTopic(tp.topic, replica_assignment={0: ids})
+    lost: LostTopicId | None = None
+    async with context.unclean(node) as may, admin_of(context) as admin:
+        if not may:
+            return
+        try:
+            value_or_raise(await admin.create_topics([topic]), tp.topic)
+            await _write(context, tp, "first", context.rng.randint(1, 20))
+            if not node.alive:
+                return
+            node.kill()
+            value_or_raise(await admin.delete_topics([tp.topic]), tp.topic)
+            value_or_raise(await admin.create_topics([topic]), tp.topic)
+            await _write(context, tp, "second", context.rng.randint(10, 40))
+            if await cluster.until(lambda: _others_lead(context, tp, node.node_id), _OTHERS_LEAD_S):
+                lost = _lose_topic_id(node, tp)
+        finally:
+            await cluster.up(node)
+    if lost is not None:
+        context.world.trace.event("fault", f"{lost.path} of {node.name} is empty")
+        noticed = await cluster.until(lambda: _is_lost(context, tp, node.node_id), _NOTICED_S)
+        act = context.choice((_delete, _restore)) if noticed else _restore
+        context.world.trace.event("operator", f"{act.__name__.strip('_')}: {tp} of {node.name}")
+        await act(context, lost)
+
+
+async def _write(context: FaultContext, tp: TopicPartition, text: str, count: int) -> None:
+    async with context.world.producer(delivery_timeout_ms=_WRITTEN_MS, **PATIENCE) as producer:
+        for number in range(count):
+            await producer.send_and_wait(tp.topic, f"{text} {number}".encode(), partition=tp.partition)
+
+
+def _lose_topic_id(node: SimNode, tp: TopicPartition) -> LostTopicId | None:
+    """Empties partition.metadata of a broker that is down, unless its log has never had a record."""
+    if node.alive or not disk_is_well(node):
+        return None
+    for home in DIRECTORIES:
+        path = f"{home}/{tp}/{names.PARTITION_METADATA}"
+        log = f"{home}/{tp}/{names.offset_file(0, names.LOG)}"
+        if node.disk.exists(path) and node.disk.exists(log) and node.disk.data(log):
+            lost = LostTopicId(node, tp, path, bytes(node.disk.data(path)))
+            node.disk.put(path, b"")
+            return lost
+    return None
 
 
 async def bit_rot(context: FaultContext) -> None:
@@ -118,7 +203,7 @@ def _flip(context: FaultContext, node: SimNode, tp: TopicPartition) -> Damage | 
 # -- what operators do -------------------------------------------------------------------------------------------------
 
 
-async def _repair(context: FaultContext, damage: Damage) -> None:
+async def _repair(context: FaultContext, damage: Undoable) -> None:
     """`barnabas logs repair`"""
     disk = damage.node.disk
     directories = [home for home in DIRECTORIES if disk.exists(home)]
@@ -134,13 +219,13 @@ async def _repair(context: FaultContext, damage: Damage) -> None:
     await context.cluster.while_down(damage.node, steps)
 
 
-async def _delete(context: FaultContext, damage: Damage) -> None:
+async def _delete(context: FaultContext, damage: Undoable) -> None:
     """The directory of the damaged log is deleted, and the replica fetches everything again."""
     directory = damage.path.rpartition("/")[0]
     await context.cluster.while_down(damage.node, lambda: damage.node.disk.rmtree(directory))
 
 
-async def _move_away_and_back(context: FaultContext, damage: Damage) -> None:
+async def _move_away_and_back(context: FaultContext, damage: Undoable) -> None:
     """The partition is reassigned without the damaged replica, and then to the same brokers as before."""
     image = context.cluster.partition(damage.tp)
     if image is None:
@@ -162,10 +247,11 @@ async def _move_away_and_back(context: FaultContext, damage: Damage) -> None:
     return await _restore(context, damage)
 
 
-async def _restore(context: FaultContext, damage: Damage) -> None:
+async def _restore(context: FaultContext, damage: Undoable) -> None:
     """The file is restored from a copy."""
     await context.cluster.while_down(damage.node, damage.undo)
 
 
-Act = Callable[[FaultContext, Damage], Awaitable[None]]
+Act = Callable[[FaultContext, Undoable], Awaitable[None]]
 BIT_ROT = ClusterFault("bit rot", 1, bit_rot)
+LOST_TOPIC_ID = ClusterFault("lost topic id", 1, lost_topic_id)
