@@ -1,7 +1,8 @@
 """Runs a scripted conversation with the coordinators of share groups, and returns the script with the actual output.
 
 The production group coordinator and share coordinator each use one partition in memory, with the production persister
-in between. Scripts have the format of `tests/golden/coordination`. Log lines of the share coordinator name its topic.
+in between. Scripts have the format of `tests/golden/coordination`. Log lines of the share coordinator name its topic. A
+script may begin with the comment `# group.share.assignment.interval.ms=N`; without it, the interval is 0.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def replay_script(text: str) -> str:
 
 async def _run(text: str) -> str:
     async with asyncio.TaskGroup() as tasks:
-        stage = Stage()
+        found = re.match(r"# group\.share\.assignment\.interval\.ms=(\d+)", text)
+        stage = Stage(int(found[1]) if found else 0)
         running = [tasks.create_task(stage.groups.run()), tasks.create_task(stage.states.run())]
         await settle()
         stage.elect()
@@ -75,11 +77,11 @@ async def _run(text: str) -> str:
 class Stage:
     """Both coordinators, the channel between them, and the end offsets of partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval_ms: int) -> None:
         self.catalog = Catalog(t=2, u=1)
         self.writer = MemoryWriter()
         clock, rng = LoopClock(), seeded()
-        config = group_coordinator_config(group_share_assignment_interval_ms=0)
+        config = group_coordinator_config(group_share_assignment_interval_ms=interval_ms)
         self.groups = GroupCoordinator(config, self.writer, self.catalog, clock, rng)
         self.states = ShareCoordinator(
             share_coordinator_config(share_coordinator_snapshot_update_records_per_snapshot=2),

@@ -242,7 +242,7 @@ class ConsumerGroupManager:
                 lambda topic_id, partition: (topic_id, partition) in group.owners,
                 owned,
             )
-        elif names_changed or update is not ExpressionUpdate.NONE:
+        elif names_changed or update is not ExpressionUpdate.NONE or epoch < group.epoch.value:
             step = withdraw(member, self._subscribed(group, member, member.assigned), owned)
         else:
             return member

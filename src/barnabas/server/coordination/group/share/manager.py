@@ -29,7 +29,7 @@ from barnabas.protocol.wire.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
-from barnabas.server.coordination.group.consumer.member import topic_names_of
+from barnabas.server.coordination.group.consumer.member import Partitions, topic_names_of
 from barnabas.server.coordination.group.consumer.target import metadata_hash
 from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.share.group import (
@@ -158,9 +158,10 @@ class ShareGroupManager:
         """Assign the member its target. The response has the assignment if `full`, or if the assignment differs from
         `had`, which the member had before the request."""
         member = group.members[member_id]
-        epoch, target = group.assignment_epoch.value, group.target_of(member_id)
+        epoch, target = group.assignment_epoch.value, self._subscribed(group, member)
         if member.member_epoch != epoch or member.assigned != target:
-            moved = replace(member, member_epoch=epoch, previous_epoch=member.member_epoch, assigned=target)
+            previous = member.previous_epoch if member.member_epoch == epoch else member.member_epoch
+            moved = replace(member, member_epoch=epoch, previous_epoch=previous, assigned=target)
             self.apply_and_write(op, group.current_record(moved))
             member = group.members[member_id]
         self.schedule_session_timeout(op, group, member_id)
@@ -178,6 +179,19 @@ class ShareGroupManager:
                 ]
             )
         return response
+
+    def _subscribed(self, group: ShareGroup, member: ShareGroupMember) -> Partitions:
+        """The member's target, without topics to which the member does not subscribe. Only a target assignment that is
+        behind the group epoch can have such topics."""
+        target = group.target_of(member.member_id)
+        if group.assignment_epoch.value == group.epoch.value:
+            return target
+        names = set(member.topic_names)
+        return {
+            topic_id: partitions
+            for topic_id, partitions in target.items()
+            if (view := self.catalog.by_id(topic_id)) is not None and view.name in names
+        }
 
     # -- epochs and target ---------------------------------------------------------------------------------------
 
