@@ -303,8 +303,9 @@ class Partition(LocalReplica, LogListener):
                 return reason
 
     def producers(self) -> list[ProducerEntry]:
-        """The state of all idempotent and transactional producers. Raises KafkaError if this broker does not lead."""
-        return self.require_log().producers.entries
+        """The state of all idempotent and transactional producers, as this replica has it; a follower's may be older
+        than the leader's. Raises KafkaError if the log is offline."""
+        return self.require_log(leader_only=False).producers.entries
 
     def producer(self, producer_id: int) -> ProducerEntry | None:
         """The state of one producer. Raises KafkaError if this broker does not lead."""

@@ -121,6 +121,21 @@ def test_follower_requests_a_flush_before_its_next_fetch() -> None:
     assert world.partition.next_fetch(0) is not None
 
 
+def test_followers_describe_their_producers() -> None:
+    world = World()
+    world.apply(leader=1, leader_epoch=1)
+    batch = build_batch([SimpleRecord(None, b"1", 0)], producer_id=7, producer_epoch=3, base_sequence=0)
+    world.partition.append(batch, 1, 0)
+    led = world.partition.producers()
+    world.apply(leader=2, leader_epoch=2)
+    assert [(one.producer_id, one.epoch) for one in world.partition.producers()] == [(7, 3)]
+    assert world.partition.producers() == led
+    world.partition.on_log_dir_failed()
+    with pytest.raises(KafkaError) as refused:
+        world.partition.producers()
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_offline_log_directory_rejects_requests_with_a_storage_error() -> None:
     world = World()
     world.apply(leader=1, leader_epoch=1)

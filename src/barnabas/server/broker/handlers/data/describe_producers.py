@@ -2,9 +2,9 @@
 
 - 0: the active producers of partitions (KIP-664)
 
-The leader of a partition returns the epoch, the last sequence and the last timestamp of each producer, and the start
+A replica of a partition returns the epoch, the last sequence and the last timestamp of each producer, and the start
 offset of its open transaction. With these an administrator finds the transaction that holds back the last stable
-offset.
+offset. Followers answer, too: `kafka-transactions find-hanging --broker-id` asks one broker about all its replicas.
 """
 
 from __future__ import annotations
