@@ -1,7 +1,9 @@
-"""Value: the newest cluster image, as the clients of one listener see it."""
+"""Shell: the newest cluster image, as the clients of one listener see it, and requests that wait for a newer one."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -35,11 +37,32 @@ class BrokerMetadataCache:
     def __init__(self) -> None:
         self.image = ClusterImage()
         self._addresses: dict[tuple[int, str], NodeAddress | None] = {}
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
+        """The conditions that `wait` waits for."""
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.image = image
         if delta.brokers:
             self._addresses = {}
+        for holds, future in self._waiting:
+            if not future.done() and holds():
+                future.set_result(True)
+
+    async def wait(self, holds: Callable[[], bool], deadline: float) -> bool:
+        """Wait until `holds()` of a new image, or until `deadline`, a time of the event loop. Returns whether it
+        holds."""
+        if holds():
+            return True
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        # asyncio.timeout needs a task, but a connection runs a request without one until it first suspends.
+        timer = loop.call_at(deadline, _give_up, future)
+        self._waiting.append((holds, future))
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._waiting.remove((holds, future))
 
     def frozen(self) -> BrokerMetadataCache:
         """A cache that keeps the image of now, for a response that is built in several steps."""
@@ -93,6 +116,11 @@ class BrokerMetadataCache:
             if self.address(replica, listener) is None
             or not brokers.has_online_dir(replica, partition.directory_of(replica))
         ]
+
+
+def _give_up(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(False)
 
 
 def _address(broker: BrokerImage, listener: str) -> NodeAddress | None:

@@ -93,12 +93,13 @@ class GroupShards:
             shard.on_topics_changed(op, self._topics, deleted, created=True)
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that holds the group. Used by FindCoordinator, too.
+        """The partition of `__consumer_offsets` that holds the group.
 
-        Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist.
+        Raises KafkaError NOT_COORDINATOR while this broker does not know the topic, as on a new cluster before the
+        image with the topic that FindCoordinator has created arrives: clients look for the coordinator again.
         """
         if self._partitions == 0:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS_TOPIC} does not exist yet")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"This broker does not know {CONSUMER_OFFSETS_TOPIC} yet.")
         return coordinator_partition(group_id, self._partitions)
 
     # -- one group ---------------------------------------------------------------------------------------------------

@@ -104,12 +104,10 @@ class ShareCoordinator:
             shard.on_topics_changed(op, self._topics, frozenset(deleted))
 
     def partition_for(self, coordinator_key: str) -> int:
-        """The partition of `__share_group_state` that has a share partition. Used by FindCoordinator, too.
-
-        Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist.
-        """
+        """The partition of `__share_group_state` that has a share partition. Raises KafkaError NOT_COORDINATOR while
+        this broker does not know the topic (see `GroupShards.partition_for`)."""
         if self._partitions == 0:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_STATE_TOPIC} does not exist yet")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"This broker does not know {SHARE_STATE_TOPIC} yet.")
         return coordinator_partition(coordinator_key, self._partitions)
 
     async def _prune(self) -> None:

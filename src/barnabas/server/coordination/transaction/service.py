@@ -123,10 +123,10 @@ class TransactionCoordinator:
         self._feature_level = level
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that has the transactional id. Raises KafkaError
-        COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        """The partition of `__transaction_state` that has the transactional id. Raises KafkaError NOT_COORDINATOR while
+        this broker does not know the topic (see `GroupShards.partition_for`)."""
         if self._partitions == 0:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTION_STATE_TOPIC} does not exist yet")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"This broker does not know {TRANSACTION_STATE_TOPIC} yet.")
         return coordinator_partition(transactional_id, self._partitions)
 
     # -- producers ---------------------------------------------------------------------------------------------------
