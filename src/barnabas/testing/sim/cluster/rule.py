@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage.segments.batches import walk_headers
 from barnabas.testing.sim.errors import CorrectnessError
 
@@ -47,12 +48,15 @@ class Row(NamedTuple):
 
 
 def batches_of(log: Log, start: int, end: int) -> Iterator[Row]:
-    """The batches of a log from `start` on that end at or before `end`."""
-    for segment in log.segments.starting_from(start):
-        if segment.base_offset >= end:
-            return
-        for _, header in walk_headers(segment.file(), segment.lookup(start), segment.size):
-            if header.next_offset > end:
+    """The batches of a log from `start` on that end at or before `end`. Raises CorrectnessError for damage."""
+    try:
+        for segment in log.segments.starting_from(start):
+            if segment.base_offset >= end:
                 return
-            if header.base_offset >= start:
-                yield Row(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
+            for _, header in walk_headers(segment.file(), segment.lookup(start), segment.size):
+                if header.next_offset > end:
+                    return
+                if header.base_offset >= start:
+                    yield Row(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
+    except CorruptBatchError as error:
+        raise CorrectnessError(f"{log.path} is damaged below offset {end}: {error}") from error
