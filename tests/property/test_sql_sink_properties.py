@@ -27,8 +27,15 @@ NAMES = ("id", "a", "b")
 COLUMNS = tuple(TableColumn(name, "TEXT", ColumnKind.TEXT) for name in (*NAMES, "other"))
 TABLE = SqlTable(("t",), COLUMNS, (("id",),))
 VALUES = st.one_of(st.none(), st.sampled_from(["x", "y", LOST]))
-CHANGES = st.tuples(st.sampled_from(["k1", "k2", "k3"]), VALUES, VALUES, st.sampled_from("cud"))
+KEYS = st.sampled_from(["k1", "k2", "k3"])
+CHANGES = st.one_of(
+    st.tuples(KEYS, VALUES, VALUES, st.sampled_from("cu")), st.tuples(KEYS, st.none(), st.none(), st.just("d"))
+)
 Row = dict[str, str | None]
+
+
+class RefusedError(Exception):
+    """A row is new, and its source did not send one of its values."""
 
 
 def row_options(mode: str) -> RowOptions:
@@ -44,6 +51,8 @@ def model(state: dict[str, Row], changes: list[tuple[Any, ...]], mode: str) -> N
         if key not in state:
             if mode == "update":
                 continue
+            if LOST in (a, b):
+                raise RefusedError(key)
             state[key] = {"a": None, "b": None, "other": "new"}
         state[key] |= {name: value for name, value in (("a", a), ("b", b)) if value != LOST}
 
@@ -67,8 +76,12 @@ class Database:
                 batch = pa.RecordBatch.from_arrays(arrays, [*NAMES, "__op"])
                 origin = None if origins is None else frozenset([origins[task]])
                 parts += [self._stage(task, each, origin) for each in divider.divide_columns(batch)]
+        self.connection.commit()
         for step in plan_changes(self.options, TABLE, parts):
-            self.connection.execute(step.statement.sql, step.statement.parameters)
+            found = self.connection.execute(step.statement.sql, step.statement.parameters).fetchall()
+            if step.refusal and found:
+                self.connection.rollback()
+                raise RefusedError(found[0][0])
 
     def _stage(self, task: int, rows: TableRows, origins: frozenset[str] | None) -> StagedRowsPart:
         self._stages += 1
@@ -84,12 +97,34 @@ class Database:
         self.connection.executemany(f"INSERT INTO {stage.name} VALUES ({marks})", lines)
         order = int(rows.order[0].as_py())
         counts = (len(deleted), sum(deleted), order)
-        part = StagedPart("t", rows.rows.schema, rows.key, rows.step, task, *counts, "", origins)
+        part = StagedPart("t", rows.rows.schema, rows.key, rows.step, task, *counts, "", origins, rows.unavailable)
         return StagedRowsPart(part, stage, (stage.name,))
 
     def state(self) -> dict[str, Row]:
         found = self.connection.execute("SELECT id, a, b, other FROM t").fetchall()
         return {key: {"a": a, "b": b, "other": other} for key, a, b, other in found}
+
+
+def agree(
+    database: Database,
+    state: dict[str, Row],
+    tasks: list[list[tuple[Any, ...]]],
+    changes: list[tuple[Any, ...]],
+    mode: str,
+    origins: list[str] | None = None,
+) -> None:
+    """Write a micro-batch, which the model refuses as a whole or applies to `state`."""
+    after = {key: dict(row) for key, row in state.items()}
+    try:
+        model(after, changes, mode)
+    except RefusedError:
+        with pytest.raises(RefusedError):
+            database.write(tasks, origins)
+    else:
+        database.write(tasks, origins)
+        state.clear()
+        state.update(after)
+    assert database.state() == state
 
 
 @pytest.mark.parametrize("mode", ["upsert", "update"])
@@ -100,9 +135,7 @@ def test_the_changes_of_each_key_are_applied_in_their_order(mode: str, batches: 
     database.connection.execute("INSERT INTO t (id, a, b, other) VALUES ('k1', 'old', 'old', 'old')")
     state: dict[str, Row] = {"k1": {"a": "old", "b": "old", "other": "old"}}
     for changes in batches:
-        database.write([changes])
-        model(state, changes, mode)
-        assert database.state() == state
+        agree(database, state, [changes], changes, mode)
 
 
 @settings(max_examples=100, deadline=None)
@@ -111,10 +144,7 @@ def test_the_rows_of_several_tasks_are_applied_in_the_order_of_the_tasks(
     changes: list[tuple[Any, ...]], cut: int
 ) -> None:
     database = Database("upsert")
-    database.write([changes[:cut], changes[cut:]])
-    state: dict[str, Row] = {}
-    model(state, changes, "upsert")
-    assert database.state() == state
+    agree(database, {}, [changes[:cut], changes[cut:]], changes, "upsert")
 
 
 @settings(max_examples=150, deadline=None)
@@ -125,7 +155,5 @@ def test_tasks_of_one_partition_of_a_topic_are_applied_in_their_order(
     """Tasks of two partitions, which have keys of their own, are applied together."""
     work = [[(f"{origin}{key}", *rest) for key, *rest in changes] for origin, changes in tasks]
     database = Database("upsert")
-    database.write(work, [origin for origin, _ in tasks])
-    state: dict[str, Row] = {}
-    model(state, [change for changes in work for change in changes], "upsert")
-    assert database.state() == state
+    together = [change for changes in work for change in changes]
+    agree(database, {}, work, together, "upsert", [origin for origin, _ in tasks])

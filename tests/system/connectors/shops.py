@@ -177,6 +177,7 @@ class PostgresShop(Shop):
     def options(self, folder: Path) -> dict[str, str]:
         return super().options(folder) | {
             "format": "barnabas.postgres",
+            "unavailable.value.handling.mode": "null",  # rows are often gone after their keys have changed
             "connection.attempts": "200",
             "connection.backoff.ms": "500",
             "database.user": "postgres",

@@ -8,7 +8,7 @@ SparkSourceError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from barnabas.spark.errors import SparkSourceError
 
@@ -32,6 +32,19 @@ def not_sent(table: str, columns: Sequence[str], otherwise: str) -> CaptureError
     return CaptureError(
         f"an update of {table} did not change the large values of {', '.join(columns)}, and the database did not send"
         f" them. Make it send whole old rows from now on (PostgreSQL: ALTER TABLE {table} REPLICA IDENTITY FULL,"
-        " after the same for each partition), and read the changes until then with"
-        f" unavailable.value.handling.mode=null, which sends null for such values{otherwise}"
+        " after the same for each partition; MySQL: binlog_row_image=FULL in every session), and read the changes until"
+        " then with unavailable.value.handling.mode=reselect, which reads such values from the table, or with null,"
+        f" which sends null{otherwise}"
+    )
+
+
+def row_is_gone(table: str, column: str, key: Mapping[str, object]) -> CaptureError:
+    """The error for a row whose key was changed, and whose unchanged value cannot be read from the table any more."""
+    shown = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "without a key"
+    return CaptureError(
+        f"a row of {table} has the new key {shown}. Its large value of {column} did not change, so that the database"
+        " did not send it, and the table does not have the row any more. Make the database send whole old rows from now"
+        f" on (PostgreSQL: ALTER TABLE {table} REPLICA IDENTITY FULL, after the same for each partition), and read the"
+        " changes until then with unavailable.value.handling.mode=reselect, which sends null for it: a later change"
+        " removes the row"
     )

@@ -43,13 +43,15 @@ class SnapshotMode(StrEnum):
 
 
 class UnavailableValues(StrEnum):
-    """`unavailable.value.handling.mode`: what a query does with a value that the database did not send. With
-    output=records, it applies only to types without a placeholder.
+    """`unavailable.value.handling.mode`: what a query does with a value of an update that the database did not send.
+    With output=records, FAIL and NULL apply only to types without a placeholder. The values of a row with a new key are
+    read from the table in all modes (`completing.py`).
     """
 
     FAIL = "fail"
     NULL = "null"
     LIST = "list"  # null, and the column __unavailable has the names of such columns
+    RESELECT = "reselect"  # the value that the table has now
 
 
 class Operation(StrEnum):
@@ -186,8 +188,9 @@ CAPTURE_OPTIONS: Final = (
     ),
     ConnectorOption(
         "unavailable.value.handling.mode",
-        "what becomes of a value that the database did not send: `fail`, `null`, or `list` (only output=rows: null, and"
-        " a column `__unavailable` names the columns). With output=records, types with a placeholder always have it",
+        "what becomes of a value of an update that the database did not send: `fail`, `null`, `list` (only output=rows:"
+        " null, and a column `__unavailable` names the columns) or `reselect` (read from the table). With"
+        " output=records and `fail` or `null`, types with a placeholder have it",
         parse_as.one_of(UnavailableValues),
         UnavailableValues.FAIL,
     ),
@@ -298,7 +301,7 @@ def parse_capture_options(
     if output is Output.RECORDS:
         prefix = given.require("topic.prefix", "a logical name of the source, with which the names of its topics begin")
         if given.get("unavailable.value.handling.mode") is UnavailableValues.LIST:
-            raise OptionError("unavailable.value.handling.mode=list is for output=rows: use fail or null")
+            raise OptionError("unavailable.value.handling.mode=list is for output=rows: use fail, null or reselect")
     else:
         prefix = given.get("topic.prefix") or connector
         _check_rows_output(given)

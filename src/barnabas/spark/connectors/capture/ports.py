@@ -10,7 +10,7 @@ The driver may call all methods of a source; a worker calls only `read`, `snapsh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -34,6 +34,9 @@ Position = dict[str, Any]
 
 Equal places have equal positions: the reader compares a position with another one only for equality.
 """
+
+LookedUp = Mapping[tuple[Any, ...], tuple[Any, ...]]
+"""Key of a row -> its values."""
 
 RowPositions = PostgresPositions | MySqlPositions | NoPositions
 
@@ -155,5 +158,8 @@ class Connector(Struct, frozen=True):
     """Parses the options, if they are not those of CAPTURE_OPTIONS and `options`."""
     columns: Callable[[CaptureOptions, TableSchema | None], str] | None = None
     """The columns for Spark, as DDL, if they are not those of `output.output_ddl`."""
+    look_up: Callable[[ChangeSource, TableSchema, tuple[int, ...], Sequence[tuple[Any, ...]]], LookedUp] | None = None
+    """Reads values that the changes do not have from the table, by the keys of rows (`completing.LookUp`); None if the
+    source cannot."""
     output: Callable[[CaptureOptions, Any], CaptureOutput] | None = None
     """Makes the output from the options and the Arrow schema, if it is not `CaptureOutput` itself."""

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
@@ -30,9 +31,10 @@ from barnabas.spark.connectors.capture.planning import (
     next_files,
     ranges_between,
 )
-from barnabas.spark.connectors.capture.ports import ChangeSource, Connector, Position
+from barnabas.spark.connectors.capture.ports import CapturedChanges, ChangeSource, Connector, LookedUp, Position
 from barnabas.spark.connectors.capture.reuse import lent_source
 from barnabas.spark.connectors.capture.staging import Staging, open_staging
+from barnabas.spark.connectors.events.changes import TableSchema
 from barnabas.spark.errors import OptionError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.reporting import readable_errors
@@ -140,7 +142,6 @@ class _TaskReader:
                 yield from self._output.heartbeat(partition.heartbeat)
 
     def _read_file(self, manifest: Manifest, index: int) -> Iterator[Any]:
-        from barnabas.spark.connectors.capture.ports import CapturedChanges
         from barnabas.spark.connectors.capture.snapshot_rows import snapshot_change, snapshot_words
 
         source = self._connector.open(self._options)
@@ -160,7 +161,19 @@ class _TaskReader:
     def _read_changes(self, start: Position, end: Position) -> Iterator[Any]:
         with lent_source(self._connector, self._options) as source:
             for captured in source.read(start, end):
-                yield from self._output.batches(captured)
+                yield from self._output.batches(self._complete(captured, source))
+
+    def _complete(self, captured: CapturedChanges, source: ChangeSource) -> CapturedChanges:
+        """The changes with the values that the database did not send, as far as they can be read from its tables."""
+        if not any(table.changes.unavailable for table in captured.tables):
+            return captured
+        from barnabas.spark.connectors.capture.completing import complete
+
+        def look_up(table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
+            return {} if self._connector.look_up is None else self._connector.look_up(source, table, columns, keys)
+
+        mode = self._options.unavailable
+        return structs.replace(captured, tables=tuple(complete(table, mode, look_up) for table in captured.tables))
 
 
 class CaptureBatchReader(_TaskReader, DataSourceReader):  # type: ignore[misc]  # as above

@@ -84,6 +84,15 @@ def rows_of(change: TableChange, schema: Any, unavailable: UnavailableValues) ->
     columns.append(pa.array(changes.ts_us[index] // 1000, pa.int64()))
     columns.append(change.places.take(pa.array(index)))
     missing = _unavailable(changes, index, deleted, names)
+    unpublished = [name for name in names if name in changes.table.unpublished]
+    if unpublished and not deleted.all():
+        missing |= dict.fromkeys(unpublished, ~deleted)
+        if unavailable is not UnavailableValues.LIST:
+            raise TableChangedError(
+                f"changes of {changes.table.id} do not have the column {unpublished[0]} any more, which the query has:"
+                " the publication leaves it out. Publish the column, or restart the query, so that it has the columns"
+                " that are published"
+            )
     if missing and unavailable is UnavailableValues.FAIL:
         raise not_sent(
             changes.table.id, sorted(missing), f", or with list, whose column {_UNAVAILABLE} names such columns"

@@ -53,13 +53,16 @@ class ColumnSchema(Struct, frozen=True):
 
 
 class TableSchema(Struct, frozen=True):
-    """A table. `schema` is empty for MySQL. `key` has the indexes of the key columns; it is empty without a key."""
+    """A table. `schema` is empty for MySQL. `key` has the indexes of the key columns; it is empty without a key.
+    `unpublished` names columns that the table has, and the database leaves out of its changes.
+    """
 
     database: str
     schema: str
     table: str
     columns: tuple[ColumnSchema, ...]
     key: tuple[int, ...]
+    unpublished: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

@@ -2,7 +2,7 @@
 
     key      the key columns, or null if the table has no key
     value    {before, after, source, transaction, op, ts_ms, ts_us, ts_ns}; null for a tombstone
-    headers  __debezium.context.*, and __debezium.newkey or __debezium.oldkey
+    headers  __debezium.context.*, __debezium.newkey or __debezium.oldkey, __barnabas.unavailable (`presence.py`)
 
 A delete is an event and a tombstone. An update that changes the key is a delete of the old key with its tombstone, and
 a create of the new one. A truncate is an event without a key and without rows. `ts_ms` of the envelope is that of the
@@ -25,10 +25,16 @@ from barnabas.spark.connectors.converters.json_texts import json_texts
 from barnabas.spark.connectors.events.changes import CREATE, DELETE, ChangeBatch, TableSchema
 from barnabas.spark.connectors.events.errors import EventError
 from barnabas.spark.connectors.events.field_types import field_schema
-from barnabas.spark.connectors.events.field_values import field_values, fill_unavailable, unavailable_placeholder
+from barnabas.spark.connectors.events.field_values import (
+    field_values,
+    fill_unavailable,
+    has_placeholder,
+    unavailable_placeholder,
+)
 from barnabas.spark.connectors.events.masking import masked
 from barnabas.spark.connectors.events.names import adjusted_name
 from barnabas.spark.connectors.events.options import EventOptions
+from barnabas.spark.connectors.events.presence import UNAVAILABLE_HEADER, unavailable_headers
 from barnabas.spark.connectors.events.sources import source_blocks, source_schema
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
@@ -65,10 +71,11 @@ def change_records(changes: ChangeBatch, options: EventOptions) -> Any:
     shown = masked(changes, options.columns) if options.columns else changes
     value_field, values = _values(shown, plan, topic, options)
     rows = len(plan.row)
+    unavailable = _unavailable(shown, values, plan, options)
     columns = {
         "key": keys,
         "value": values,
-        "headers": _headers(changes, plan, keys, key_field, options),
+        "headers": _headers(plan, keys, key_field, unavailable, options),
         "topic": pa.repeat(pa.scalar(topic), rows),
         "partition": pa.nulls(rows, pa.int32()),
         "timestamp": pa.array(changes.ts_us[plan.row], pa.timestamp("us", "UTC")),
@@ -231,23 +238,49 @@ def _transactions(changes: ChangeBatch, plan: _Plan, kind: Any, options: EventOp
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=ids.is_null() if ids.null_count else None)
 
 
-def _headers(changes: ChangeBatch, plan: _Plan, keys: Any, key_field: Any, options: EventOptions) -> Any:
+def _unavailable(changes: ChangeBatch, values: Any, plan: _Plan, options: EventOptions) -> tuple[Any, list[bytes]]:
+    """(which records have the header UNAVAILABLE_HEADER, its value for each of them): those of whose new row a value
+    was not sent, or is the text of the placeholder.
+    """
+    noted = np.zeros(len(plan.row), np.bool_)
+    unsent: dict[str, Any] = {}
+    after = values.field("after")
+    there = after.is_valid().to_numpy(zero_copy_only=False)
+    for at, field in enumerate(after.type):
+        mask = changes.unavailable.get(at)
+        if mask is not None:
+            unsent[field.name] = mask[plan.row] & there
+            noted |= unsent[field.name]
+        found = has_placeholder(after.field(at), options)
+        if found is not None:
+            noted |= found & there
+    return noted, unavailable_headers(unsent, np.flatnonzero(noted).tolist())
+
+
+def _headers(
+    plan: _Plan, keys: Any, key_field: Any, unavailable: tuple[Any, list[bytes]], options: EventOptions
+) -> Any:
     """The headers of each record. A tombstone of an old key has the same ones as the event before it."""
     context = options.context_headers
     rows = len(plan.row)
     moved = plan.left | plan.entered
-    counts = len(context) + moved.astype(np.int64)
+    noted, noted_values = unavailable
+    fixed = len(context)
+    counts = fixed + moved.astype(np.int64) + noted
     offsets = np.concatenate([[0], np.cumsum(counts)])
     place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
     names = [name for name, _ in context]
     texts = [text.encode() for _, text in context]
-    key_names = pa.array([*names, "__debezium.newkey", "__debezium.oldkey"])
-    number = np.where(place < len(context), place, len(context) + np.repeat(plan.entered, counts))
-    values = pa.array([*texts, b"", b""], pa.binary()).take(pa.array(number))
+    key_names = pa.array([*names, "__debezium.newkey", "__debezium.oldkey", UNAVAILABLE_HEADER])
+    is_key = (place == fixed) & np.repeat(moved, counts)
+    number = np.where(place < fixed, place, np.where(is_key, fixed + np.repeat(plan.entered, counts), fixed + 2))
+    values = pa.array([*texts, b"", b"", b""], pa.binary()).take(pa.array(number))
     if moved.any():
         values = _pc.replace_with_mask(
-            values, pa.array(place == len(context)), _other_keys(plan, keys, key_field).filter(pa.array(moved))
+            values, pa.array(is_key), _other_keys(plan, keys, key_field).filter(pa.array(moved))
         )
+    if noted_values:
+        values = _pc.replace_with_mask(values, pa.array(number == fixed + 2), pa.array(noted_values, pa.binary()))
     pairs = pa.StructArray.from_arrays([key_names.take(pa.array(number)), values], names=["key", "value"])
     assert len(offsets) == rows + 1
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs).cast(HEADERS_TYPE)

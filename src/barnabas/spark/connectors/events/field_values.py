@@ -58,6 +58,25 @@ def fill_unavailable(values: Any, missing: Any, schema: ConnectSchema, options: 
     return _pc.if_else(pa.array(missing), pa.scalar(placeholder, values.type), values)
 
 
+def has_placeholder(values: Any, options: EventOptions) -> Any:
+    """In which rows (numpy, bool) a column of an event has the text of the placeholder, as a value or in place of one;
+    None if in no row.
+    """
+    kind, text = values.type, options.unavailable_value
+    if pa.types.is_list(kind):
+        flat = has_placeholder(values.flatten(), options)
+        if flat is None:
+            return None
+        found = np.zeros(len(values), np.bool_)
+        found[_pc.list_parent_indices(values).to_numpy()[flat]] = True
+        return found
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return None
+    wanted = pa.array([text.encode() if pa.types.is_binary(kind) else text], kind)
+    mask = _pc.is_in(values, value_set=wanted).to_numpy(zero_copy_only=False)
+    return mask if mask.any() else None
+
+
 def unavailable_placeholder(schema: ConnectSchema, options: EventOptions) -> str | bytes | list[str] | None:
     """The placeholder for a value that the server did not send: a text, bytes, or a list with the text. None for other
     types, in which any placeholder could be a real value.

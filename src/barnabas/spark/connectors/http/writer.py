@@ -18,7 +18,7 @@ from barnabas.spark.connectors.http.errors import HttpUnavailableError
 from barnabas.spark.connectors.http.options import HttpOptions, parse_http_options
 from barnabas.spark.connectors.http.requests import BadText, Request, requests_of
 from barnabas.spark.connectors.http.retrying import Accepted, Again, judge_answer
-from barnabas.spark.connectors.http.texts import record_texts
+from barnabas.spark.connectors.http.texts import record_texts, unsent_members
 from barnabas.spark.connectors.sinking.failures import FailedRecords, prepare_topic, read_records
 from barnabas.spark.connectors.sinking.options import InputKind
 from barnabas.spark.connectors.sinking.records import ROW, RecordReader
@@ -132,7 +132,8 @@ def send_rows(
         for batch in iterator:
             decoded = [batch] if reader is None else read_records(reader, batch, failed)
             for one in decoded:
-                texts = record_texts(one, source, rows, None if reader is None else read_topics(batch, one))
+                unsent = unsent_members(one, options.rows.unavailable, are_records=reader is not None)
+                texts = record_texts(one, source, rows, None if reader is None else read_topics(batch, one), unsent)
                 rows += one.num_rows
                 for request in requests_of(texts, options):
                     if isinstance(request, BadText):

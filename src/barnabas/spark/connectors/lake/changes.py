@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from barnabas.spark.connectors.lake.columns import fit
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.ports import Changes
+from barnabas.spark.connectors.sinking.presence import is_new_without
 
 ORDER = "__barnabas_order"
 DELETED = "__barnabas_deleted"
@@ -24,12 +25,14 @@ DELETED = "__barnabas_deleted"
 
 class KeyedRows(msgspec.Struct, frozen=True):
     """Rows with the same columns: an Arrow table with the received columns and no others, whether each row deletes its
-    key, and a number that is larger for a later change of the same key (Arrow bool and int64).
+    key, and a number that is larger for a later change of the same key (Arrow bool and int64). `unavailable` names the
+    columns whose values the source of the rows did not send.
     """
 
     rows: Any
     deleted: Any
     order: Any
+    unavailable: tuple[str, ...] = ()
 
 
 def to_staged(part: KeyedRows) -> Any:
@@ -37,12 +40,14 @@ def to_staged(part: KeyedRows) -> Any:
     return part.rows.append_column(ORDER, part.order).append_column(DELETED, part.deleted)
 
 
-def from_staged(table: Any) -> KeyedRows:
-    return KeyedRows(table.drop_columns([ORDER, DELETED]), table[DELETED], table[ORDER])
+def from_staged(table: Any, unavailable: tuple[str, ...] = ()) -> KeyedRows:
+    return KeyedRows(table.drop_columns([ORDER, DELETED]), table[DELETED], table[ORDER], unavailable)
 
 
 def fold(parts: Sequence[KeyedRows], keys: tuple[str, ...], schema: Any, inserts: bool = True) -> Changes:
-    """One change for each key. `schema` is the table's, which has all columns of the rows."""
+    """One change for each key. `schema` is the table's, which has all columns of the rows. Raises LakeError for a key
+    that is deleted and comes back without a value that its source did not send.
+    """
     for key in keys:
         if pa.types.is_nested(schema.field(key).type) or pa.types.is_floating(schema.field(key).type):
             raise LakeError(f"the column {key} of the key is a {schema.field(key).type}, which is no key; cast it")
@@ -81,7 +86,46 @@ def fold(parts: Sequence[KeyedRows], keys: tuple[str, ...], schema: Any, inserts
         if not given.all():
             received[name] = pa.array(given)
     deletes = rows.select(list(keys)).take(pa.array(last[~stays]))
-    return Changes(keys, pa.Table.from_arrays(arrays, schema=columns), deletes, received, inserts)
+    upserts = pa.Table.from_arrays(arrays, schema=columns)
+    required = {}
+    for name in dict.fromkeys(name for part in parts for name in part.unavailable):
+        unsent = np.concatenate([np.full(part.rows.num_rows, name in part.unavailable) for part in parts])[in_order]
+        lacks = np.zeros(count, dtype=bool)
+        lacks[group[alive & unsent]] = True
+        if name in has:
+            lacks[group[alive & has[name]]] = False
+        needed = lacks[stays]
+        if inserts and (needed & inserted_again).any():
+            row = int(np.flatnonzero(needed & inserted_again)[0])
+            raise new_without(upserts.select(list(keys)), row, (name,))
+        if inserts and needed.any():
+            required[name] = pa.array(needed)
+    return Changes(keys, upserts, deletes, received, inserts, required)
+
+
+def new_without(keys: Any, row: int, names: Sequence[str]) -> LakeError:
+    """The error for a row whose key the table does not have, and which lacks values that its source did not send."""
+    shown = ", ".join(f"{name}={keys[name][row].as_py()!r}" for name in keys.column_names)
+    return LakeError(f"the row with {shown} {is_new_without(names)}")
+
+
+def check_required(changes: Changes, keys: Any) -> None:
+    """Raise LakeError if a row lacks a value that its source did not send, and the table does not have the row. `keys`
+    has those keys of the table that the upserts may have.
+    """
+    if not changes.required:
+        return
+    names = list(changes.keys)
+    lacking = np.zeros(changes.upserts.num_rows, dtype=bool)
+    for mask in changes.required.values():
+        lacking |= mask.to_numpy(zero_copy_only=False)
+    wanted = changes.upserts.select(names).append_column(ORDER, pa.array(np.arange(len(lacking)))).filter(lacking)
+    new = wanted.join(keys.cast(wanted.select(names).schema), names, join_type="left anti")[ORDER].to_pylist()
+    if new:
+        row = min(new)
+        raise new_without(
+            changes.upserts.select(names), row, [name for name, mask in changes.required.items() if mask[row].as_py()]
+        )
 
 
 def _received(parts: Sequence[KeyedRows], name: str) -> Any:

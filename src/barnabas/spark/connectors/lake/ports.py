@@ -23,7 +23,8 @@ class Changes(msgspec.Struct, frozen=True):
     """One change for each key, as Arrow tables: rows to write, and keys to delete.
 
     `received` has, for each column that only some of the rows have, an Arrow array of booleans: a row keeps the table's
-    value of a column that it has not received. `inserts` is false if only rows that exist may change.
+    value of a column that it has not received. `inserts` is false if only rows that exist may change. `required` has,
+    for each column that the source of some rows did not send, an Arrow array of booleans: the table must have the row.
     """
 
     keys: tuple[str, ...]
@@ -31,6 +32,7 @@ class Changes(msgspec.Struct, frozen=True):
     deletes: Any
     received: Mapping[str, Any] = {}
     inserts: bool = True
+    required: Mapping[str, Any] = {}
 
 
 class Commit(msgspec.Struct, frozen=True):

@@ -119,7 +119,7 @@ class LakeTarget(msgspec.Struct, frozen=True):
         for part in parts:
             self.fit_table(table, name, part.schema)
         rows = [
-            from_staged(table.storage.read_parquet(path))
+            from_staged(table.storage.read_parquet(path), part.unavailable)
             for part in parts
             for path in msgspec.json.decode(part.place, type=Place).staged
         ]
@@ -143,7 +143,7 @@ class LakeStage:
         if not rows.rows.num_rows:
             return []
         keyed = self._target.options.rows.changes_keys
-        key: Any = (rows.table, rows.rows.schema) if keyed else rows.table
+        key: Any = (rows.table, rows.rows.schema, rows.unavailable) if keyed else rows.table
         writer = self._writers.get(key)
         if writer is None:
             table = self._target.open_table(rows.table, rows.rows.schema)
@@ -269,7 +269,16 @@ class _KeyedWriter(_Writer):
         place = msgspec.json.encode(Place(self._attempt, staged=tuple(self._paths))).decode()
         order = int(first.order[0].as_py())
         return StagedPart(
-            self._name, first.rows.schema, first.key, first.step, partition, self._rows, self._deletes, order, place
+            self._name,
+            first.rows.schema,
+            first.key,
+            first.step,
+            partition,
+            self._rows,
+            self._deletes,
+            order,
+            place,
+            unavailable=first.unavailable,
         )
 
     def remove(self) -> None:

@@ -10,7 +10,14 @@ from barnabas.spark.connectors.postgres.lsn import parse_lsn
 from barnabas.spark.connectors.postgres.messages import Column, Relation, ReplicaIdentity, TypeName
 from barnabas.spark.connectors.postgres.options import PostgresOptions
 from barnabas.spark.connectors.postgres.session import Session
-from barnabas.spark.connectors.postgres.setup_state import PrimaryKey, Publication, Server, Slot, Table
+from barnabas.spark.connectors.postgres.setup_state import (
+    PrimaryKey,
+    Publication,
+    PublishedPart,
+    Server,
+    Slot,
+    Table,
+)
 from barnabas.spark.connectors.postgres.statements import (
     SERVER,
     list_tables,
@@ -18,12 +25,14 @@ from barnabas.spark.connectors.postgres.statements import (
     read_keys,
     read_oids,
     read_publication,
+    read_published_parts,
     read_published_tables,
     read_slot,
     read_tables,
 )
 from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE
 
+_PARTS_VERSION = 150_000
 _OPERATIONS = ("insert", "update", "delete", "truncate")
 
 
@@ -65,6 +74,17 @@ def load_publication(session: Session, name: str) -> Publication | None:
     operations = frozenset(word for word, flag in zip(_OPERATIONS, flags, strict=True) if flag)
     tables = frozenset((schema, table) for schema, table in session.rows(read_published_tables(name), doing))
     return Publication(found, is_owner, all_tables, operations, via_root, tables)
+
+
+def load_published_parts(session: Session, name: str) -> dict[TableName, PublishedPart]:
+    """What a publication has of its tables. Empty before PostgreSQL 15, when a publication had whole tables."""
+    if session.connection.info.server_version < _PARTS_VERSION:
+        return {}
+    rows = session.rows(read_published_parts(name), f"reading the columns of the publication {name}")
+    return {
+        (schema, table): PublishedPart(frozenset(columns), tuple(left_out), where)
+        for schema, table, columns, left_out, where in rows
+    }
 
 
 def load_tables(session: Session, names: Sequence[TableName]) -> list[Table]:
@@ -130,9 +150,13 @@ class TableDescription:
         return tuple(place for place, column in enumerate(self.relation.columns) if column.in_key)
 
 
-def describe_table(session: Session, name: TableName) -> TableDescription:
-    """The columns of a table as the session's transaction sees them. Raises SlotError if there is no such table."""
+def describe_table(session: Session, name: TableName, published: PublishedPart | None = None) -> TableDescription:
+    """The columns of a table as the session's transaction sees them, or those of them that are published. Raises
+    SlotError if there is no such table.
+    """
     rows = session.rows(read_columns_of(name), f"reading the columns of {'.'.join(name)}")
+    if published is not None:
+        rows = [row for row in rows if row[0] in published.columns]
     if not rows:
         raise SlotError(f"there is no table {'.'.join(name)}, or it has no columns: check its name")
     columns, types, primary_key = [], {}, []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow.compute
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from barnabas.client.columns.byte_column import np, pa
 from barnabas.spark.connectors.capture.options import CaptureOptions
@@ -21,8 +22,9 @@ from barnabas.spark.connectors.events.changes import (
     TableSchema,
 )
 from barnabas.spark.connectors.postgres import pgoutput
-from barnabas.spark.connectors.postgres.changes import Batch, TableChanges, TruncatedTable
+from barnabas.spark.connectors.postgres.changes import Batch, TableChanges, TableName, TruncatedTable
 from barnabas.spark.connectors.postgres.pgoutput import Tuples
+from barnabas.spark.connectors.postgres.setup_state import PublishedPart
 from barnabas.spark.connectors.postgres.tables import ReadColumns, read_columns
 from barnabas.spark.connectors.postgres.text_columns import convert
 from barnabas.spark.connectors.postgres.types import ValuePolicy
@@ -35,13 +37,15 @@ _OPS[[pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE]] = [CREATE, UPDATE, DEL
 
 class BatchContext(Struct):
     """What the batches of one read share. `last_commit_lsn` is that of the last transaction, and before the first one
-    the position at which the read begins, so that it grows from one read to the next, too.
+    the position at which the read begins, so that it grows from one read to the next, too. `published` says what the
+    publication has of tables.
     """
 
     database: str
     policy: ValuePolicy
     options: CaptureOptions
     last_commit_lsn: int
+    published: Mapping[TableName, PublishedPart] = {}
 
 
 def place_of(commit_lsn: int, order: int) -> str:
@@ -92,6 +96,8 @@ class _Transactions(Struct):
 def _table_change(table: TableChanges, transactions: _Transactions, context: BatchContext) -> TableChange:
     columns = read_columns(context.database, table.relation, table.types, table.key, context.policy, context.options)
     owner = table.transaction
+    part = context.published.get(table.name)
+    schema = columns.schema if part is None else structs.replace(columns.schema, unpublished=part.left_out)
     rows = table.rows
     unavailable = {
         index: rows.new.unchanged[place]
@@ -99,7 +105,7 @@ def _table_change(table: TableChanges, transactions: _Transactions, context: Bat
         if rows.new.unchanged[place] is not None
     }
     changes = ChangeBatch(
-        columns.schema,
+        schema,
         _OPS[rows.tags],
         _structs(rows.old, columns, context.policy),
         _structs(rows.new, columns, context.policy),

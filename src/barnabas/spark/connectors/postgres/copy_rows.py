@@ -14,9 +14,10 @@ from pyarrow import csv
 from barnabas.spark.connectors.postgres.errors import PostgresValueError
 
 
-def copy_statement(columns: str, table: str) -> str:
-    """The statement whose rows `decode_copy` reads; `columns` and `table` are quoted."""
-    return f"COPY (SELECT {columns} FROM {table}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+def copy_statement(columns: str, table: str, condition: str | None = None) -> str:
+    """The statement whose rows `decode_copy` reads; `columns` and `table` are quoted, `condition` is SQL."""
+    where = "" if condition is None else f" WHERE {condition}"
+    return f"COPY (SELECT {columns} FROM {table}{where}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
 
 
 def decode_copy(data: bytes, columns: int) -> list[Any]:

@@ -136,6 +136,14 @@ class Session:
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
 
+    def texts(self, statement: Statement, doing: str) -> list[list[bytes | None]]:
+        """The columns of a query's rows, in the text form that values have in changes."""
+        with readable(doing):
+            result = self.connection.execute(statement.sql, statement.parameters).pgresult
+            assert result is not None
+            rows = range(result.ntuples)
+            return [[result.get_value(row, column) for row in rows] for column in range(result.nfields)]
+
     def run(self, sql: str, doing: str) -> None:
         """Run a statement without parameters and rows."""
         with readable(doing):

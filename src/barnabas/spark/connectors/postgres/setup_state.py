@@ -64,6 +64,16 @@ class Publication(Struct, frozen=True):
     tables: frozenset[TableName]
 
 
+class PublishedPart(Struct, frozen=True):
+    """What a publication has of a table: the names of its columns, and the condition of its rows, as SQL. `left_out`
+    has the other columns of the table.
+    """
+
+    columns: frozenset[str]
+    left_out: tuple[str, ...] = ()
+    rows: str | None = None
+
+
 class Table(Struct, frozen=True):
     """A table that the query reads.
 

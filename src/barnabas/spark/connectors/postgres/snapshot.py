@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import Empty, SimpleQueue
@@ -28,6 +28,7 @@ from barnabas.spark.connectors.postgres.changes import TableName
 from barnabas.spark.connectors.postgres.copy_rows import copy_statement, decode_copy
 from barnabas.spark.connectors.postgres.options import PostgresOptions
 from barnabas.spark.connectors.postgres.session import LockedError, Session
+from barnabas.spark.connectors.postgres.setup_state import PublishedPart
 from barnabas.spark.connectors.postgres.statements import read_rewritten
 from barnabas.spark.connectors.postgres.tables import ReadColumns, read_columns
 from barnabas.spark.connectors.postgres.text_columns import convert
@@ -43,14 +44,15 @@ LOCK_RETRY_SECONDS: Final = 0.5
 
 
 class SnapshotCopy(Struct, frozen=True):
-    """What is copied: the tables, which of them are partitioned, and the name of the exported snapshot, which must stay
-    valid until the copy ends.
+    """What is copied: the tables, which of them are partitioned, the name of the exported snapshot, which must stay
+    valid until the copy ends, and the parts of tables that are published: the changes have no others.
     """
 
     options: PostgresOptions
     tables: tuple[TableName, ...]
     partitioned: frozenset[TableName]
     snapshot: str
+    published: Mapping[TableName, PublishedPart] = {}
 
     def source_of(self, name: TableName) -> str:
         """The table in a statement, without those that inherit from it."""
@@ -115,7 +117,7 @@ def _copy_queue(session: Session, copy: SnapshotCopy, queue: SimpleQueue[TableNa
             name = queue.get_nowait()
         except Empty:
             return
-        columns = table_columns(describe_table(session, name), copy.options)
+        columns = table_columns(describe_table(session, name, copy.published.get(name)), copy.options)
         log.info("copying the table %s for the snapshot", ".".join(name))
         stage.write(columns.schema, _batches(session, name, columns, copy))
 
@@ -131,7 +133,8 @@ def table_columns(table: TableDescription, options: PostgresOptions) -> ReadColu
 def _batches(session: Session, name: TableName, columns: ReadColumns, copy: SnapshotCopy) -> Iterator[Any]:
     names = [column.name for column in columns.schema.columns]
     quoted = ", ".join(quote_for_display(Dialect.POSTGRES, column) for column in names)
-    statement = copy_statement(quoted, copy.source_of(name))
+    published = copy.published.get(name)
+    statement = copy_statement(quoted, copy.source_of(name), None if published is None else published.rows)
     for piece in session.copy(statement, PIECE_BYTES, f"copying the table {'.'.join(name)}"):
         values = decode_copy(piece, len(names))
         arrays = [

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
 from barnabas import __version__
-from barnabas.client.columns.byte_column import np
-from barnabas.spark.connectors.capture.options import CaptureOptions, SnapshotMode
+from barnabas.client.columns.byte_column import np, pa
+from barnabas.spark.connectors.capture.options import CaptureOptions, Output, SnapshotMode
 from barnabas.spark.connectors.capture.ports import (
     CapturedChanges,
     Connector,
+    LookedUp,
     Position,
     RowPositions,
     SnapshotStage,
@@ -30,6 +31,7 @@ from barnabas.spark.connectors.postgres.catalog import (
     load_oids,
     load_primary_keys,
     load_publication,
+    load_published_parts,
     load_server,
     load_slot,
     load_switches,
@@ -53,7 +55,8 @@ from barnabas.spark.connectors.postgres.slot import (
     plan_batch,
 )
 from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
-from barnabas.spark.connectors.postgres.statements import advance, peek, probe
+from barnabas.spark.connectors.postgres.statements import advance, peek, probe, select_by_keys
+from barnabas.spark.connectors.postgres.text_columns import convert
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
 from barnabas.spark.connectors.sql.dialects import Statement
 from barnabas.spark.identities import Belonging, belonging
@@ -78,6 +81,9 @@ CONFIRM_SECONDS: Final = 2.0
 """The slot is advanced after so many bytes of log or seconds, since the server decodes the log for that once more.
 Until then it gives changes that are not confirmed to each read again, which drops them."""
 
+LOOKED_UP_KEYS: Final = 200
+"""Rows whose unchanged values are read from a table at once."""
+
 SNAPSHOT_ATTEMPTS: Final = 10
 SNAPSHOT_RETRY_SECONDS: Final = 0.2
 """How often a snapshot is begun while tables are rewritten, and how much longer each time the source waits before."""
@@ -94,8 +100,20 @@ def _is_alive(source: Any) -> bool:
     return bool(source.is_alive())
 
 
+def _look_up(source: Any, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
+    found: LookedUp = source.look_up(table, columns, keys)
+    return found
+
+
 CONNECTOR: Final = Connector(
-    "barnabas.postgres", "postgresql", __version__, POSTGRES_OPTIONS, POSTGRES_REFUSED, open_postgres, _is_alive
+    "barnabas.postgres",
+    "postgresql",
+    __version__,
+    POSTGRES_OPTIONS,
+    POSTGRES_REFUSED,
+    open_postgres,
+    _is_alive,
+    look_up=_look_up,
 )
 
 
@@ -194,8 +212,9 @@ class PostgresSource:
         creating = Session(self._options, replication=True)
         try:
             _, point, snapshot, _ = creating.command(str(self._setup.create_slot), f"creating the slot {slot}")
+            parts = load_published_parts(self._session(), self._options.publication)
             if stage is None or try_copy_tables(
-                SnapshotCopy(self._options, self._tables, partitioned, str(snapshot)), stage
+                SnapshotCopy(self._options, self._tables, partitioned, str(snapshot), parts), stage
             ):
                 return parse_lsn(point)
         finally:
@@ -307,6 +326,8 @@ class PostgresSource:
         divider = BatchDivider(reader, DECODED_BYTES)
         options = self._options
         context = BatchContext(options.connection["dbname"], options.policy, options.capture, begin.lsn)
+        if options.capture.output is Output.ROWS:
+            context.published = load_published_parts(self._session(), options.publication)
         is_checked = False
         for page in self._peek(end.lsn):
             if not is_checked:
@@ -329,17 +350,48 @@ class PostgresSource:
         return captured_changes(batch, context)
 
     def _check_start(self, begin: Checkpoint) -> None:
-        """Refuse changes that a slot gave which begins after `begin`. The state is read in a session of its own,
-        because the one of the peek is in a transaction.
+        """Refuse changes that a slot gave which begins after `begin`."""
+        session = self._second_session()
+        server = self._with_switches(load_server(session), begin)
+        slot = load_slot(session, server.version, self._options.slot)
+        check_position(self._options.slot, begin, server, slot)
+
+    def look_up(self, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
+        """The values that rows have now in some columns, by the keys of the rows. No value is found if the table has no
+        such columns any more, or has them in other types.
         """
+        return self._patiently(lambda: self._look_up(table, columns, keys))
+
+    def _look_up(self, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
+        session, name = self._second_session(), (table.schema, table.table)
+        try:
+            now = table_columns(describe_table(session, name), self._options)
+        except SlotError:  # the table was dropped
+            return {}
+        wanted = [table.columns[at] for at in (*table.key, *columns)]
+        kinds = {one.name: kind for one, kind in zip(now.schema.columns, now.kinds, strict=True)}
+        if any(one.name not in kinds or not kinds[one.name].arrow.equals(one.type) for one in wanted):
+            return {}
+        found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        names, width = [one.name for one in wanted], len(table.key)
+        for first in range(0, len(keys), LOOKED_UP_KEYS):
+            query = select_by_keys(name, names, width, keys[first : first + LOOKED_UP_KEYS])
+            texts = session.texts(query, f"reading unchanged values of {table.id}")
+            values = [
+                convert(pa.array(text, pa.binary()), kinds[one.name], self._options.policy, one.name).column.to_pylist()
+                for text, one in zip(texts, wanted, strict=True)
+            ]
+            found |= {row[:width]: row[width:] for row in zip(*values, strict=True)}
+        return found
+
+    def _second_session(self) -> Session:
+        """A session beside that of the peek, which is in a transaction."""
         if self._checking is not None and self._checking.is_broken:
             self._checking.close()
             self._checking = None
         if self._checking is None:
             self._checking = Session(self._options)
-        server = self._with_switches(load_server(self._checking), begin)
-        slot = load_slot(self._checking, server.version, self._options.slot)
-        check_position(self._options.slot, begin, server, slot)
+        return self._checking
 
     def _peek(self, end: int) -> Iterator[list[tuple[int, int, bytes]]]:
         statement = peek(self._options.slot, self._options.publication, end)
@@ -377,7 +429,8 @@ class PostgresSource:
     def read_tables(self) -> list[TableSchema]:
         session = self._session()
         names = wanted_tables(session, self._options)
-        return [table_columns(describe_table(session, name), self._options).schema for name in names]
+        parts = load_published_parts(session, self._options.publication)
+        return [table_columns(describe_table(session, name, parts.get(name)), self._options).schema for name in names]
 
     def beat(self) -> None:
         query = self._options.capture.heartbeat_query

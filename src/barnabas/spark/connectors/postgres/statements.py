@@ -14,7 +14,13 @@ from typing import Final
 from barnabas.spark.connectors.postgres.changes import TableName
 from barnabas.spark.connectors.postgres.lsn import format_lsn
 from barnabas.spark.connectors.postgres.text_columns import SESSION_SETTINGS
-from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
+from barnabas.spark.connectors.sql.dialects import (
+    Dialect,
+    Statement,
+    quote_for_display,
+    quote_identifier,
+    quote_table,
+)
 
 _INVALIDATION_VERSION: Final = 170_000
 _BASE: Final = "'0/0'::pg_lsn"
@@ -74,6 +80,20 @@ def read_published_tables(name: str) -> Statement:
     )
 
 
+def read_published_parts(name: str) -> Statement:
+    """(schema, table, columns, other columns of the table, condition of the row filter or NULL) of each table of a
+    publication, from PostgreSQL 15 on.
+    """
+    return Statement(
+        "SELECT p.schemaname::text, p.tablename::text, p.attnames::text[], ARRAY(SELECT a.attname::text"
+        " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = p.schemaname AND c.relname = p.tablename AND a.attnum > 0 AND NOT a.attisdropped"
+        " AND a.attgenerated = '' AND a.attname <> ALL (p.attnames)), p.rowfilter"
+        " FROM pg_publication_tables p WHERE p.pubname = %s",
+        (name,),
+    )
+
+
 def read_tables(names: Sequence[TableName]) -> Statement:
     """(schema, table, kind, persistence, identity, has_identity, may_select, is_owner, unlike_partitions) of those
     tables that exist.
@@ -120,6 +140,19 @@ def peek(slot: str, publication: str, end: int) -> Statement:
 def advance(slot: str, to: int) -> Statement:
     """Give up the changes up to `to`, which is above the slot's confirmed position and not above the flush position."""
     return Statement("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (slot, format_lsn(to)))
+
+
+def select_by_keys(
+    table: TableName, columns: Sequence[str], width: int, keys: Sequence[tuple[object, ...]]
+) -> Statement:
+    """The columns of the rows with these keys; the first `width` columns are the key."""
+    quoted = [quote_identifier(Dialect.POSTGRES, column) for column in columns]
+    marks = ", ".join([f"({', '.join(['%s'] * width)})"] * len(keys))
+    return Statement(
+        f"SELECT {', '.join(quoted)} FROM {quote_table(Dialect.POSTGRES, table)}"
+        f" WHERE ({', '.join(quoted[:width])}) IN ({marks})",
+        tuple(value for key in keys for value in key),
+    )
 
 
 def probe(slot: str, publication: str, end: int) -> Statement:

@@ -69,6 +69,9 @@ class TableRows(Struct, frozen=True):
     order of `step`: the changes of one key have ascending steps whenever their columns change.
 
     `source` (Arrow int64) is the row of the batch from which each row came; None if the rows are that batch.
+
+    `unavailable` names columns whose values exist, but were not sent by the source: an unchanged large value. They are
+    not in `rows`. A row that is new to the table cannot be written without them.
     """
 
     table: str
@@ -78,6 +81,7 @@ class TableRows(Struct, frozen=True):
     order: Any
     step: int = 0
     source: Any = None
+    unavailable: tuple[str, ...] = ()
 
     def source_row(self, row: int) -> int:
         """The row of the batch from which a row came."""
@@ -96,7 +100,7 @@ class StagedPart(Struct, frozen=True):
 
     `schema` is the Arrow schema of the columns, `deletes` the number of rows that delete their key, `first_order` the
     smallest `order` of the rows. `origins` are the partitions of topics whose records the attempt had, such as
-    `orders-0`, or None if that is not known.
+    `orders-0`, or None if that is not known. `unavailable` are the columns of `TableRows.unavailable`.
     """
 
     table: str
@@ -109,6 +113,7 @@ class StagedPart(Struct, frozen=True):
     first_order: int
     place: str
     origins: frozenset[str] | None = None
+    unavailable: tuple[str, ...] = ()
 
 
 class Stage(Protocol):

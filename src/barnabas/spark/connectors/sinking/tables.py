@@ -1,8 +1,8 @@
 """Machine: the rows of a DataFrame -> rows of tables: which table, which key, which columns, and what is deleted.
 
-A field of a record that is missing (JSON without a schema), or that has the placeholder of a value that the source did
-not send, is a column that was not received: rows are divided by the columns that they have, and the others are not
-written. Rows that cannot become rows of a table are returned with the reason.
+A field of a record that is missing (JSON without a schema), or whose value the source did not send (`presence.py`), is
+a column that was not received: rows are divided by the columns that they have, and the others are not written. Rows
+that cannot become rows of a table are returned with the reason.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from barnabas.spark.connectors.sinking.fields import Fields, read_fields, read_key_fields
-from barnabas.spark.connectors.sinking.options import KAFKA_KEY, PrimaryKeyMode, RowOptions
+from barnabas.spark.connectors.sinking.options import KAFKA_KEY, InsertMode, PrimaryKeyMode, RowOptions
 from barnabas.spark.connectors.sinking.ports import Problem, TableRows
+from barnabas.spark.connectors.sinking.presence import UNAVAILABLE, unsent_in_columns, unsent_in_records
 from barnabas.spark.connectors.sinking.steps import Steps
 from barnabas.spark.errors import SinkError
 
 OP: Final = "__op"
 DELETED: Final = "__deleted"
-META_COLUMNS: Final = (OP, DELETED, "__source_ts_ms", "__position")
+META_COLUMNS: Final = (OP, DELETED, "__source_ts_ms", "__position", UNAVAILABLE)
 """Columns that captured rows have besides those of their table, written only if `fields.include` names them."""
 _OPS: Final = ("c", "r", "u", "d")
+WHOLE_ROWS: Final = (
+    "insert.mode=insert adds whole rows: set insert.mode=upsert or update, or let the source send the value"
+    " (unavailable.value.handling.mode=reselect; PostgreSQL: REPLICA IDENTITY FULL)"
+)
 ROWS_BITS: Final = 40
 """The order of rows without offsets: the number of the task, and the number of the row in the task in these bits."""
 
@@ -40,8 +45,9 @@ class Divided(Struct, frozen=True):
 class _Columns(Struct, frozen=True):
     """The columns of rows of one table before they are divided by what each row received.
 
-    `names` begin with the key. `absent` says for each column (by its name) in which rows it was not received. `source`
-    has the row of the batch for each row, and `metadata` what the fields of some columns say besides their types.
+    `names` begin with the key. `absent` says for each column (by its name) in which rows it was not received, and
+    `unsent` in which of them its value exists, but was not sent by the source. `source` has the row of the batch for
+    each row, and `metadata` what the fields of some columns say besides their types.
     """
 
     table: str
@@ -51,8 +57,17 @@ class _Columns(Struct, frozen=True):
     deleted: Any
     order: Any
     absent: Mapping[str, Any]
+    unsent: Mapping[str, Any]
     source: Any
     metadata: Mapping[str, Any] = {}
+
+    @property
+    def received(self) -> Any:
+        """Which rows (numpy, bool) have all of the values that their source has."""
+        whole = np.ones(len(self.order), np.bool_)
+        for mask in self.unsent.values():
+            whole &= ~np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
+        return whole
 
 
 class TableDivider:
@@ -100,9 +115,12 @@ class TableDivider:
             deleted,
             self._order(batch),
             {},
+            {name: mask for name, mask in unsent_in_columns(batch, options.unavailable).items() if name in chosen},
             _numbers(batch.num_rows),
             {field.name: field.metadata for field in batch.schema if field.metadata},
         )
+        for _, reason in self._partial(columns):
+            raise SinkError(f"a row cannot be written: {reason}")
         return list(self._parts(columns))
 
     def divide_records(self, batch: Any) -> Divided:
@@ -196,9 +214,13 @@ class TableDivider:
         names = (*key, *values)
         arrays = (*key.values(), *values.values())
         kept = {name: mask for name, mask in absent.items() if name in values}
+        unsent = unsent_in_records(batch, fields, options.unavailable)
+        unsent = {name: mask for name, mask in unsent.items() if name in values}
         metadata = {name: found for name, found in value.metadata.items() if name not in key}
         metadata |= {name: found for name, found in of_key.items() if name in key}
-        columns = _Columns(table, names, arrays, tuple(key), deletes, order, kept, source, metadata)
+        columns = _Columns(table, names, arrays, tuple(key), deletes, order, kept, unsent, source, metadata)
+        for row, reason in self._partial(columns):
+            reasons.setdefault(row, reason)
         if reasons:
             columns = _take(columns, [row for row in range(batch.num_rows) if row not in reasons])
         return columns, [Problem(row, reason) for row, reason in sorted(reasons.items())]
@@ -246,6 +268,19 @@ class TableDivider:
 
     # -- both --------------------------------------------------------------------------------------------------------
 
+    def _partial(self, columns: _Columns) -> list[tuple[int, str]]:
+        """The rows that cannot be added as they are, since their source did not send a value, and why."""
+        if self._options.insert_mode is not InsertMode.INSERT or not columns.unsent:
+            return []
+        whole = columns.received
+        if columns.deleted is not None:
+            whole |= columns.deleted.to_numpy(zero_copy_only=False)
+        found = []
+        for row in np.flatnonzero(~whole).tolist():
+            lacking = ", ".join(name for name, mask in columns.unsent.items() if mask[row].as_py())
+            found.append((row, f"the source did not send its unchanged value of {lacking}, and {WHOLE_ROWS}"))
+        return found
+
     def _parts(self, columns: _Columns) -> Iterator[TableRows]:
         """Divide rows by the columns that they received, and by steps."""
         if not len(columns.order):
@@ -253,25 +288,20 @@ class TableDivider:
         if len(set(columns.names)) != len(columns.names):
             raise SinkError(f"a row for {columns.table} has two columns of one name: {', '.join(columns.names)}")
         steps = self._steps.setdefault(columns.table, Steps())
-        absent = dict(columns.absent)
-        for name, array in zip(columns.names, columns.arrays, strict=True):
-            mask = None if name in columns.key else _unavailable(array, self._options.unavailable)
-            if mask is not None:
-                absent[name] = mask if name not in absent else pc.or_(absent[name], mask)
-        for names, rows in _by_columns(columns, absent):
+        for received, rows in _by_columns(columns):
             chosen = columns if rows is None else _take(columns, rows)
-            yield from self._stepped(chosen, names, steps)
+            yield from self._stepped(chosen, received, steps)
 
-    def _stepped(self, columns: _Columns, names: tuple[str, ...], steps: Steps) -> Iterator[TableRows]:
+    def _stepped(self, columns: _Columns, received: _Received, steps: Steps) -> Iterator[TableRows]:
         schema = tuple((name, array.type) for name, array in zip(columns.names, columns.arrays, strict=True))
-        chosen = tuple((name, str(type_)) for name, type_ in schema if name in names)
+        chosen = (tuple((name, str(type_)) for name, type_ in schema if name in received.names), received.unsent)
         if steps.is_simple(chosen) or not self._options.changes_keys:
-            yield _rows(columns, names, 0)
+            yield _rows(columns, received, 0)
             return
         keys = _key_values(columns)
         found = np.asarray(steps.next_steps(keys, chosen))
         for step in np.unique(found).tolist():
-            yield _rows(_take(columns, np.flatnonzero(found == step)), names, step)
+            yield _rows(_take(columns, np.flatnonzero(found == step)), received, step)
 
 
 class JsonTextDivider(TableDivider):
@@ -280,12 +310,20 @@ class JsonTextDivider(TableDivider):
     keeps_json = True
 
 
-def _rows(columns: _Columns, names: tuple[str, ...], step: int) -> TableRows:
+class _Received(Struct, frozen=True):
+    """The columns that rows received, and those whose values their source did not send."""
+
+    names: tuple[str, ...]
+    unsent: tuple[str, ...] = ()
+
+
+def _rows(columns: _Columns, received: _Received, step: int) -> TableRows:
+    names = received.names
     arrays = dict(zip(columns.names, columns.arrays, strict=True))
     fields = [pa.field(name, arrays[name].type, name not in columns.key, columns.metadata.get(name)) for name in names]
     batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=pa.schema(fields))
     deleted = columns.deleted if columns.deleted is not None and pc.any(columns.deleted).as_py() else None
-    return TableRows(columns.table, batch, columns.key, deleted, columns.order, step, columns.source)
+    return TableRows(columns.table, batch, columns.key, deleted, columns.order, step, columns.source, received.unsent)
 
 
 def _numbers(count: int) -> Any:
@@ -303,23 +341,26 @@ def _take(columns: _Columns, rows: Sequence[int] | Any) -> _Columns:
         None if columns.deleted is None else columns.deleted.take(indices),
         columns.order.take(indices),
         {name: mask.take(indices) for name, mask in columns.absent.items()},
+        {name: mask.take(indices) for name, mask in columns.unsent.items()},
         columns.source.take(indices),
         columns.metadata,
     )
 
 
-def _by_columns(columns: _Columns, absent: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _by_columns(columns: _Columns) -> Iterator[tuple[_Received, Any]]:
     """The sets of columns that rows have, with their rows (None: all), in runs if a key may occur in several sets.
 
     A row that deletes its key has no other columns, and goes with the rows before it.
     """
-    if not absent:
-        yield columns.names, None
+    if not columns.absent and not columns.unsent:
+        yield _Received(columns.names), None
         return
-    masks = {name: np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool) for name, mask in absent.items()}
+    of_both = [(name, mask, False) for name, mask in columns.absent.items()]
+    of_both += [(name, mask, True) for name, mask in columns.unsent.items()]
+    masks = [np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool) for _, mask, _ in of_both]
     kinds = np.zeros(len(columns.order), dtype=np.int64)
     patterns: dict[tuple[bool, ...], int] = {}
-    for row, pattern in enumerate(zip(*(mask.tolist() for mask in masks.values()), strict=True)):
+    for row, pattern in enumerate(zip(*(mask.tolist() for mask in masks), strict=True)):
         kinds[row] = patterns.setdefault(pattern, len(patterns))
     by_kind = {kind: pattern for pattern, kind in patterns.items()}
     runs = (
@@ -328,8 +369,10 @@ def _by_columns(columns: _Columns, absent: Mapping[str, Any]) -> Iterator[tuple[
         else [(kind, np.flatnonzero(kinds == kind)) for kind in sorted(by_kind)]
     )
     for kind, rows in runs:
-        lacking = {name for name, is_absent in zip(masks, by_kind[kind], strict=True) if is_absent}
-        yield tuple(name for name in columns.names if name not in lacking), rows
+        pairs = list(zip(of_both, by_kind[kind], strict=True))
+        lacking = {name for (name, _, _), is_absent in pairs if is_absent}
+        unsent = tuple(name for (name, _, is_unsent), is_absent in pairs if is_absent and is_unsent)
+        yield _Received(tuple(name for name in columns.names if name not in lacking), unsent), rows
 
 
 def _runs(kinds: Any) -> list[tuple[int, Any]]:
@@ -350,15 +393,3 @@ def _key_values(columns: _Columns) -> list[Hashable]:
         found: list[Hashable] = arrays[columns.key[0]].to_pylist()
         return found
     return list(zip(*(arrays[name].to_pylist() for name in columns.key), strict=True))
-
-
-def _unavailable(array: Any, placeholder: str) -> Any:
-    """In which rows a column has the placeholder; None if in no row."""
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        mask = pc.equal(array, placeholder)
-    elif pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
-        mask = pc.equal(array, pa.scalar(placeholder.encode(), array.type))
-    else:
-        return None
-    mask = pc.fill_null(mask, False)
-    return mask if pc.any(mask).as_py() else None

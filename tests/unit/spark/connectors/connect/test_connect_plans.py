@@ -239,7 +239,7 @@ def test_a_sink_of_records_has_the_converters_of_the_worker_and_its_own_transfor
         "value.converter": "JsonConverter",
         "value.converter.schemas.enable": "false",
     }
-    assert set(planned.read_options) == {"startingOffsets", "subscribe", "kafka.bootstrap.servers"}
+    assert set(planned.read_options) == {"startingOffsets", "subscribe", "kafka.bootstrap.servers", "includeHeaders"}
     typed = planner.plan({**DELTA, "errors.tolerance": "all"}).planned
     assert "value.converter" not in typed.write_options
     assert typed.read_options["errors.tolerance"] == typed.write_options["errors.tolerance"] == "all"

@@ -30,6 +30,7 @@ from barnabas.spark.connectors.events.options import (
     EventOptions,
     TimePrecision,
 )
+from barnabas.spark.connectors.events.presence import declared_columns
 
 OPTIONS = EventOptions("shop", "postgresql", "1.0")
 COLUMNS = (ColumnSchema("id", pa.int64(), False), ColumnSchema("note", pa.string()))
@@ -217,6 +218,28 @@ def test_a_truncate_has_neither_a_key_nor_rows() -> None:
 def test_values_that_were_not_sent_have_the_placeholder() -> None:
     one = changes("u", None, [(1, None)], unavailable={1: np.array([True])})
     assert values(change_records(one, OPTIONS))[0]["after"]["note"] == "__debezium_unavailable_value"
+
+
+def test_a_header_names_the_values_that_were_not_sent_and_tells_them_from_a_text_of_a_user() -> None:
+    lost = "__debezium_unavailable_value"
+    one = changes(
+        "uuuu",
+        [None, (1, "old"), None, None],
+        [(1, None), (2, None), (3, lost), (4, "x")],
+        key_changed=np.array([False, True, False, False]),
+        unavailable={1: np.array([True, True, False, False])},
+    )
+    batch = change_records(one, OPTIONS)
+    has, declared = declared_columns(batch.column("headers"))
+    ops = [None if value is None else value["op"] for value in values(batch)]
+    assert ops == ["u", "d", None, "c", "u", "u"]
+    assert has.tolist() == [True, False, False, True, True, False]
+    assert {name: mask.tolist() for name, mask in declared.items()} == {
+        "note": [True, False, False, True, False, False]
+    }
+    names = [header["key"] for header in batch.column("headers")[3].as_py()]
+    assert names[-2:] == ["__debezium.oldkey", "__barnabas.unavailable"]
+    assert batch.column("headers")[4].as_py()[-1] == {"key": "__barnabas.unavailable", "value": b"[]"}
 
 
 def test_transaction_metadata_counts_events() -> None:

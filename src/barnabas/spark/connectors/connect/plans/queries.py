@@ -85,7 +85,9 @@ def plan_query(config: ConnectorConfig, client: Mapping[str, str]) -> PlannedQue
         topics = tuple(part.strip() for part in config.get("topics", "").split(",") if part.strip())
         chosen = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": config["topics.regex"]}
         start = clients.pop(f"kafka.{RESET}", "earliest")
-        read = {"startingOffsets": start, **topic_side, **clients, **chosen}
+        # Headers name the values that a source did not send (`sinking/presence.py`).
+        headers = {"includeHeaders": "true"} if row.converts and not has_columns(config) else {}
+        read = {"startingOffsets": start, **headers, **topic_side, **clients, **chosen}
         deletes = config.get("delete.enabled", "false").strip().lower() == "true"
         staged = row.is_staged_sink is not None and row.is_staged_sink(own)
         if write_format == SPARK_JDBC:

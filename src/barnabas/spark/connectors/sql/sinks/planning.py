@@ -8,7 +8,8 @@ Rows with different columns are applied in the order of their steps (`sinking/st
 then one statement that inserts or changes. Steps are counted in each task, so tasks that may have the same keys are
 applied one after the other. An upsert is two statements (change, then insert what is missing) if one
 would not do: because the rows lack a column that must have a value, or because MySQL would also match other unique keys
-than the one that the rows have.
+than the one that the rows have. Rows whose source did not send a value only change rows that exist: a new row without
+the value would have NULL, which the source does not have.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 
 from barnabas.spark.connectors.sinking.options import InsertMode
 from barnabas.spark.connectors.sinking.ports import StagedPart
+from barnabas.spark.connectors.sinking.presence import is_new_without
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.sql.sinks.column_types import common_field, created_column
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
@@ -185,7 +187,7 @@ def _groups(table: SqlTable, parts: Sequence[StagedRowsPart]) -> dict[Hashable, 
     groups: dict[Hashable, list[StagedRowsPart]] = {}
     for each in parts:
         present = frozenset(name for name in each.stage.names if table.column(name) is not None)
-        groups.setdefault((present, each.part.key), []).append(each)
+        groups.setdefault((present, each.part.key, each.part.unavailable), []).append(each)
     return groups
 
 
@@ -240,16 +242,19 @@ def _changes(
     if deletes == sum(each.part.rows for each in group):
         return planned
     mode = options.rows.insert_mode
+    unavailable = group[0].part.unavailable
     if mode is InsertMode.INSERT:
         return [*planned, Step(change.insert(deletes=deletes > 0))]
-    if mode is InsertMode.UPSERT and _is_safe_upsert(options.dialect, table, names, key):
+    if mode is InsertMode.UPSERT and not unavailable and _is_safe_upsert(options.dialect, table, names, key):
         return [*planned, Step(change.upsert(deletes=deletes > 0))]
     update = change.update()
     if update is not None:
         planned.append(Step(update))
     if mode is InsertMode.UPSERT:
         required = _required(table, names)
-        if required:
+        if unavailable:
+            planned.append(Step(change.missing(), is_new_without(unavailable)))
+        elif required:
             planned.append(Step(change.missing(), _lacks(options.dialect, table, required[0])))
         else:
             planned.append(Step(change.insert_missing()))

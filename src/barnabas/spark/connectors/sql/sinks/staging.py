@@ -55,11 +55,18 @@ class _Staged:
     """The rows of one attempt for one table and one schema."""
 
     def __init__(
-        self, table: str, schema: Any, key: tuple[str, ...], stage: StageTable, found: SqlTable | None
+        self,
+        table: str,
+        schema: Any,
+        key: tuple[str, ...],
+        unavailable: tuple[str, ...],
+        stage: StageTable,
+        found: SqlTable | None,
     ) -> None:
         self.table = table
         self.schema = schema
         self.key = key
+        self.unavailable = unavailable
         self.stage = stage
         self.target = found
         self.steps: dict[int, _Counts] = {}
@@ -77,6 +84,7 @@ class _Staged:
                 count.deletes,
                 count.first_order or 0,
                 place,
+                unavailable=self.unavailable,
             )
             for step, count in self.steps.items()
             if count.rows
@@ -105,10 +113,11 @@ class SqlStage:
             [array for _, array in columns], schema=pa.schema([one for one, _ in columns])
         )
         key = tuple(names[: len(rows.key)])
-        identity = (rows.table, key, batch.schema)
+        unavailable = tuple(self._names(rows.table, rows.unavailable))
+        identity = (rows.table, key, batch.schema, unavailable)
         staged = self._staged.get(identity)
         if staged is None:
-            staged = self._staged[identity] = self._begin(rows.table, batch.schema, key)
+            staged = self._staged[identity] = self._begin(rows.table, batch.schema, key, unavailable)
         if staged.target is not None:
             inserts = rows.deleted is None or not pc.all(rows.deleted).as_py()
             check_rows(self._options, staged.target, staged.stage.names, key, inserts=inserts)
@@ -150,7 +159,7 @@ class SqlStage:
             self._tables[path] = self._session.describe(path)
         return self._tables[path]
 
-    def _begin(self, table: str, schema: Any, key: tuple[str, ...]) -> _Staged:
+    def _begin(self, table: str, schema: Any, key: tuple[str, ...], unavailable: tuple[str, ...]) -> _Staged:
         """Check that the table can take rows with these columns, and create a stage."""
         options = self._options
         path = table_path(options, table)
@@ -171,7 +180,7 @@ class SqlStage:
         name = stage_name(self._attempt.query_id, int(time.time()), random.getrandbits(32))
         stage = StageTable(name, tuple(schema.names), tuple(columns))
         session.create_stage(stage)
-        return _Staged(table, schema, key, stage, target)
+        return _Staged(table, schema, key, unavailable, stage, target)
 
     def _texts(self, staged: _Staged, batch: Any, rows: TableRows) -> tuple[_Texts, list[Problem]]:
         """The rows as texts, without those that the table cannot take."""
