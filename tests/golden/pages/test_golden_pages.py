@@ -20,7 +20,7 @@ from barnabas.spark.connectors.option_rows import ConnectorOption
 from barnabas.spark.connectors.polling.options import POLLING_OPTIONS
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
 from barnabas.spark.options import OPTIONS
-from tests.golden.pages import cli_reference, code_block_table, config_reference
+from tests.golden.pages import cli_reference, code_block_table, config_reference, type_pages
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -130,6 +130,13 @@ PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("reference/clients.md", "admin", config_reference.render_admin),
     ("reference/spark.md", "spark", config_reference.render_spark),
     ("reference/connectors.md", "connectors", config_reference.render_connectors),
+    ("reference/types.md", "postgres-rows", lambda: type_pages.render_rows(type_pages.postgres_columns())),
+    ("reference/types.md", "postgres-events", lambda: type_pages.render_events(type_pages.postgres_columns())),
+    ("reference/types.md", "postgres-values", partial(type_pages.render_values, "postgres")),
+    ("reference/types.md", "mysql-rows", lambda: type_pages.render_rows(type_pages.mysql_columns())),
+    ("reference/types.md", "mysql-events", lambda: type_pages.render_events(type_pages.mysql_columns())),
+    ("reference/types.md", "mariadb-values", partial(type_pages.render_values, "mariadb")),
+    ("reference/types.md", "differences", type_pages.render_differences),
     ("reference/services.md", "registry-command", partial(cli_reference.render_options, "registry")),
     ("reference/services.md", "registry-file", config_reference.render_registry_file),
     ("reference/services.md", "console-command", partial(cli_reference.render_options, "console")),

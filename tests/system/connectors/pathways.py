@@ -89,13 +89,13 @@ def placed(batch: Any, partition: int = 0, first: int = 0) -> Any:
     )  # fmt: skip
 
 
-def write(plan: SinkPlan, number: int, *batches: Any) -> None:
+def write(plan: SinkPlan, number: int, *batches: Any, query: str = QUERY) -> None:
     """Write a micro-batch with one task for each batch."""
-    plan.target.prepare(QUERY)
+    plan.target.prepare(query)
     parts = []
     for task, batch in enumerate(batches):
-        parts += stage_rows(iter([batch]), plan, AttemptId(QUERY, "run", number, task, 0)).parts
-    plan.target.publish(BatchId(QUERY, number), parts)
+        parts += stage_rows(iter([batch]), plan, AttemptId(query, "run", number, task, 0)).parts
+    plan.target.publish(BatchId(query, number), parts)
 
 
 def _polled_schema(table: TableSchema) -> Any:

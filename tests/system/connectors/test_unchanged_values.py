@@ -200,9 +200,9 @@ def test_a_new_row_without_a_value_is_refused_by_every_sink(
 def test_a_publication_with_a_part_of_the_table_gives_snapshot_and_changes_the_same_part(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    with table(postgres, "parts") as admin:
-        admin.execute("CREATE PUBLICATION parts FOR TABLE t (id, n, note) WHERE (id < 3)")
-        texts = capture_texts(postgres, tmp_path, "parts", publication_autocreate_mode="disabled")
+    with table(postgres, "partial") as admin:
+        admin.execute("CREATE PUBLICATION partial FOR TABLE t (id, n, note) WHERE (id < 3)")
+        texts = capture_texts(postgres, tmp_path, "partial", publication_autocreate_mode="disabled")
         with capturing(texts, CONNECTOR) as capture:
             first = capture.batch()
             assert first.schema.names[:4] == ["id", "n", "note", "__op"]
@@ -210,7 +210,7 @@ def test_a_publication_with_a_part_of_the_table_gives_snapshot_and_changes_the_s
             admin.execute("UPDATE t SET id = 0, n = 9 WHERE id = 3")  # becomes an insert, without its large value
             (row,) = capture.batch().to_pylist()
             assert (row["id"], row["n"], row["note"], row["__op"]) == (0, 9, BIG, "c")
-            admin.execute("ALTER PUBLICATION parts SET TABLE t (id, n) WHERE (id < 3)")
+            admin.execute("ALTER PUBLICATION partial SET TABLE t (id, n) WHERE (id < 3)")
             admin.execute("UPDATE t SET n = 10 WHERE id = 1")
             with pytest.raises(TableChangedError, match=r"do not have the column note any more.*the publication"):
                 capture.batch()

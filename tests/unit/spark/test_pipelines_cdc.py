@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from barnabas.spark.pipelines.cdc.arguments import ChangeFlow, change_rules
 from barnabas.spark.pipelines.cdc.delta import DeltaChangeTable, tombstones_location
+from barnabas.spark.pipelines.cdc.events import check_values
 from barnabas.spark.pipelines.cdc.merging import (
     DELETED,
     ChangeRules,
@@ -23,7 +25,7 @@ from barnabas.spark.pipelines.cdc.merging import (
     table_columns,
     tombstone_clauses,
 )
-from barnabas.spark.pipelines.errors import DefinitionError, GraphError
+from barnabas.spark.pipelines.errors import ChangeEventError, DefinitionError, GraphError
 
 S = "__autocdc_sequence"
 
@@ -230,6 +232,19 @@ def test_columns_that_are_added_later_are_null_in_older_rows(customers: DeltaCha
     assert customers.schema().names == ["id", "name", S, "vip"]
     customers.apply(batch((2, "b", 1, False)))
     assert rows(customers.location) == [(1, "a", None), (2, "b", None)]
+
+
+def test_an_event_without_a_value_that_its_source_has_is_refused() -> None:
+    """The newest event of a key would hide the value that an older event has, perhaps in this micro-batch."""
+    lost = "__debezium_unavailable_value"
+
+    def events(note: str, deleted: bool) -> Any:
+        return pa.table({"id": [1, 2], "note": ["a", note], "__autocdc_deleted": [False, deleted]})
+
+    check_values(events("b", False), "f", 7)
+    check_values(events(lost, True), "f", 7)
+    with pytest.raises(ChangeEventError, match=r"micro-batch 7 of f has events without the value of note.*reselect"):
+        check_values(events(lost, False), "f", 7)
 
 
 def test_where_tombstones_are() -> None:

@@ -114,3 +114,10 @@ def port_number(name: str, text: str) -> int:
 def milliseconds(name: str, text: str) -> int:
     """A time in milliseconds, 0 for none; a unit may follow the number, as in 30s."""
     return parse_as.duration_ms(name, text)
+
+
+def is_json_without_schemas(config: Mapping[str, str], part: str) -> bool:
+    """Whether the keys or values (`key.converter`, `value.converter`) are JSON without a schema."""
+    name = config.get(part, "JsonConverter").strip()
+    schemas = config.get(f"{part}.schemas.enable", "true").strip().lower()
+    return name.rpartition(".")[2] == "JsonConverter" and schemas == "false"

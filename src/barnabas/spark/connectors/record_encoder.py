@@ -12,6 +12,7 @@ from typing import Any, Final
 from barnabas.client.columns.byte_column import pa
 from barnabas.spark.connectors.converters.errors import ConverterConfigError
 from barnabas.spark.connectors.converters.making import make_converter
+from barnabas.spark.connectors.option_rows import is_json_without_schemas
 from barnabas.spark.connectors.transforms.chain import compile_chain
 from barnabas.spark.connectors.transforms.errors import RowFailure, TransformConfigError
 from barnabas.spark.errors import OptionError
@@ -36,6 +37,7 @@ class RecordEncoder:
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
+        config = {**_decimal_formats(config), **config}
         self._key = make_converter("key.converter", config, is_key=True)
         self._value = make_converter("value.converter", config, is_key=False)
         chosen = {name: text for name, text in config.items() if name.startswith(("transforms", "predicates"))}
@@ -68,6 +70,15 @@ class RecordEncoder:
             columns["value"] = self._value.encode_column(part.column("value"), fields[1], topics)
             columns["timestamp"] = columns["timestamp"].cast(_TIME)
             yield pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names))
+
+
+def _decimal_formats(config: Mapping[str, str]) -> dict[str, str]:
+    """decimal.format=NUMERIC for JSON without a schema, in which a reader could not tell base64 from any other text."""
+    return {
+        f"{part}.decimal.format": "NUMERIC"
+        for part in ("key.converter", "value.converter")
+        if is_json_without_schemas(config, part)
+    }
 
 
 def tolerates_errors(config: Mapping[str, str]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -147,12 +148,27 @@ def make_encoder(part: PartFormat, formats: RecordFormats, topic: str, kind: Any
 
 
 def json_texts(column: Any, start: bytes) -> Any:
-    """Each value as a JSON document after `start`. Null fields are left out, as Spark's `to_json` does."""
+    """Each value as a JSON document after `start`. As Spark's `to_json` does, null fields are left out, and NaN and
+    infinities are texts.
+    """
     encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_as_text).encode
     values = column.to_pylist(maps_as_pydicts="strict")
     return pa.array(
-        [None if value is None else start + encode(_without_nulls(value)).encode() for value in values], pa.binary()
+        [None if value is None else start + encode(_json_value(value)).encode() for value in values], pa.binary()
     )
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _json_value(one) for name, one in value.items() if one is not None}
+    if isinstance(value, float) and not math.isfinite(value):
+        return float_text(value)
+    return [_json_value(one) for one in value] if isinstance(value, list) else value
+
+
+def float_text(value: float) -> str:
+    """A number that JSON does not have, as Spark, Connect and Java write it."""
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _without_header(column: Any) -> Any:

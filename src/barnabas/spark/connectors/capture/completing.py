@@ -23,7 +23,7 @@ from typing import Any
 from msgspec import structs
 
 from barnabas.client.columns.byte_column import np, pa
-from barnabas.spark.connectors.capture.errors import row_is_gone
+from barnabas.spark.connectors.capture.errors import not_sent, row_is_gone
 from barnabas.spark.connectors.capture.options import UnavailableValues
 from barnabas.spark.connectors.capture.ports import TableChange
 from barnabas.spark.connectors.events.changes import CREATE, DELETE, ChangeBatch, TableSchema
@@ -35,8 +35,8 @@ LookUp = Callable[[TableSchema, tuple[int, ...], Sequence[Key]], Mapping[Key, tu
 """(table, indexes of columns, keys) -> key -> its values in these columns now; keys without a row are left out."""
 
 
-def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp) -> TableChange:
-    """The change with the values that can be had. Raises CaptureError."""
+def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp | None) -> TableChange:
+    """The change with the values that can be had; none if `look_up` is None. Raises CaptureError."""
     changes = change.changes
     wanted = _wanted(changes, mode)
     columns = tuple(at for at, mask in sorted(changes.unavailable.items()) if (mask & wanted).any())
@@ -46,6 +46,10 @@ def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp) -> T
     for at in columns:
         lacking |= changes.unavailable[at] & wanted
     rows = np.flatnonzero(lacking).tolist()
+    if look_up is None:
+        if mode is UnavailableValues.FAIL:
+            raise not_sent(changes.table.id, [changes.table.columns[at].name for at in columns], "")
+        look_up = _find_nothing
     keys = _keys_now(changes, rows)
     found = look_up(changes.table, columns, sorted({key for key in keys if key is not None}, key=repr))
     values = [None if key is None else found.get(key) for key in keys]
@@ -60,6 +64,10 @@ def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp) -> T
     )
     left = {at: mask for at, mask in unavailable.items() if mask.any()}
     return structs.replace(change, changes=structs.replace(changes, after=after, unavailable=left))
+
+
+def _find_nothing(table: TableSchema, columns: tuple[int, ...], keys: Sequence[Key]) -> Mapping[Key, tuple[Any, ...]]:
+    return {}
 
 
 def _wanted(changes: ChangeBatch, mode: UnavailableValues) -> Any:

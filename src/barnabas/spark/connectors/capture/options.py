@@ -17,7 +17,13 @@ from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.connectors.events.masking import MASK_PREFIXES, parse_column_rules
 from barnabas.spark.connectors.events.names import NameAdjustment
 from barnabas.spark.connectors.events.options import BinaryHandling, DecimalHandling, EventOptions, TimePrecision
-from barnabas.spark.connectors.option_rows import ConnectorOption, ConnectorOptions, milliseconds, patterns
+from barnabas.spark.connectors.option_rows import (
+    ConnectorOption,
+    ConnectorOptions,
+    is_json_without_schemas,
+    milliseconds,
+    patterns,
+)
 from barnabas.spark.errors import OptionError
 
 TRIGGER_BYTES_MAX: Final = 256 << 20
@@ -165,7 +171,7 @@ CAPTURE_OPTIONS: Final = (
     ConnectorOption("provide.transaction.metadata", "transactions as records too", parse_as.boolean, False),
     ConnectorOption(
         "decimal.handling.mode",
-        "`precise`, `double` or `string`",
+        "`precise`, `double` or `string`; the default for JSON without schemas is `string`",
         parse_as.one_of(DecimalHandling),
         DecimalHandling.PRECISE,
     ),
@@ -305,6 +311,7 @@ def parse_capture_options(
     else:
         prefix = given.get("topic.prefix") or connector
         _check_rows_output(given)
+    has_texts = _has_decimal_texts(given)
     return CaptureOptions(
         given,
         staging.rstrip("/"),
@@ -321,7 +328,8 @@ def parse_capture_options(
             prefix,
             connector,
             version,
-            decimals=given.get("decimal.handling.mode"),
+            decimals=DecimalHandling.STRING if has_texts else given.get("decimal.handling.mode"),
+            unsigned=DecimalHandling.PRECISE if has_texts else None,
             times=given.get("time.precision.mode"),
             binaries=given.get("binary.handling.mode"),
             tombstones_on_delete=given.get("tombstones.on.delete"),
@@ -334,6 +342,18 @@ def parse_capture_options(
         ),
         given.get("skip.messages.without.change"),
     )
+
+
+def _has_decimal_texts(given: ConnectorOptions) -> bool:
+    """Whether decimals are texts because JSON without a schema has no better form for them: its numbers are doubles for
+    most readers, and bytes are base64. A BIGINT UNSIGNED is a number there.
+    """
+    if "decimal.handling.mode" in given:
+        return False
+    config = given.under("key.converter", "value.converter")
+    if any(name.endswith(".decimal.format") for name in config):
+        return False
+    return any(is_json_without_schemas(config, part) for part in ("key.converter", "value.converter"))
 
 
 def _check_rows_output(given: ConnectorOptions) -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -31,10 +32,9 @@ from barnabas.spark.connectors.capture.planning import (
     next_files,
     ranges_between,
 )
-from barnabas.spark.connectors.capture.ports import CapturedChanges, ChangeSource, Connector, LookedUp, Position
+from barnabas.spark.connectors.capture.ports import CapturedChanges, ChangeSource, Connector, Position
 from barnabas.spark.connectors.capture.reuse import lent_source
 from barnabas.spark.connectors.capture.staging import Staging, open_staging
-from barnabas.spark.connectors.events.changes import TableSchema
 from barnabas.spark.errors import OptionError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.reporting import readable_errors
@@ -169,9 +169,7 @@ class _TaskReader:
             return captured
         from barnabas.spark.connectors.capture.completing import complete
 
-        def look_up(table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
-            return {} if self._connector.look_up is None else self._connector.look_up(source, table, columns, keys)
-
+        look_up = None if self._connector.look_up is None else partial(self._connector.look_up, source)
         mode = self._options.unavailable
         return structs.replace(captured, tables=tuple(complete(table, mode, look_up) for table in captured.tables))
 

@@ -141,8 +141,9 @@ def _timestamp(kind: Any, column: ColumnSchema, options: EventOptions) -> Connec
 
 
 def _decimal(kind: Any, options: EventOptions) -> ConnectSchema:
-    precision, scale = (20, 0) if pa.types.is_uint64(kind) else (kind.precision, kind.scale)
-    match options.decimals:
+    is_unsigned = pa.types.is_uint64(kind)
+    precision, scale = (20, 0) if is_unsigned else (kind.precision, kind.scale)
+    match (is_unsigned and options.unsigned) or options.decimals:
         case DecimalHandling.PRECISE:
             parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
             return ConnectSchema(ConnectType.BYTES, name=DECIMAL_NAME, version=1, parameters=parameters)

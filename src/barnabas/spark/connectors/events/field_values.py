@@ -24,6 +24,7 @@ from barnabas.spark.connectors.events.zoned_texts import zoned_texts
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 
+_SHOWN: Final = 60
 _ZEROS: Final = {
     ConnectType.BOOLEAN: False,
     ConnectType.FLOAT32: 0.0,
@@ -37,17 +38,46 @@ def field_values(values: Any, column: ColumnSchema, schema: ConnectSchema, optio
     """A column as an Arrow array of `arrow_type(schema)`. Raises EventError for a value that the form cannot hold."""
     kind = arrow_type(schema)
     try:
-        result = _convert(values, column, schema, options)
-        if not result.type.equals(kind):
-            result = (result.cast(pa.int32()) if pa.types.is_time32(kind) else result).cast(kind)
+        result = _in_form(values, column, schema, options)
     except (pa.ArrowInvalid, decimal.InvalidOperation) as error:
+        value = str(_first_without_form(values, column, schema, options))
+        shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
+        option = "decimal.handling.mode" if _is_number(values.type, column) else "time.precision.mode"
         raise EventError(
-            f"a value of the column {column.name} ({column.type}) has no form in events ({error}): choose another "
-            "decimal.handling.mode or time.precision.mode, or exclude the column"
+            f"the value {shown} of the column {column.name} ({column.type}) has no form in events ({error}): choose"
+            f" another {option}, or exclude the column"
         ) from error
     if result.null_count and not schema.optional:
         return _pc.if_else(result.is_valid(), result, _zero(schema, kind))
     return result
+
+
+def _in_form(values: Any, column: ColumnSchema, schema: ConnectSchema, options: EventOptions) -> Any:
+    kind = arrow_type(schema)
+    result = _convert(values, column, schema, options)
+    if not result.type.equals(kind):
+        result = (result.cast(pa.int32()) if pa.types.is_time32(kind) else result).cast(kind)
+    if column.meaning is Meaning.NUMERIC and pa.types.is_floating(kind):
+        texts = values.filter(_pc.fill_null(_pc.is_inf(result), False))
+        if _pc.any(_pc.invert(_pc.match_substring(texts, "Infinity"))).as_py():
+            raise pa.ArrowInvalid("no double is so large")
+    return result
+
+
+def _first_without_form(values: Any, column: ColumnSchema, schema: ConnectSchema, options: EventOptions) -> Any:
+    """The first value that fails. Halves of the column are tried."""
+    while len(values) > 1:
+        half = len(values) // 2
+        try:
+            _in_form(values.slice(0, half), column, schema, options)
+            values = values.slice(half)
+        except (pa.ArrowInvalid, decimal.InvalidOperation):
+            values = values.slice(0, half)
+    return values[0].as_py()
+
+
+def _is_number(kind: Any, column: ColumnSchema) -> bool:
+    return pa.types.is_decimal(kind) or pa.types.is_uint64(kind) or column.meaning is Meaning.NUMERIC
 
 
 def fill_unavailable(values: Any, missing: Any, schema: ConnectSchema, options: EventOptions) -> Any:
@@ -72,8 +102,12 @@ def has_placeholder(values: Any, options: EventOptions) -> Any:
         return found
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return None
-    wanted = pa.array([text.encode() if pa.types.is_binary(kind) else text], kind)
-    mask = _pc.is_in(values, value_set=wanted).to_numpy(zero_copy_only=False)
+    raw = text.encode()
+    lengths = _pc.fill_null(_pc.binary_length(values), -1).to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(lengths == len(raw))  # few, and a comparison of lengths is all that most columns cost
+    wanted = pa.array([raw if pa.types.is_binary(kind) else text], kind)
+    mask = np.zeros(len(values), np.bool_)
+    mask[places] = _pc.is_in(values.take(pa.array(places)), value_set=wanted).to_numpy(zero_copy_only=False)
     return mask if mask.any() else None
 
 
@@ -126,7 +160,7 @@ def _convert(values: Any, column: ColumnSchema, schema: ConnectSchema, options: 
     if column.meaning is Meaning.NUMERIC and schema == (
         VARIABLE_SCALE_DECIMAL.as_optional() if schema.optional else VARIABLE_SCALE_DECIMAL
     ):
-        return _variable_scale(values, arrow_type(schema))
+        return _variable_scale(values, arrow_type(schema), column)
     if types.is_binary(kind) or types.is_large_binary(kind):
         return _binary(values, column, options)
     if types.is_map(kind):
@@ -149,8 +183,14 @@ def _scaled(values: Any, unit: int, schema: ConnectSchema) -> Any:
     return pa.array(np.floor_divide(numbers, 1000), pa.int64(), mask=mask)
 
 
-def _variable_scale(values: Any, kind: Any) -> Any:
+def _variable_scale(values: Any, kind: Any, column: ColumnSchema) -> Any:
     """Numbers of any size from text. Python's integers have the bytes, one value at a time."""
+    wrong = values.filter(_pc.is_in(values, value_set=pa.array(["NaN", "Infinity", "-Infinity"])))
+    if len(wrong):
+        raise EventError(
+            f"the value {wrong[0].as_py()} of the column {column.name} is no decimal: set nan.handling.mode=null, or"
+            " text for all numeric columns; or decimal.handling.mode=double or string; or exclude the column"
+        )
     return pa.array([None if text is None else _scale_and_bytes(text) for text in values.to_pylist()], kind)
 
 

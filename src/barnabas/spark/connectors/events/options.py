@@ -48,6 +48,8 @@ class EventOptions(Struct, frozen=True):
     connector: str
     version: str
     decimals: DecimalHandling = DecimalHandling.PRECISE
+    unsigned: DecimalHandling | None = None
+    """How BIGINT UNSIGNED, whose values are decimals in events, is handled, if not as other decimals."""
     times: TimePrecision = TimePrecision.ADAPTIVE
     binaries: BinaryHandling = BinaryHandling.BYTES
     tombstones_on_delete: bool = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from barnabas.spark.connectors.files.errors import FileReadError, FileWriteError
 from barnabas.spark.connectors.files.options import FileFormat
 from barnabas.spark.records.avro_schemas import avro_schema_of
-from barnabas.spark.records.encoding import json_texts
+from barnabas.spark.records.encoding import float_text, json_texts
 from barnabas.spark.records.types import conform, spark_arrow
 
 SUFFIXES: Final = {
@@ -76,14 +77,22 @@ def _json_lines(batch: Any) -> bytes:
         structs = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
         return b"".join(text + b"\n" for text in json_texts(structs, b"").to_pylist())
     names = batch.schema.names
-    columns = [_json_column(column).to_pylist() for column in batch.columns]
+    columns = [_json_column(column) for column in batch.columns]
     rows: Any = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     if any(column.null_count for column in batch.columns):
         rows = ({name: value for name, value in row.items() if value is not None} for row in rows)
     return msgspec.json.Encoder().encode_lines(list(rows))
 
 
-def _json_column(column: Any) -> Any:
+def _json_column(column: Any) -> list[Any]:
+    """The values that JSON has, and texts for all others: times, decimals, NaN and infinities."""
+    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column), min_count=0).as_py():
+        values: list[float | None] = column.to_pylist()
+        return [value if value is None or math.isfinite(value) else float_text(value) for value in values]
+    return list(_json_texts_of(column).to_pylist())
+
+
+def _json_texts_of(column: Any) -> Any:
     """Times as texts, which are faster to make for a column than for each value."""
     if pa.types.is_timestamp(column.type):
         zone = "" if column.type.tz is None else "Z"

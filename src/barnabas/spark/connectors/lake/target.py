@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from barnabas.spark.connectors.lake.changes import KeyedRows, fold, from_staged, to_staged
-from barnabas.spark.connectors.lake.columns import fit, new_columns
+from barnabas.spark.connectors.lake.columns import fit, lake_schema, new_columns
 from barnabas.spark.connectors.lake.delta import open_delta
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.iceberg import open_iceberg
@@ -249,7 +249,7 @@ class _KeyedWriter(_Writer):
         deleted = pa.repeat(False, rows.rows.num_rows) if rows.deleted is None else rows.deleted
         self._deletes += pc.sum(deleted).as_py()
         self._rows += rows.rows.num_rows
-        table = pa.Table.from_batches([rows.rows])
+        table = fit(rows.rows, lake_schema(rows.rows.schema))  # a struct that is null has null in its required fields
         self._keep(to_staged(KeyedRows(table, deleted, rows.order)), rows.rows.nbytes)
 
     def _flush(self) -> None:

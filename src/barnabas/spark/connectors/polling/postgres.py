@@ -127,7 +127,7 @@ class PostgresDatabase:
             not_null = {row[0] for row in self.rows(Statement(_NOT_NULL, table.path), doing)}
         self._kinds = tuple(column_type(column, types, self._options.policy) for column in described)
         columns = tuple(
-            column_schema(column, kind, nullable=column.name not in not_null)
+            column_schema(column, kind, self._options.policy, nullable=column.name not in not_null)
             for column, kind in zip(described, self._kinds, strict=True)
         )
         forms = {one.name: TimeForm.NATIVE for one in columns if pa.types.is_timestamp(one.type)}

@@ -94,7 +94,7 @@ POSTGRES_OPTIONS: Final = (
     ),
     ConnectorOption(
         "nan.handling.mode",
-        "NaN in numeric(p,s): `fail`, `null`, or `text` for all numeric columns",
+        "NaN and infinity in numeric: `fail`, `null`, or `text` for all numeric columns",
         parse_as.one_of(NotANumber),
         NotANumber.FAIL,
     ),

@@ -14,7 +14,7 @@ from msgspec import Struct
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.events.changes import ColumnSchema, Meaning, TableSchema
 from barnabas.spark.connectors.postgres.messages import Column, Relation, TypeName
-from barnabas.spark.connectors.postgres.types import ColumnType, Kind, ValuePolicy, column_type
+from barnabas.spark.connectors.postgres.types import ColumnType, Kind, NotANumber, ValuePolicy, column_type
 
 _MEANINGS: Final = {
     "json": Meaning.JSON,
@@ -56,7 +56,7 @@ def read_columns(
     )
     kinds = tuple(column_type(relation.columns[place], types, policy) for place in places)
     columns = tuple(
-        column_schema(relation.columns[place], kind, nullable=place not in key)
+        column_schema(relation.columns[place], kind, policy, nullable=place not in key)
         for place, kind in zip(places, kinds, strict=True)
     )
     schema = TableSchema(
@@ -65,12 +65,14 @@ def read_columns(
     return ReadColumns(schema, places, kinds)
 
 
-def column_schema(column: Column, kind: ColumnType, *, nullable: bool) -> ColumnSchema:
+def column_schema(column: Column, kind: ColumnType, policy: ValuePolicy, *, nullable: bool) -> ColumnSchema:
     """A column for events and rows."""
     innermost = kind
     while innermost.element is not None:
         innermost = innermost.element
     name = "numeric" if innermost.name.startswith("numeric") else innermost.name
     meaning = _MEANINGS.get(name, Meaning.PLAIN) if innermost.kind is Kind.STRING else Meaning.PLAIN
+    if meaning is Meaning.NUMERIC and policy.not_a_number is NotANumber.TEXT:
+        meaning = Meaning.PLAIN
     digits = column.typmod if column.type_oid in _WITH_DIGITS and column.typmod >= 0 else None
     return ColumnSchema(column.name, kind.arrow, nullable, meaning, digits=digits)

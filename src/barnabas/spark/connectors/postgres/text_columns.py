@@ -39,6 +39,10 @@ UNAVAILABLE: Final = "__debezium_unavailable_value"
 _SHOWN: Final = 60
 _LATE: Final = "9999-12-31 23:59:59.999999"
 _EARLY: Final = "0001-01-01 00:00:00"
+_END_OF_DAY: Final = "24:00:00"
+"""A time of PostgreSQL that follows 23:59:59.999999. Arrow's time64 keeps its number, and shows it as 00:00:00."""
+_DAY_US: Final = 86_400_000_000
+_NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
 
 
 class Converted(Struct, frozen=True):
@@ -72,7 +76,7 @@ def fill_unavailable(column: Any, unchanged: Any) -> Any:
 def _convert(text: Any, kind: ColumnType, policy: ValuePolicy) -> Converted:
     match kind.kind:
         case Kind.STRING:
-            return Converted(text, 0)
+            return _numerals(text, policy) if kind.name.startswith("numeric") else Converted(text, 0)
         case Kind.NUMBER:
             return Converted(text.cast(kind.arrow), 0)
         case Kind.BOOLEAN:
@@ -138,9 +142,17 @@ def _decimals(text: Any, kind: ColumnType, policy: ValuePolicy) -> Converted:
     except pa.ArrowInvalid:
         if policy.not_a_number is not NotANumber.NULL:
             raise
-    wrong = _pc.equal(text, "NaN")
-    numbers = _pc.if_else(wrong, pa.scalar(None, pa.string()), text)
-    return Converted(numbers.cast(kind.arrow), _pc.sum(wrong).as_py() or 0)
+    numbers = _numerals(text, policy)
+    return Converted(numbers.column.cast(kind.arrow), numbers.replaced)
+
+
+def _numerals(text: Any, policy: ValuePolicy) -> Converted:
+    """Numbers as text; with `null`, without those that are none."""
+    if policy.not_a_number is not NotANumber.NULL:
+        return Converted(text, 0)
+    wrong = _pc.is_in(text, value_set=pa.array(_NO_NUMBERS))
+    count = _pc.sum(wrong).as_py() or 0
+    return Converted(_pc.if_else(wrong, pa.scalar(None, pa.string()), text) if count else text, count)
 
 
 def _temporal(text: Any, kind: ColumnType, policy: ValuePolicy) -> Converted:
@@ -149,7 +161,7 @@ def _temporal(text: Any, kind: ColumnType, policy: ValuePolicy) -> Converted:
     except pa.ArrowInvalid:
         if policy.out_of_range not in (OutOfRange.NULL, OutOfRange.CLAMP):
             raise
-    late = _pc.match_substring_regex(text, r"^infinity$|^\d{5,}-|^24:")
+    late = _pc.match_substring_regex(text, r"^infinity$|^\d{5,}-")
     early = _pc.match_substring_regex(text, r"^-infinity$| BC$")
     late = _pc.and_not(late, early)
     late_text = early_text = pa.scalar(None, pa.string())
@@ -163,16 +175,18 @@ def _temporal(text: Any, kind: ColumnType, policy: ValuePolicy) -> Converted:
 def _bound(bound: str, kind: ColumnType) -> str:
     if kind.kind is Kind.DATE:
         return bound[:10]
-    if kind.kind is Kind.TIME:
-        return bound[11:]
     return bound if kind.arrow.tz is None else f"{bound}+00"
 
 
 def _parse_temporal(text: Any, kind: ColumnType) -> Any:
-    if kind.kind is Kind.TIME:
-        text = _pc.binary_join_element_wise("1970-01-01", text, " ")
-        return text.cast(pa.timestamp("us")).cast(kind.arrow)
-    return text.cast(kind.arrow)
+    if kind.kind is not Kind.TIME:
+        return text.cast(kind.arrow)
+    ends = _pc.is_in(text, value_set=pa.array([_END_OF_DAY]))
+    has_ends = _pc.any(ends).as_py()
+    if has_ends:
+        text = _pc.if_else(ends, pa.scalar("00:00:00"), text)
+    times = _pc.binary_join_element_wise("1970-01-01", text, " ").cast(pa.timestamp("us")).cast(pa.int64())
+    return (_pc.if_else(ends, pa.scalar(_DAY_US), times) if has_ends else times).view(kind.arrow)
 
 
 def _refusal(column: Any, kind: ColumnType, policy: ValuePolicy, name: str) -> PostgresValueError:
@@ -205,10 +219,13 @@ def _advice(kind: ColumnType) -> str:
         innermost = innermost.element
     advice: list[str] = []
     if kind.kind is Kind.LIST:
-        advice.append("if it has several dimensions, read arrays as text")
+        advice.append("if it has several dimensions, set array.handling.mode=text")
     if innermost.kind is Kind.DECIMAL:
-        advice.append("if it is NaN, read NaN as null or numeric as text")
-    if innermost.kind in (Kind.DATE, Kind.TIME, Kind.TIMESTAMP):
-        advice.append("if it is out of range, choose null, clamp or text for such values")
-    advice.append("else check that the session has the settings of SESSION_SETTINGS")
+        advice.append("if it is NaN, set nan.handling.mode=null, or text for all numeric columns")
+    if innermost.kind in (Kind.DATE, Kind.TIMESTAMP):
+        advice.append(
+            "if it is infinity, or before the year 1 or after 9999, set out.of.range.handling.mode=null or clamp, or"
+            " text for all columns of dates and timestamps"
+        )
+    advice.append("or leave the column out (column.exclude.list)")
     return "; ".join(advice)

@@ -35,7 +35,7 @@ FIRST_NAMED_TYPE: Final = 10_000
 
 
 class OutOfRange(StrEnum):
-    """What becomes of dates and times that Spark cannot hold: infinity, years before 1 and after 9999, 24:00:00."""
+    """What becomes of dates and timestamps that Spark cannot hold: infinity, years before 1 and after 9999."""
 
     FAIL = "fail"
     NULL = "null"
@@ -44,11 +44,11 @@ class OutOfRange(StrEnum):
 
 
 class NotANumber(StrEnum):
-    """What becomes of NaN in a numeric(p,s). It is a value of float columns, and text in columns that are strings."""
+    """What becomes of NaN, Infinity and -Infinity in a numeric. They are values of float columns."""
 
-    FAIL = "fail"
+    FAIL = "fail"  # in a row, a numeric that is a string has them as text
     NULL = "null"
-    TEXT = "text"  # all numeric columns become strings
+    TEXT = "text"  # all numeric columns become strings, also in events
 
 
 class Arrays(StrEnum):
@@ -97,7 +97,7 @@ class _BuiltIn(Struct, frozen=True):
 
 
 _STRING: Final = pa.string()
-_BUILT_IN: Final = (
+BUILT_IN: Final = (
     # oid, oid of the array type, name, kind, Arrow type
     (16, 1000, "bool", Kind.BOOLEAN, pa.bool_()),
     (17, 1001, "bytea", Kind.BINARY, pa.binary()),
@@ -147,8 +147,9 @@ _BUILT_IN: Final = (
     (3926, 3927, "int8range", Kind.STRING, _STRING),
     (4072, 4073, "jsonpath", Kind.STRING, _STRING),
 )
-_BY_OID: Final = {oid: _BuiltIn(name, kind, arrow) for oid, _, name, kind, arrow in _BUILT_IN}
-_ELEMENTS: Final = {array_oid: _BY_OID[oid] for oid, array_oid, *_ in _BUILT_IN}
+"""The types of PostgreSQL that are known by their oids; others are strings."""
+_BY_OID: Final = {oid: _BuiltIn(name, kind, arrow) for oid, _, name, kind, arrow in BUILT_IN}
+_ELEMENTS: Final = {array_oid: _BY_OID[oid] for oid, array_oid, *_ in BUILT_IN}
 _BY_NAME: Final = {one.name: one for one in _BY_OID.values()}
 _HSTORE: Final = ColumnType("hstore", Kind.MAP, pa.map_(_STRING, _STRING))
 

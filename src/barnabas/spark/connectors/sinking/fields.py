@@ -1,12 +1,15 @@
 """Codec: the keys and values of records -> columns: the fields of structs, and the members of JSON objects.
 
 JSON without a schema is a column of texts or bytes with the metadata `barnabas.format=json` (transforms/records.py), or
-a map. A member gets the type that its values have in the batch.
+a map. A member gets the type that its values have in the batch. Numbers that a double would change become texts with
+all of their digits. A column of texts has the metadata UNTYPED, since such a text may be bytes in base64.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
@@ -18,6 +21,23 @@ from barnabas.spark.connectors.converters.runs import FORMAT, is_json
 from barnabas.spark.errors import SinkError
 
 _OF_JSON: Final = {FORMAT: b"json"}
+UNTYPED: Final = b"barnabas.untyped"
+_IS_UNTYPED: Final = {UNTYPED: b"true"}
+_EXACT_LENGTH: Final = 15
+"""A number in decimal notation with so many characters is the same number as a double."""
+
+
+def _number(text: str) -> float | Decimal:
+    """A JSON number that is no integer: as a double, or with all of its digits if no double prints as it."""
+    found = float(text)
+    if len(text) <= _EXACT_LENGTH and "e" not in text and "E" not in text:
+        return found
+    exact = Decimal(text)
+    return found if math.isfinite(found) and Decimal(repr(found)) == exact else exact
+
+
+_DECODER: Final = msgspec.json.Decoder(float_hook=_number)
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 class Fields(Struct, frozen=True):
@@ -54,7 +74,7 @@ def _object_fields(array: Any, field: Any, *, keeps_json: bool) -> Fields:
     for cell in given:
         if cell is not None and not isinstance(cell, list):
             try:
-                cell = msgspec.json.decode(cell)
+                cell = _DECODER.decode(cell)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise SinkError(f"a {field.name} is not JSON ({error}): set the converter that fits") from None
         objects.append(dict(cell) if isinstance(cell, list) else cell)
@@ -78,16 +98,24 @@ def _object_fields(array: Any, field: Any, *, keeps_json: bool) -> Fields:
             columns[name], metadata[name] = pa.array(texts, pa.string()), _OF_JSON
             _note_absent(absent, name, objects)
             continue
-        try:
-            columns[name] = pa.array(cells)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            # Values of several types in one field: texts, as they are in JSON, hold them all.
-            texts = [
-                cell if cell is None or isinstance(cell, str) else msgspec.json.encode(cell).decode() for cell in cells
-            ]
-            columns[name] = pa.array(texts, pa.string())
+        columns[name] = _typed(cells)
+        if pa.types.is_string(columns[name].type):
+            metadata[name] = _IS_UNTYPED
         _note_absent(absent, name, objects)
     return Fields(columns, absent, metadata)
+
+
+def _typed(cells: Sequence[Any]) -> Any:
+    """The values of a member in the type that they have. Texts, as they are in JSON, hold values of several types, and
+    numbers of any size.
+    """
+    try:
+        if not any(isinstance(cell, Decimal) for cell in cells):
+            return pa.array(cells)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        pass
+    texts = [cell if cell is None or isinstance(cell, str) else _ENCODER.encode(cell).decode() for cell in cells]
+    return pa.array(texts, pa.string())
 
 
 def _note_absent(absent: dict[str, Any], name: str, objects: Sequence[Any]) -> None:

@@ -125,7 +125,12 @@ def _name_uuid(placeholder: str) -> str:
 
 
 def _among(array: Any, values: list[Any]) -> Any:
-    mask = pc.is_in(array, value_set=pa.array(values, array.type)).to_numpy(zero_copy_only=False)
+    wanted = pa.array(values, array.type)
+    lengths = pc.fill_null(pc.binary_length(array), -1).to_numpy(zero_copy_only=False)
+    # Few, and a comparison of lengths is all that most columns cost.
+    places = np.flatnonzero(np.isin(lengths, pc.binary_length(wanted).to_numpy()))
+    mask = np.zeros(len(array), np.bool_)
+    mask[places] = pc.is_in(array.take(pa.array(places)), value_set=wanted).to_numpy(zero_copy_only=False)
     return mask if mask.any() else None
 
 

@@ -92,21 +92,24 @@ class ChangeWriter:
                 f"micro-batch {batch_id} of {self.flow} has events in which sequence_by is null, so that their "
                 "order is unknown; correct them at their source, or filter them out"
             )
-        self._check_values(newest, batch_id)
+        check_values(newest, self.flow, batch_id)
         if newest.num_rows:
             self.table.apply(newest.drop_columns([_UNORDERED]))
 
-    def _check_values(self, newest: Any, batch_id: int) -> None:
-        """Raise ChangeEventError if the row of an event lacks a value, which an older event may have had."""
-        for chunk in newest.combine_chunks().to_batches():
-            deleted = chunk.column(DELETED).to_numpy(zero_copy_only=False)
-            for name, mask in unsent_in_columns(chunk, UNAVAILABLE_VALUE).items():
-                if (mask.to_numpy(zero_copy_only=False) & ~deleted).any():
-                    raise ChangeEventError(
-                        f"micro-batch {batch_id} of {self.flow} has events without the value of {name}, which did not"
-                        " change, so that its database did not send it. A row of the table needs all values: capture"
-                        " with unavailable.value.handling.mode=reselect, or with PostgreSQL's REPLICA IDENTITY FULL"
-                    )
+
+def check_values(events: Any, flow: str, batch_id: int) -> None:
+    """Raise ChangeEventError if the row of an event (an Arrow table) lacks a value that its database did not send: an
+    older event may have had it.
+    """
+    for chunk in events.combine_chunks().to_batches():
+        deleted = chunk.column(DELETED).to_numpy(zero_copy_only=False)
+        for name, mask in unsent_in_columns(chunk, UNAVAILABLE_VALUE).items():
+            if (mask.to_numpy(zero_copy_only=False) & ~deleted).any():
+                raise ChangeEventError(
+                    f"micro-batch {batch_id} of {flow} has events without the value of {name}, which did not change, so"
+                    " that its database did not send it. A row of the table needs all values: capture with"
+                    " unavailable.value.handling.mode=reselect, or with PostgreSQL's REPLICA IDENTITY FULL"
+                )
 
 
 def _expression(given: Any) -> Any:

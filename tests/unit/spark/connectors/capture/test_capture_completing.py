@@ -94,3 +94,10 @@ def test_a_row_that_is_gone_stops_the_query_or_is_named() -> None:
     with pytest.raises(CaptureError, match=r"public\.t has the new key id=2\. Its large value of tags did not change"):
         completed(one, FAIL, Table())
     assert completed(one, LIST, Table()) == ([None, None], [0])
+
+
+def test_a_database_whose_tables_are_not_read_sends_whole_rows_or_stops() -> None:
+    one = change(("u", 1, 2), ("u", None, 5))
+    with pytest.raises(CaptureError, match=r"values of tags, .* binlog_row_image=FULL in every session"):
+        complete(one, FAIL, None)
+    assert complete(one, NULL, None).changes.unavailable[1].tolist() == [False, True]

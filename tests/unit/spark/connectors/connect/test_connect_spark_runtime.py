@@ -208,6 +208,7 @@ def test_the_clients_of_a_connector_have_the_settings_of_the_worker_and_its_own(
         **shared,
         "subscribe": "t",
         "startingOffsets": "latest",
+        "includeHeaders": "true",
         "kafka.isolation.level": "read_uncommitted",
         "kafka.client.id": "own",
         "kafka.sasl.jaas.config": "of consumers",

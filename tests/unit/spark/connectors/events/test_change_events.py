@@ -23,6 +23,7 @@ from barnabas.spark.connectors.events.changes import (
     TableSchema,
 )
 from barnabas.spark.connectors.events.envelope import change_records
+from barnabas.spark.connectors.events.errors import EventError
 from barnabas.spark.connectors.events.metadata import heartbeat_records, transaction_records
 from barnabas.spark.connectors.events.options import (
     BinaryHandling,
@@ -370,3 +371,39 @@ def test_the_same_changes_give_the_same_bytes_however_they_are_cut() -> None:
     whole = decoded(change_records(one, OPTIONS))
     assert whole == decoded(change_records(one, OPTIONS))
     assert whole[1]["payload"]["after"]["note"] == "\U0001f600"
+
+
+def form_of(column: ColumnSchema, values: list[Any], **options: Any) -> list[Any]:
+    """A column of an event, in the types that transforms see."""
+    table = structs.replace(TABLE, columns=(COLUMNS[0], column))
+    batch = change_records(
+        changes("c" * len(values), None, list(enumerate(values)), table), structs.replace(OPTIONS, **options)
+    )
+    found: list[Any] = batch.column("value").field("after").field(1).to_pylist()
+    return found
+
+
+def test_a_value_without_a_form_is_named_with_the_option_that_decides() -> None:
+    moment = ColumnSchema("v", pa.timestamp("us"))
+    far = [datetime(2000, 1, 1), datetime(9999, 1, 1)]
+    with pytest.raises(
+        EventError, match=r"the value 9999-01-01 00:00:00 of the column v .*another time\.precision\.mode"
+    ):
+        form_of(moment, far, times=TimePrecision.NANOSECONDS)
+    number = ColumnSchema("v", pa.string(), meaning=Meaning.NUMERIC)
+    with pytest.raises(EventError, match=r"the value Infinity of the column v is no decimal: set nan\.handling\.mode"):
+        form_of(number, ["1.5", "Infinity"])
+    assert form_of(number, ["1.5", "-Infinity", None], decimals=DecimalHandling.DOUBLE) == [1.5, float("-inf"), None]
+    with pytest.raises(EventError, match=r"the value 999.*\.\.\. of the column v .*another decimal\.handling\.mode"):
+        form_of(number, ["1.5", "9" * 400], decimals=DecimalHandling.DOUBLE)
+
+
+def test_the_end_of_a_day_is_a_number_in_events() -> None:
+    end = pa.array([86_400_000_000], pa.int64()).view(pa.time64("us"))
+    for digits, unit, options in ((None, 1, {}), (3, 1000, {}), (None, 1000, {"times": TimePrecision.CONNECT})):
+        column = ColumnSchema("v", pa.time64("us"), digits=digits)
+        table = structs.replace(TABLE, columns=(COLUMNS[0], column))
+        after = pa.StructArray.from_arrays([pa.array([1]), end], names=["id", "v"])
+        one = structs.replace(changes("c", None, [(1, None)], table), after=after)
+        ((event,),) = [values(change_records(one, structs.replace(OPTIONS, **options)))]
+        assert event["after"]["v"] == 86_400_000_000 // unit

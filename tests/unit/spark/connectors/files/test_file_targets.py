@@ -261,3 +261,12 @@ def test_json_lines_may_be_nested() -> None:
     first, second = write_rows(pa.table({"n": nested}), FileFormat.JSON).splitlines()
     assert json.loads(first) == {"n": {"x": [1, None], "y": {"k": 2}}}
     assert second == b"{}"
+
+
+def test_numbers_that_json_does_not_have_are_texts() -> None:
+    """As Spark writes them; null, or a bare NaN, would be another value, or no JSON."""
+    numbers = [float("nan"), float("-inf"), 1.5]
+    flat = write_rows(pa.table({"v": numbers}), FileFormat.JSON).decode()
+    assert [json.loads(line)["v"] for line in flat.splitlines()] == ["NaN", "-Infinity", 1.5]
+    nested = write_rows(pa.table({"v": pa.array([numbers])}), FileFormat.JSON).decode()
+    assert json.loads(nested, parse_constant=pytest.fail) == {"v": ["NaN", "-Infinity", 1.5]}

@@ -131,13 +131,11 @@ def test_decimals_keep_their_scale() -> None:
 
 UNUSUAL: dict[int, list[str | None]] = {
     1082: ["2024-01-01", "infinity", "-infinity", "0044-03-15 BC", "10000-01-01", "10000-01-01 BC", None],
-    1083: ["12:00:00", "24:00:00"],
     1114: ["2024-01-01 00:00:00", "infinity", "-infinity", "0044-03-15 12:00:00 BC", "294276-01-01 00:00:00"],
     1184: ["2024-01-01 00:00:00+00", "infinity", "-infinity", "0044-03-15 12:00:00+00 BC", "10000-01-01 00:00:00+00"],
 }
 CLAMPED = {
     1082: ["2024-01-01", "9999-12-31", "0001-01-01", "0001-01-01", "9999-12-31", "0001-01-01", None],
-    1083: ["12:00:00.000000", "23:59:59.999999"],
     1114: ["2024-01-01 00:00:00.000000", *["9999-12-31 23:59:59.999999", "0001-01-01 00:00:00.000000"] * 2],
     1184: ["2024-01-01 00:00:00.000000Z", *["9999-12-31 23:59:59.999999Z", "0001-01-01 00:00:00.000000Z"] * 2],
 }
@@ -152,7 +150,7 @@ def test_dates_and_times_out_of_range_follow_the_policy(oid: int) -> None:
     with pytest.raises(PostgresValueError) as caught:
         read(oid, texts)
     assert f"{texts[1]!r} in row 1 of the column c" in str(caught.value)
-    assert "choose null, clamp or text" in str(caught.value)
+    assert "set out.of.range.handling.mode=null or clamp, or text" in str(caught.value)
     nulls = read(oid, texts, out_of_range=OutOfRange.NULL)
     assert nulls.replaced == count
     assert nulls.column.is_valid().to_pylist() == [True] + [False] * (len(texts) - 1)
@@ -176,9 +174,22 @@ def test_not_a_number_follows_the_policy() -> None:
     assert read(1700, ["NaN"], NUMERIC_10_2, not_a_number=NotANumber.TEXT).column.to_pylist() == ["NaN"]
 
 
+def test_numerals_without_a_scale_follow_the_policy_too() -> None:
+    texts = ["1", "NaN", "Infinity", "-Infinity", None]
+    assert read(1700, texts).column.to_pylist() == texts
+    nulls = read(1700, texts, not_a_number=NotANumber.NULL)
+    assert (nulls.column.to_pylist(), nulls.replaced) == (["1", None, None, None, None], 3)
+
+
+def test_the_end_of_a_day_is_a_time() -> None:
+    column = pa.array([b"00:00:00", b"24:00:00", None, b"23:59:59.999999"])
+    found = convert(column, kind(1083, -1), ValuePolicy(), "c").column
+    assert found.cast(pa.int64()).to_pylist() == [0, 86_400_000_000, None, 86_399_999_999]
+
+
 def test_an_array_with_dimensions_is_text_or_refused() -> None:
     for text in ("{{1,2},{3,4}}", "[1:1][1:2]={{1,2}}"):
-        with pytest.raises(PostgresValueError, match="several dimensions, read arrays as text"):
+        with pytest.raises(PostgresValueError, match=r"several dimensions, set array\.handling\.mode=text"):
             read(1007, [text])
         assert read(1007, [text], arrays=Arrays.TEXT).column.to_pylist() == [text]
 

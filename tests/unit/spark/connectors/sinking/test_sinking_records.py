@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId
 from barnabas.spark.connectors.sinking.records import ROW, BadRecord, RecordReader
 from barnabas.spark.connectors.sinking.tables import JsonTextDivider, TableDivider
 from barnabas.spark.connectors.sinking.writer import SinkPlan, stage_rows
+from barnabas.spark.connectors.sql.sinks.opening import sqlite_plan
 from barnabas.spark.errors import SinkError
 
 QUERY = "6f1e3c8a-0000-4000-8000-000000000001"
@@ -199,3 +201,52 @@ def test_nested_objects_are_columns_of_json_also_in_keys() -> None:
 def test_a_lake_has_structs() -> None:
     found = divided(TableDivider, ({"id": 1}, {"x": {"a": 1}}), ({"id": 2}, {"x": {"b": "z"}}))
     assert found == {1: {"id": 1, "x": {"a": 1, "b": None}}, 2: {"id": 2, "x": {"a": None, "b": "z"}}}
+
+
+def test_numbers_of_json_keep_all_of_their_digits() -> None:
+    exact, short = "12345678901234567890.12", "0.1"
+    rows = [({"id": n}, f'{{"v":{text}}}'.encode()) for n, text in enumerate((exact, short, "1e400", "7"))]
+    assert {n: row["v"] for n, row in divided(JsonTextDivider, *rows).items()} == {
+        0: exact,
+        1: short,
+        2: "1E+400",
+        3: "7",
+    }
+    assert divided(JsonTextDivider, rows[1])[1]["v"] == 0.1
+    assert divided(JsonTextDivider, ({"id": 1}, b'{"v":0.30000000000000004}'))[1]["v"] == 0.1 + 0.2
+
+
+def test_a_text_of_json_without_a_schema_does_not_become_bytes(tmp_path: Path) -> None:
+    """It may be bytes in base64, or any text: nothing says which."""
+    with sqlite3.connect(tmp_path / "t.db") as connection:
+        connection.execute("CREATE TABLE orders (id integer PRIMARY KEY, file BLOB, note TEXT)")
+    options = {
+        **JSON,
+        "connection.url": f"jdbc:sqlite:{tmp_path}/t.db",
+        "insert.mode": "upsert",
+        "pk.mode": "record_key",
+    }
+    plan = sqlite_plan(options)
+    plan.target.prepare(None)
+    write(plan, 0, records(({"id": 1}, {"note": "AQID"})))
+    with pytest.raises(SinkError, match=r"the column file is BLOB, .* bytes are base64.*schemas\.enable=true"):
+        write(plan, 1, records(({"id": 1}, {"file": "AQID"})))
+
+
+def test_a_null_of_a_numeric_without_a_scale_is_written_into_a_lake(tmp_path: Path) -> None:
+    """Its struct has fields that are required, and null if the struct is."""
+    amount = {"type": "struct", "optional": True, "field": "amount", "fields": [
+        {"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"},
+    ]}  # fmt: skip
+    schema = {"type": "struct", "fields": [{"field": "id", "type": "int64"}, amount]}
+
+    def event(amount: Any) -> Any:
+        return {"schema": schema, "payload": {"id": 1 if amount else 2, "amount": amount}}
+
+    options = {
+        **JSON, "value.converter.schemas.enable": "true", "path": str(tmp_path / "t"), "insert.mode": "upsert",
+        "pk.mode": "record_value", "pk.fields": "id",
+    }  # fmt: skip
+    write(delta_plan(options), 0, records((None, event({"scale": 1, "value": "Dw=="})), (None, event(None))))
+    found = table_rows(tmp_path / "t")
+    assert found == [{"id": 1, "amount": {"scale": 1, "value": b"\x0f"}}, {"id": 2, "amount": None}]

@@ -228,6 +228,62 @@ def test_values_that_a_column_cannot_hold_are_problems() -> None:
         texts_of(pa.array([1]), TableColumn("c", "date", ColumnKind.DATE), TextOptions(POSTGRES))
 
 
+def judged(array: Any, column: TableColumn, dialect: Dialect = POSTGRES) -> tuple[list[Any], list[str]]:
+    """The texts of a column, and the reasons of the rows that it cannot hold."""
+    found, problems = texts_of(array, column, TextOptions(dialect))
+    return found.to_pylist(), [problem.reason for problem in problems]
+
+
+def test_numbers_are_written_with_all_digits_or_refused() -> None:
+    amount = TableColumn("v", "decimal(38,38)", ColumnKind.DECIMAL, precision=38, scale=38)
+    small = Decimal("-1e-38")
+    assert judged(pa.array([small, None], pa.decimal128(38, 38)), amount) == ([format(small, "f"), None], [])
+    price = TableColumn("v", "decimal(10,2)", ColumnKind.DECIMAL, precision=10, scale=2)
+    found, reasons = judged(pa.array(["1.005", "1.500", "7", None, "-.25"]), price, MYSQL)
+    assert found == [None, "1.500", "7", None, "-.25"]
+    assert "'1.005' for the column v (decimal(10,2)) has more digits behind the point" in reasons[0]
+    whole = TableColumn("v", "int", ColumnKind.INTEGER, bits=32)
+    assert [len(one) for one in judged(pa.array(["1.5", "2.0"]), whole, MYSQL)] == [2, 1]
+    long = TableColumn("v", "DECIMAL(38,10)", ColumnKind.DECIMAL, precision=38, scale=10)
+    numbers = ["1234567890123456.5", "9223372036854775807", "12345678901234567.25", "0.10"]
+    found, reasons = judged(pa.array(numbers), long, Dialect.SQLITE)
+    assert found == [numbers[0], numbers[1], None, numbers[3]]
+    assert "SQLite keeps in it: declare the column TEXT" in reasons[0]
+
+
+def test_what_is_no_number_is_refused_by_mysql_and_a_text_in_json() -> None:
+    wide = TableColumn("v", "double", ColumnKind.FLOAT)
+    found, reasons = judged(pa.array([1.5, float("nan"), float("-inf")]), wide, MYSQL)
+    assert found == ["1.5", None, None]
+    assert "its value nan for the column v (double) is no number" in reasons[0]
+    largest = pa.array([3.4028234663852886e38], pa.float32())
+    assert judged(largest, TableColumn("v", "float", ColumnKind.FLOAT), MYSQL)[0] == ["3.4028234663852886e+38"]
+    json = TableColumn("v", "json", ColumnKind.JSON)
+    lists = pa.array([[float("nan"), float("inf"), 1.5], None], pa.list_(pa.float64()))
+    assert judged(lists, json, MYSQL)[0] == ['["NaN","Infinity",1.5]', None]
+
+
+def test_nested_times_and_bytes_keep_their_values() -> None:
+    json = TableColumn("v", "json", ColumnKind.JSON)
+    flat = pa.array([86_400_000_000, 1], pa.int64()).view(pa.time64("us"))
+    times = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), flat)
+    assert judged(times, json, MYSQL)[0] == ['["24:00:00","00:00:00.000001"]']
+    assert judged(flat, TableColumn("v", "time", ColumnKind.TIME))[0] == ["24:00:00", "00:00:00.000001"]
+    blobs = pa.array([[b"\x00\xff", b"", None]], pa.list_(pa.binary()))
+    assert judged(blobs, TableColumn("v", "BLOB[]", ColumnKind.JSON), Dialect.DUCKDB)[0] == [
+        '["\\\\x00\\\\xff","",null]'
+    ]
+    assert judged(blobs, json, MYSQL)[0] == ['["AP8=","",null]']
+
+
+def test_elements_of_debeziums_arrays_have_their_meaning() -> None:
+    element = pa.field("element", pa.int32(), True, {b"connect.name": b"io.debezium.time.Date"})
+    field = pa.field("days", pa.list_(element))
+    found, array = meant(field, pa.array([[0, None], None, []], field.type), POSTGRES)
+    assert array.to_pylist() == [[datetime.date(1970, 1, 1), None], None, []]
+    assert found.type == array.type
+
+
 def test_lists_are_arrays_of_postgresql() -> None:
     column = TableColumn("c", "text[]", ColumnKind.ARRAY, element=ColumnKind.TEXT)
     lists = pa.array([["skipped"], ["a", None, 'q"\\'], [], None])

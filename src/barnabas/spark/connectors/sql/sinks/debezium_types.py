@@ -33,6 +33,8 @@ _PREFIX: Final = b"io.debezium."
 def meant(field: Any, array: Any, dialect: Dialect) -> tuple[Any, Any]:
     """The field and the column as what Debezium means by them; other fields as they are."""
     name: bytes = (field.metadata or {}).get(NAME, b"")
+    if pa.types.is_list(array.type):
+        return _list(field, array, dialect)
     if not name.startswith(_PREFIX):
         return field, array
     known = _TYPES.get(name[len(_PREFIX) :].decode())
@@ -47,6 +49,18 @@ def meant(field: Any, array: Any, dialect: Dialect) -> tuple[Any, Any]:
     return pa.field(field.name, found.type, field.nullable), found
 
 
+def _list(field: Any, array: Any, dialect: Dialect) -> tuple[Any, Any]:
+    """A list as a list of what Debezium means by its elements."""
+    _, found = meant(array.type.value_field, array.flatten(), dialect)
+    if found.type.equals(array.type.value_type):
+        return field, array
+    kind = pa.list_(pa.field("element", found.type))
+    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    mask = array.is_null() if array.null_count else None
+    return field.with_type(kind), pa.ListArray.from_arrays(offsets, found, type=kind, mask=mask)
+
+
 def _date(field: Any, array: Any, dialect: Dialect) -> Any:
     return array.cast(pa.int32()).cast(pa.date32())
 
@@ -54,8 +68,9 @@ def _date(field: Any, array: Any, dialect: Dialect) -> Any:
 def _time(unit: str) -> Callable[[Any, Any, Dialect], Any]:
     def convert(field: Any, array: Any, dialect: Dialect) -> Any:
         numbers = array.cast(pa.int64())
-        if pc.all(pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, _DAY[unit]))).as_py() is not False:
-            return _milliseconds(numbers) if unit == "ms" else numbers.cast(pa.time64(unit))
+        # 24:00:00 is a time of PostgreSQL and of Debezium.
+        if pc.all(pc.and_(pc.greater_equal(numbers, 0), pc.less_equal(numbers, _DAY[unit]))).as_py() is not False:
+            return _milliseconds(numbers) if unit == "ms" else numbers.view(pa.time64(unit))
         second = _DAY[unit] // 86_400
         return pa.array([None if one is None else _clock(one, second) for one in numbers.to_pylist()], pa.string())
 
@@ -63,7 +78,7 @@ def _time(unit: str) -> Callable[[Any, Any, Dialect], Any]:
 
 
 def _milliseconds(numbers: Any) -> Any:
-    return numbers.cast(pa.int32()).cast(pa.time32("ms"))
+    return numbers.cast(pa.int32()).view(pa.time32("ms"))
 
 
 def _clock(number: int, second: int) -> str:

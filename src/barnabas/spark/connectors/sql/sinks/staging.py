@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barnabas.spark.connectors.sinking.fields import UNTYPED
 from barnabas.spark.connectors.sinking.ports import AttemptId, Problem, StagedPart, TableRows
 from barnabas.spark.connectors.sql.dialects import Dialect
 from barnabas.spark.connectors.sql.sinks.column_types import created_column
@@ -33,6 +34,7 @@ from barnabas.spark.connectors.sql.sinks.ports import (
     DELETED,
     ORDER,
     STEP,
+    ColumnKind,
     SinkSession,
     SqlTable,
     StageTable,
@@ -190,6 +192,12 @@ class SqlStage:
         arrays = []
         for name, column, array in zip(staged.stage.names, staged.stage.columns, batch.columns, strict=True):
             shown = msgspec.structs.replace(column, name=name)
+            if column.kind is ColumnKind.BYTES and UNTYPED in (batch.schema.field(name).metadata or {}):
+                raise DatabaseSinkError(
+                    f"the column {name} is {column.type}, and the records have texts for it, in JSON without a schema,"
+                    " where bytes are base64: send the records with their schema (schemas.enable=true, on both sides),"
+                    " write the value under another name, or leave it out with fields.include"
+                )
             texts, bad = texts_of(array, shown, options)
             for problem in [*bad, *self._nulls(staged, name, array, deleted)]:
                 problems.setdefault(problem.row, problem.reason)
@@ -223,7 +231,7 @@ class SqlStage:
         except RefusedRowsError as error:
             count = texts.table.num_rows
             if count == 1:
-                return [Problem(int(texts.index[0]), str(error))]
+                return [Problem(int(texts.index[0]), _with_names(str(error), staged.stage))]
             half = count // 2
             return self._load(staged, texts.slice(0, half)) + self._load(staged, texts.slice(half, count - half))
         _count(staged, texts.table)
@@ -238,6 +246,14 @@ class _Texts(msgspec.Struct):
 
     def slice(self, start: int, length: int) -> _Texts:
         return _Texts(self.table.slice(start, length), self.index[start : start + length])
+
+
+def _with_names(message: str, stage: StageTable) -> str:
+    """A message of the database with the names of the rows' columns, where it names those of the stage."""
+    for column, name in zip(stage.columns, stage.names, strict=True):
+        for quote in "'`\"":
+            message = message.replace(f"{quote}{column.name}{quote}", f"{quote}{name}{quote}")
+    return message
 
 
 def _count(staged: _Staged, table: Any) -> None:

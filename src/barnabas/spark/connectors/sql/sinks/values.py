@@ -15,6 +15,8 @@ Whole columns are converted by Arrow; only nested values pass through Python obj
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -27,12 +29,16 @@ from barnabas.spark.connectors.sql.dialects import Dialect
 from barnabas.spark.connectors.sql.sinks.column_types import plain_type
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
 from barnabas.spark.connectors.sql.sinks.ports import ColumnKind, TableColumn
+from barnabas.spark.records.encoding import float_text
 
 _K = ColumnKind
 _TEXTS: Final = (_K.TEXT, _K.JSON, _K.OTHER)
 _TIMES: Final = (_K.DATE, _K.LOCAL_TIMESTAMP, _K.INSTANT)
 _MICROS: Final = pa.timestamp("us")
 _UTC_MICROS: Final = pa.timestamp("us", "UTC")
+_DAY_US: Final = 86_400_000_000
+_EXACT_LENGTH: Final = 15
+"""A number in decimal notation with so many characters is the same number as a double."""
 _LOCAL_TEXT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?$"
 _ZONED_TEXT: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -52,10 +58,10 @@ def texts_of(array: Any, column: TableColumn, options: TextOptions) -> tuple[Any
     DatabaseSinkError if values of this type cannot be in the column at all.
     """
     array = _plain(array)
-    problems = _range_problems(array, column)
+    problems = _range_problems(array, column, options.dialect)
     if problems:
         array = _without(array, problems)
-    problems += _fraction_problems(array, column)
+    problems += _fraction_problems(array, column) + _text_digits_problems(array, column)
     if problems:
         array = _without(array, problems)
     try:
@@ -108,8 +114,13 @@ def _problems(array: Any, mask: Any, column: TableColumn, reason: str) -> list[P
     ]
 
 
-def _range_problems(array: Any, column: TableColumn) -> list[Problem]:
+def _range_problems(array: Any, column: TableColumn, dialect: Dialect) -> list[Problem]:
     types = pa.types
+    if types.is_floating(array.type) and dialect is Dialect.MYSQL and column.kind in (_K.FLOAT, _K.DECIMAL):
+        mask = pc.invert(pc.is_finite(array))
+        return _problems(
+            array, mask, column, "is no number, and columns of MySQL and MariaDB have no NaN and no infinity"
+        )
     if types.is_integer(array.type) and column.kind is _K.INTEGER and column.bits is not None:
         least = 0 if column.unsigned else -(1 << (column.bits - 1))
         most = (1 << column.bits) - 1 if column.unsigned else (1 << (column.bits - 1)) - 1
@@ -131,6 +142,15 @@ def _range_problems(array: Any, column: TableColumn) -> list[Problem]:
             for row in bad
         ]  # fmt: skip
     return []
+
+
+def _text_digits_problems(array: Any, column: TableColumn) -> list[Problem]:
+    """Numbers as texts with more digits behind the point than the column keeps, which a database would round."""
+    scale = 0 if column.kind is _K.INTEGER else column.scale
+    if not pa.types.is_string(array.type) or column.kind not in (_K.INTEGER, _K.DECIMAL) or scale is None or scale < 0:
+        return []
+    mask = pc.match_substring_regex(array, rf"^\s*[+-]?[0-9]*\.[0-9]{{{scale}}}[0-9]*[1-9]")
+    return _problems(array, mask, column, "has more digits behind the point than the column keeps")
 
 
 def _digits_after_point(value: Any) -> int:
@@ -164,8 +184,26 @@ def _fraction_problems(array: Any, column: TableColumn) -> list[Problem]:
     return []
 
 
+def _lossy_decimals(texts: Any, column: TableColumn) -> list[Problem]:
+    """Numbers for a DECIMAL of SQLite, which it keeps as 64 bits: an integer, or else a double."""
+    places = _rows_where(pc.greater(pc.utf8_length(texts), _EXACT_LENGTH))
+    found = []
+    for row, text in zip(places, texts.take(pa.array(places, pa.int64())).to_pylist(), strict=True):
+        number = Decimal(text)
+        is_integer = number == number.to_integral_value() and abs(number) < 1 << 63
+        if number.is_finite() and not is_integer and Decimal(repr(float(text))) != number:
+            found.append(row)
+    reason = "has more digits than SQLite keeps in it: declare the column TEXT"
+    return [
+        Problem(row, f"its value {texts[row].as_py()} for the column {column.name} ({column.type}) {reason}")
+        for row in found
+    ]
+
+
 def _length_problems(texts: Any, column: TableColumn, dialect: Dialect) -> list[Problem]:
     problems: list[Problem] = []
+    if dialect is Dialect.SQLITE and column.kind is _K.DECIMAL:
+        return _lossy_decimals(texts, column)
     if column.kind is _K.BYTES:
         if column.size is not None:
             mask = pc.greater(pc.binary_length(texts), 2 * column.size)
@@ -201,11 +239,13 @@ def _texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
     kind, types = array.type, pa.types
     if types.is_null(kind):
         return pa.nulls(len(array), pa.string())
+    if types.is_float32(kind) and options.dialect is Dialect.MYSQL and column.kind is _K.FLOAT:
+        array, kind = array.cast(pa.float64()), pa.float64()  # MySQL refuses 3.4028235e38, the largest float
     if column.kind is _K.ARRAY:
         return _array_texts(array, column, options)
     if types.is_nested(kind):
         if column.kind in _TEXTS:
-            return _json_texts(array)
+            return _json_texts(_with_texts(array, options.dialect))
     elif types.is_boolean(kind):
         if column.kind in _TEXTS:
             return array.cast(pa.string())
@@ -226,7 +266,7 @@ def _texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
             return _date_texts(array, column, options)
     elif types.is_time(kind):
         if column.kind in (_K.TIME, *_TEXTS):
-            return array.cast(pa.time64("us"), safe=False).cast(pa.string())
+            return _time_texts(array)
     elif types.is_timestamp(kind) and column.kind in (*_TIMES, *_TEXTS):
         return _timestamp_texts(array, column, options)
     raise DatabaseSinkError(
@@ -235,12 +275,31 @@ def _texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
     )
 
 
+def _time_texts(array: Any) -> Any:
+    """Times of day. The end of a day, which Arrow has no text for, is 24:00:00."""
+    array = array.cast(pa.time64("us"), safe=False)
+    ends = pc.equal(array.view(pa.int64()), _DAY_US)
+    if not pc.any(ends).as_py():
+        return array.cast(pa.string())
+    return pc.if_else(ends, "24:00:00", array.cast(pa.string()))
+
+
 def _number_texts(array: Any, column: TableColumn) -> Any:
     if column.kind is _K.INTEGER and pa.types.is_floating(array.type):
         array = array.cast(pa.int64())
     if column.kind is _K.BOOLEAN:
         array = pc.not_equal(array, pa.scalar(0, array.type)).cast(pa.int8())
-    return array.cast(pa.string())
+    texts = array.cast(pa.string())
+    return _without_exponents(texts) if pa.types.is_decimal(array.type) else texts
+
+
+def _without_exponents(texts: Any) -> Any:
+    """Decimals that Arrow prints as 1E-38, which DuckDB does not read, with all of their zeros."""
+    mask = pc.fill_null(pc.match_substring(texts, "E"), False)
+    if not pc.any(mask).as_py():
+        return texts
+    written = [format(Decimal(text), "f") for text in texts.filter(mask).to_pylist()]
+    return pc.replace_with_mask(texts, mask, pa.array(written, pa.string()))
 
 
 def _from_texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
@@ -322,9 +381,41 @@ def _as_instant(array: Any, options: TextOptions) -> Any:
 
 
 def _json_texts(array: Any) -> Any:
+    """Nested values as JSON, in which bytes are base64, and NaN and infinities are texts, as Connect writes them."""
     encode = msgspec.json.Encoder(decimal_format="number").encode
     values = array.to_pylist(maps_as_pydicts="strict")
+    if _has_floats(array.type):
+        values = [_without_nan(value) for value in values]
     return pa.array([None if value is None else encode(value).decode() for value in values], pa.string())
+
+
+def _has_floats(kind: Any) -> bool:
+    return pa.types.is_floating(kind) or any(_has_floats(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return float_text(value)
+    if isinstance(value, list):
+        return [_without_nan(one) for one in value]
+    return {name: _without_nan(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _with_texts(array: Any, dialect: Dialect) -> Any:
+    """Lists of values that Python or JSON would change as lists of texts: times, which may be 24:00:00, and for DuckDB
+    bytes, in the form that it casts to BLOBs: \\x and two digits for each byte.
+    """
+    if not pa.types.is_list(array.type):
+        return array
+    if pa.types.is_time(array.type.value_type):
+        texts = _time_texts(array.flatten())
+    elif pa.types.is_binary(array.type.value_type) and dialect is Dialect.DUCKDB:
+        digits = hexadecimal_texts(array.flatten()).cast(pa.string())
+        texts = pc.replace_substring_regex(digits, "(..)", r"\\x\1")
+    else:
+        return array
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(_offsets(array), texts, mask=mask)
 
 
 def _array_texts(array: Any, column: TableColumn, options: TextOptions) -> Any:
