@@ -26,13 +26,14 @@ from barnabas.client.columns.byte_column import np, pa
 from barnabas.spark.connectors.capture.errors import not_sent, row_is_gone
 from barnabas.spark.connectors.capture.options import UnavailableValues
 from barnabas.spark.connectors.capture.ports import TableChange
-from barnabas.spark.connectors.events.changes import CREATE, DELETE, ChangeBatch, TableSchema
+from barnabas.spark.connectors.events.changes import CREATE, DELETE, ChangeBatch
 
 log = logging.getLogger("barnabas.spark")
 
 Key = tuple[Any, ...]
-LookUp = Callable[[TableSchema, tuple[int, ...], Sequence[Key]], Mapping[Key, tuple[Any, ...]]]
-"""(table, indexes of columns, keys) -> key -> its values in these columns now; keys without a row are left out."""
+LookUp = Callable[[ChangeBatch, tuple[int, ...], Sequence[Key]], Mapping[Key, tuple[Any, ...]]]
+"""(changes, indexes of columns, keys) -> key -> its values in these columns of the table as it is now, and at least as
+the changes left it. Keys without a row are left out."""
 
 
 def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp | None) -> TableChange:
@@ -51,7 +52,7 @@ def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp | Non
             raise not_sent(changes.table.id, [changes.table.columns[at].name for at in columns], "")
         look_up = _find_nothing
     keys = _keys_now(changes, rows)
-    found = look_up(changes.table, columns, sorted({key for key in keys if key is not None}, key=repr))
+    found = look_up(changes, columns, sorted({key for key in keys if key is not None}, key=repr))
     values = [None if key is None else found.get(key) for key in keys]
     arrays = [changes.after.field(at) for at in range(changes.after.type.num_fields)]
     unavailable = dict(changes.unavailable)
@@ -66,7 +67,7 @@ def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp | Non
     return structs.replace(change, changes=structs.replace(changes, after=after, unavailable=left))
 
 
-def _find_nothing(table: TableSchema, columns: tuple[int, ...], keys: Sequence[Key]) -> Mapping[Key, tuple[Any, ...]]:
+def _find_nothing(changes: ChangeBatch, columns: tuple[int, ...], keys: Sequence[Key]) -> Mapping[Key, tuple[Any, ...]]:
     return {}
 
 

@@ -158,7 +158,7 @@ class Connector(Struct, frozen=True):
     """Parses the options, if they are not those of CAPTURE_OPTIONS and `options`."""
     columns: Callable[[CaptureOptions, TableSchema | None], str] | None = None
     """The columns for Spark, as DDL, if they are not those of `output.output_ddl`."""
-    look_up: Callable[[ChangeSource, TableSchema, tuple[int, ...], Sequence[tuple[Any, ...]]], LookedUp] | None = None
+    look_up: Callable[[ChangeSource, ChangeBatch, tuple[int, ...], Sequence[tuple[Any, ...]]], LookedUp] | None = None
     """Reads values that the changes do not have from the table, by the keys of rows (`completing.LookUp`); None if the
     source cannot."""
     output: Callable[[CaptureOptions, Any], CaptureOutput] | None = None

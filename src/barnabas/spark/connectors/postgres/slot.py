@@ -10,7 +10,7 @@ Source: PostgreSQL's manual, chapter "Logical Decoding" and sections "CREATE PUB
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from barnabas.spark.connectors.postgres.changes import TableName
@@ -37,6 +37,8 @@ VERSION_MIN: Final = 140_000
 
 _FAILOVER_VERSION: Final = 170_000
 _OPTIONS_VERSION: Final = 150_000
+_XID_MASK: Final = (1 << 32) - 1
+_XID_HALF: Final = 1 << 31
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 _OPERATIONS: Final = ("delete", "insert", "update")
 _PUBLISHED_KINDS: Final = ("r", "p")
@@ -76,6 +78,20 @@ def plan_batch(
     assert slot is not None and slot.confirmed_flush_lsn is not None
     end = server.flush_lsn if wal_bytes_max is None else min(server.flush_lsn, start.lsn + wal_bytes_max)
     return BatchPlan(start.lsn, end, start.lsn if slot.confirmed_flush_lsn < start.lsn else None)
+
+
+def not_visible(xids: Iterable[int], xmax: int, running: Collection[int]) -> list[int]:
+    """The transactions whose changes a session does not see. `xids` have 32 bits, as changes do, and `xmax` and
+    `running` (pg_current_snapshot) 64.
+    """
+    unseen = []
+    for xid in xids:
+        whole = (xmax & ~_XID_MASK) | xid
+        if whole > xmax + _XID_HALF:  # of the time before the counter of 32 bits began anew
+            whole -= _XID_MASK + 1
+        if whole >= xmax or whole in running:
+            unseen.append(xid)
+    return unseen
 
 
 def _check_server(wanted: Wanted, server: Server, slot: Slot | None) -> None:

@@ -25,7 +25,7 @@ from barnabas.spark.connectors.capture.ports import (
     RowPositions,
     SnapshotStage,
 )
-from barnabas.spark.connectors.events.changes import PostgresPositions, TableSchema
+from barnabas.spark.connectors.events.changes import ChangeBatch, PostgresPositions, TableSchema
 from barnabas.spark.connectors.postgres.catalog import (
     describe_table,
     load_oids,
@@ -52,10 +52,11 @@ from barnabas.spark.connectors.postgres.slot import (
     check_position,
     check_tables,
     decide_setup,
+    not_visible,
     plan_batch,
 )
 from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
-from barnabas.spark.connectors.postgres.statements import advance, peek, probe, select_by_keys
+from barnabas.spark.connectors.postgres.statements import SNAPSHOT, advance, peek, probe, select_by_keys
 from barnabas.spark.connectors.postgres.text_columns import convert
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
 from barnabas.spark.connectors.sql.dialects import Statement
@@ -81,6 +82,10 @@ CONFIRM_SECONDS: Final = 2.0
 """The slot is advanced after so many bytes of log or seconds, since the server decodes the log for that once more.
 Until then it gives changes that are not confirmed to each read again, which drops them."""
 
+VISIBLE_POLL_SECONDS: Final = 0.02
+VISIBLE_WARN_SECONDS: Final = 10.0
+"""How often a transaction that the log has is looked for, and when a warning says that it is not visible yet."""
+
 LOOKED_UP_KEYS: Final = 200
 """Rows whose unchanged values are read from a table at once."""
 
@@ -100,8 +105,8 @@ def _is_alive(source: Any) -> bool:
     return bool(source.is_alive())
 
 
-def _look_up(source: Any, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
-    found: LookedUp = source.look_up(table, columns, keys)
+def _look_up(source: Any, changes: ChangeBatch, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
+    found: LookedUp = source.look_up(changes, columns, keys)
     return found
 
 
@@ -356,14 +361,40 @@ class PostgresSource:
         slot = load_slot(session, server.version, self._options.slot)
         check_position(self._options.slot, begin, server, slot)
 
-    def look_up(self, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
+    def look_up(self, changes: ChangeBatch, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
         """The values that rows have now in some columns, by the keys of the rows. No value is found if the table has no
         such columns any more, or has them in other types.
         """
-        return self._patiently(lambda: self._look_up(table, columns, keys))
+        assert isinstance(changes.positions, PostgresPositions)
+        xids = frozenset(np.unique(changes.positions.xid).tolist())
+        return self._patiently(lambda: self._look_up(changes.table, columns, keys, xids))
 
-    def _look_up(self, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
+    def _wait_until_visible(self, session: Session, xids: frozenset[int]) -> None:
+        """Wait for the transactions. The log may have a commit before other sessions see its rows: until a synchronous
+        standby has confirmed it, for example.
+        """
+        begun = warned = time.monotonic()
+        while True:
+            ((xmax, running),) = session.rows(SNAPSHOT, "reading which transactions run")
+            unseen = not_visible(xids, xmax, running)
+            if not unseen:
+                return
+            now = time.monotonic()
+            if now > warned + VISIBLE_WARN_SECONDS:
+                warned = now
+                log.warning(
+                    "the transaction %d has been committed, and other sessions have not seen it for %d s: a synchronous"
+                    " standby may be missing",
+                    min(unseen),
+                    now - begun,
+                )
+            time.sleep(VISIBLE_POLL_SECONDS)
+
+    def _look_up(
+        self, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]], xids: frozenset[int]
+    ) -> LookedUp:
         session, name = self._second_session(), (table.schema, table.table)
+        self._wait_until_visible(session, xids)
         try:
             now = table_columns(describe_table(session, name), self._options)
         except SlotError:  # the table was dropped

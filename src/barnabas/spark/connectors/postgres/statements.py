@@ -40,6 +40,12 @@ SERVER: Final = Statement(
 )
 """The fields of Server. The name of a file of the log begins with the timeline."""
 
+SNAPSHOT: Final = Statement(
+    "SELECT pg_snapshot_xmax(s)::text::bigint, ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(s) AS x)"
+    " FROM pg_current_snapshot() AS s"
+)
+"""(the first transaction id that is not visible, the ids below it that run), with 64 bits."""
+
 FLUSH_LSN: Final = Statement(f"SELECT (pg_current_wal_flush_lsn() - {_BASE})::bigint")
 
 

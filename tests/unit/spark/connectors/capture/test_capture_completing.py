@@ -11,8 +11,8 @@ import pytest
 from barnabas.spark.connectors.capture.completing import complete
 from barnabas.spark.connectors.capture.errors import CaptureError
 from barnabas.spark.connectors.capture.options import UnavailableValues
-from barnabas.spark.connectors.capture.ports import NoPositions, TableChange
-from barnabas.spark.connectors.events.changes import ChangeBatch, ColumnSchema, TableSchema
+from barnabas.spark.connectors.capture.ports import TableChange
+from barnabas.spark.connectors.events.changes import ChangeBatch, ColumnSchema, NoPositions, TableSchema
 
 FAIL, NULL, LIST, RESELECT = UnavailableValues
 TABLE = TableSchema(
@@ -51,7 +51,7 @@ class Table:
         self.rows = {(int(name[1:]),): (tags,) for name, tags in rows.items()}
         self.asked: list[Any] = []
 
-    def __call__(self, table: TableSchema, columns: tuple[int, ...], keys: Any) -> Any:
+    def __call__(self, changes: ChangeBatch, columns: tuple[int, ...], keys: Any) -> Any:
         assert columns == (1,)
         self.asked += keys
         return {key: self.rows[key] for key in keys if key in self.rows}

@@ -20,7 +20,7 @@ from barnabas.spark.connectors.postgres.setup_state import (
     Table,
     Wanted,
 )
-from barnabas.spark.connectors.postgres.slot import check_tables, decide_setup, plan_batch
+from barnabas.spark.connectors.postgres.slot import check_tables, decide_setup, not_visible, plan_batch
 from barnabas.spark.connectors.postgres.statements import advance, peek, session_settings
 
 ORDERS = ("public", "orders")
@@ -299,3 +299,12 @@ def test_a_captured_table_that_was_replaced() -> None:
     (warning,) = check_tables(checkpoint, replaced, fails=True, all_tables=True)
     assert "no deletes" in warning
     assert check_tables(Checkpoint(0x2000, 42), replaced, fails=True) == ()
+
+
+def test_a_transaction_is_visible_below_the_snapshot_unless_it_runs() -> None:
+    epoch = 3 << 32
+    assert not_visible([7, 8, 9, 10], epoch + 10, {epoch + 8}) == [8, 10]
+    # Just after the counter of 32 bits has begun anew, its last numbers are of the time before.
+    last = (1 << 32) - 1
+    assert not_visible([last, 1, 2], epoch + 2, [epoch - 1]) == [last, 2]
+    assert not_visible([last], epoch + 2, []) == []
