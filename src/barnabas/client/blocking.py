@@ -49,7 +49,7 @@ from barnabas.protocol.assign.member import Assignor
 log = logging.getLogger("barnabas.client")
 
 INTERRUPTED_CLOSE_S: Final = 1.0
-"""How long a `close` that was interrupted waits for what it has begun."""
+"""How long a `close` that was interrupted goes on."""
 UNCLOSED_TIMEOUT_MS: Final = 5_000
 """How long a client that was dropped without `close` may go on, to send what it has."""
 
@@ -117,18 +117,15 @@ class LoopThread:
         """Whether the caller runs on the loop's thread."""
         return threading.current_thread() is self._thread
 
-    def finish(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`, the end of the client. If it is interrupted, wait shortly for what it does when it is
-        cancelled."""
+    def finish(self, work: Callable[[], Awaitable[None]], *, within_s: float | None = None) -> None:
+        """Run `work`, the end of the client. With `within_s`, wait no longer than that, and raise no error of it."""
         call = _Call(work)
         self.loop.call_soon_threadsafe(call.begin)
-        try:
+        if within_s is None:
             call.wait()
-        except BaseException:  # KeyboardInterrupt, too
-            self._cancel(call)
-            call.wait(INTERRUPTED_CLOSE_S)
-            raise
-        call.result()
+            call.result()
+        else:
+            call.wait(within_s)
 
     def end_after(self, work: Coroutine[Any, Any, object]) -> None:
         """Run `work` on the loop, and end the thread afterwards. Does not wait."""
@@ -186,6 +183,8 @@ class _Call(Generic[R]):
             self._task.cancel()
 
     def _on_done(self, task: asyncio.Task[R]) -> None:
+        if not task.cancelled():
+            task.exception()  # asyncio would log the exception of a call that was interrupted
         if task.cancelled() and not self._cancelled:
             self.fail(_closed_meanwhile())
         else:
@@ -288,11 +287,14 @@ class Blocking(Generic[C]):
         if self._thread.is_current:
             raise RuntimeError("A blocking client cannot be closed by one of its own callbacks.")
         self._closed = True
-        _open_clients.discard(self)
         try:
             self._thread.finish(closing)
+        except BaseException:  # KeyboardInterrupt, too: the client goes on closing, shortly
+            self._thread.finish(closing, within_s=INTERRUPTED_CLOSE_S)
+            raise
         finally:
             self._thread.close()
+            _open_clients.discard(self)
 
     def _warn_unclosed(self) -> None:
         left = self._left_behind()
@@ -528,7 +530,11 @@ class BlockingReader(Blocking[RC]):
 
 
 class _Records(Iterator[ConsumerRecord[Any, Any]]):
-    """An endless iterator over a consumer's records. A step that is interrupted can be repeated."""
+    """An endless iterator over a consumer's records. A step that is interrupted can be repeated.
+
+    CPython runs signal handlers when a function begins, after a jump backward, and after the call of a function in C;
+    not when a function in Python returns to another one, nor between the steps of `for`.
+    """
 
     def __init__(self, reader: BlockingReader[Any], *, is_loop: bool = True) -> None:
         self._reader = reader
@@ -636,7 +642,7 @@ class Consumer(BlockingReader[AsyncConsumer]):
         """
         self._check_open()
         if not partitions:
-            return next(self._singles)
+            return self._singles.__next__()  # unlike next(), after which a signal handler could run: see `_Records`
         found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         while not found:
             found, given = self._read(lambda: self._client.getmany(*partitions, timeout_ms=1_000, max_records=1))
@@ -704,7 +710,7 @@ class ShareConsumer(BlockingReader[AsyncShareConsumer]):
     def getone(self) -> ConsumerRecord[Any, Any]:
         """The next record, however long it takes to arrive. The next call acknowledges it (implicit mode)."""
         self._check_open()
-        return next(self._singles)
+        return self._singles.__next__()  # unlike next(), after which a signal handler could run: see `_Records`
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:

@@ -8,11 +8,12 @@ reached the loop. Interceptors, serializers and checks run in the caller's threa
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from barnabas.client.arguments import checks_arguments
 from barnabas.client.blocking import Blocking, wait
@@ -23,7 +24,7 @@ from barnabas.client.producer.partitioner import Partitioner
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.serialization import AnySerializer, NotReadyError
 from barnabas.client.typed_settings import ProducerSettings
-from barnabas.client.values import HandedOverTransaction, Headers, PreparedTransaction, RecordMetadata
+from barnabas.client.values import Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX
@@ -36,6 +37,7 @@ cost of `send`.
 DRAINED_AT_ONCE_MAX: Final = 500
 """The number of records that are passed on at once, before the loop may run other tasks such as the sender."""
 
+P = ParamSpec("P")
 R = TypeVar("R")
 _ON_ITS_WAY: Final = unplaced()
 
@@ -72,6 +74,21 @@ _HandedOver = tuple[
 """The time until which the record may wait, and the parameters of `try_place` in their order."""
 
 
+def once(
+    method: Callable[Concatenate[AsyncProducer, P], Awaitable[R]],
+) -> Callable[Concatenate[Producer, P], R]:
+    """Wrap an async method that changes the state of the transaction. If the blocking method is interrupted when the
+    async one has ended already, the repeated call returns the same result."""
+
+    @functools.wraps(method)
+    def blocking(self: Producer, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result = self._run_once(method.__name__, lambda: method(self._client, *args, **kwargs))
+        self._kept = None  # no signal handler can run between this and the return
+        return result
+
+    return blocking
+
+
 @checks_arguments(without=("send",))
 class Producer(Blocking[AsyncProducer]):
     """`AsyncProducer`, blocking. `send` leaves the record for the loop's thread and returns, without waiting for the
@@ -94,6 +111,8 @@ class Producer(Blocking[AsyncProducer]):
         self._draining = False
         self._drainer: asyncio.Task[None] | None = None
         """The task that passes the records on; only the loop sets it."""
+        self._kept: tuple[str, object] | None = None
+        """The name and the result of a transactional call that has ended, until the program has the result."""
         super().__init__(
             lambda: AsyncProducer(
                 config,
@@ -114,8 +133,27 @@ class Producer(Blocking[AsyncProducer]):
     send_arrow = wait(AsyncProducer.send_arrow)
     send_batches = wait(AsyncProducer.send_batches)
     partitions_for = wait(AsyncProducer.partitions_for)
-    init_transactions = wait(AsyncProducer.init_transactions)
     send_offsets_to_transaction = wait(AsyncProducer.send_offsets_to_transaction)
+    init_transactions = once(AsyncProducer.init_transactions)
+    prepare_transaction = once(AsyncProducer.prepare_transaction)
+    complete_transaction = once(AsyncProducer.complete_transaction)
+    hand_over_transaction = once(AsyncProducer.hand_over_transaction)
+    commit_transaction = once(AsyncProducer.commit_transaction)
+    abort_transaction = once(AsyncProducer.abort_transaction)
+
+    def _run_once(self, name: str, work: Callable[[], Awaitable[R]]) -> R:
+        """Run a call that changes the state of the transaction, when all records have left the queue. Its result is
+        kept until the caller sets `_kept` to None."""
+
+        async def once() -> R:
+            if self._kept is not None and self._kept[0] == name:
+                return self._kept[1]  # type: ignore[return-value]
+            await self._until_drained()
+            result = await work()
+            self._kept = name, result
+            return result
+
+        return self._run(once)
 
     def begin_transaction(self) -> None:
         """Begin a transaction. Its records become visible together, or not at all."""
@@ -123,6 +161,7 @@ class Producer(Blocking[AsyncProducer]):
 
         async def begin() -> None:
             nonlocal begun
+            self._kept = None
             self._client.begin_transaction()
             begun = True
 
@@ -137,18 +176,6 @@ class Producer(Blocking[AsyncProducer]):
                 self._run(undo)
             raise
 
-    def prepare_transaction(self) -> PreparedTransaction:
-        """Flush and prepare. A prepared transaction survives this producer and can only be committed or aborted
-        (KIP-939)."""
-        return self._run(lambda: self._after_draining(self._client.prepare_transaction))
-
-    complete_transaction = wait(AsyncProducer.complete_transaction)
-
-    def hand_over_transaction(self) -> HandedOverTransaction | None:
-        """Flush, and leave the transaction open for another process, which ends it with `Admin.end_transaction`.
-        Returns None if no record was written. Afterwards, this producer can only be closed."""
-        return self._run(lambda: self._after_draining(self._client.hand_over_transaction))
-
     @property
     def can_go_on(self) -> bool:
         """False after a fatal error (fenced, or not authorized): only a new producer can continue."""
@@ -158,15 +185,6 @@ class Producer(Blocking[AsyncProducer]):
     def prepared_transaction(self) -> PreparedTransaction | None:
         """The prepared transaction, which must be committed or aborted; None without one."""
         return self._client.prepared_transaction
-
-    def commit_transaction(self) -> None:
-        """Flush and commit. Raises TransactionAbortedError if a part of the transaction (a batch or an offset
-        commit) has failed; call `abort_transaction` then."""
-        self._run(lambda: self._after_draining(self._client.commit_transaction))
-
-    def abort_transaction(self) -> None:
-        """Drop the queued records and abort. No read_committed consumer will see a record of the transaction."""
-        self._run(lambda: self._after_draining(self._client.abort_transaction))
 
     @property
     def in_transaction(self) -> bool:

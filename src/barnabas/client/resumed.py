@@ -1,4 +1,4 @@
-"""Shell: work that outlives its caller, for calls that may be cancelled and then repeated."""
+"""Shell: work that outlives its caller, for calls that may be cancelled and then repeated; and the end of a client."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from barnabas.client.errors import ClientClosedError
+from barnabas.core.errors import BarnabasError
 
 R = TypeVar("R")
 
@@ -62,3 +63,60 @@ class Resumed(Generic[R]):
             task.cancel()
             await asyncio.wait((task,))
             self.drop()
+
+
+class Closing:
+    """The end of a client: a farewell to the brokers, at most for a time, and then the end of tasks and connections.
+
+    The first call begins it, and it goes on when that call is cancelled. Every later call waits for it; a shorter
+    time-out of a later call holds for the farewell, too.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._work: Resumed[None] = Resumed(name)
+        self._ended: asyncio.Future[None] | None = None
+        self._patience: asyncio.Timeout | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._ended is not None
+
+    async def run(
+        self,
+        timeout_s: float | None,
+        farewell: Callable[[], Coroutine[Any, Any, None]],
+        stop: Callable[[bool], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Run `farewell` for at most `timeout_s`, and then `stop`, with whether that time was too short."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout_s is None else loop.time() + timeout_s
+        if self._ended is None:
+            ended = self._ended = loop.create_future()
+            await self._work.run(lambda: self._run(until, farewell, stop, ended))
+            return
+        patience = self._patience
+        if patience is not None and until is not None and until < (patience.when() or until + 1):
+            patience.reschedule(until)
+        await asyncio.shield(self._ended)
+
+    async def _run(
+        self,
+        until: float | None,
+        farewell: Callable[[], Coroutine[Any, Any, None]],
+        stop: Callable[[bool], Coroutine[Any, Any, None]],
+        ended: asyncio.Future[None],
+    ) -> None:
+        is_late = False
+        try:
+            async with asyncio.timeout_at(until) as self._patience:
+                await farewell()
+        except TimeoutError as error:
+            if isinstance(error, BarnabasError):
+                raise
+            is_late = True
+        finally:
+            self._patience = None
+            try:
+                await stop(is_late)
+            finally:
+                ended.set_result(None)

@@ -39,12 +39,12 @@ from barnabas.client.consumer.topic_check import TopicCheck
 from barnabas.client.errors import ClientClosedError, WakeupError
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.options import ClusterConfig, Settings
+from barnabas.client.resumed import Closing
 from barnabas.client.serialization import AnyDeserializer, NotReadyError, as_decode
 from barnabas.client.typed_settings import ConsumerSettings
 from barnabas.client.values import ConsumerRecord, IsolationLevel, SubscriptionPattern
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.member import Assignor
 
@@ -99,8 +99,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
             rack=resolved["client.rack"],
         )
         self._coordinator: ConsumerCoordinator | None = None
-        self._closing: asyncio.Future[None] | None = None
-        """Set when `close` has begun; done when it has ended."""
+        self._closing = Closing("barnabas-consumer-close")
         self.defers = False
         """Whether a program in another thread says what it has received; see `blocking.BlockingReader`."""
         self.on_the_way: Delivery | ColumnDelivery | None = None
@@ -362,7 +361,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
     async def _step(self) -> None:
         """Do the work besides fetching: the group, positions and automatic commits."""
         self._check_open()
-        if self._closing is not None:
+        if self._closing.has_begun:
             raise ClientClosedError("This consumer", "The consumer was closed while a call waited for records.")
         if self._woken:
             self._woken = False
@@ -417,7 +416,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         an `except`), or the record came from a loop over this consumer that goes on, or from `getone` in another task.
         A static member stays in the group, so that it gets its partitions back after a restart. `leave` overrides this
         (KIP-1092). What is not finished within `timeout_ms` (30 seconds, as in the Java consumer) is given up with a
-        warning.
+        warning. A call that is cancelled goes on in the background; another call waits for it.
         """
         await self.shut(timeout_ms, leave=leave, finished=sys.exc_info()[1] is None and self._has_finished())
 
@@ -429,41 +428,42 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
 
     async def shut(self, timeout_ms: float | None = None, *, leave: bool | None = None, finished: bool = False) -> None:
         """`close`, with the caller's word on whether the records that the program has received are consumed."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = asyncio.get_running_loop().create_future()
-        self._step_at = 0.0
-        self._fetcher.arrived.set()
         limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
         deadline = self.cluster.deadline(limit_ms)
-        if finished:
-            self._handout.ask()
+
+        async def stop(is_late: bool) -> None:
+            if is_late:
+                log.warning("%r was closed without a response of its group within %.0f ms", self, limit_ms)
+            await self._stop(deadline)
+
+        if not self._closing.has_begun:
+            self._step_at = 0.0
+            self._fetcher.arrived.set()
+            if finished:
+                self._handout.ask()
+        await self._closing.run(limit_ms / 1000.0, lambda: self._say_goodbye(leave, deadline), stop)
+
+    async def _say_goodbye(self, leave: bool | None, deadline: float) -> None:
+        await self._jobs.finish("leave", deadline)
+        if self._coordinator is not None:
+            await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
+            await self._coordinator.close(leave=leave)
+        else:
+            await self._before_revoke()
+
+    async def _stop(self, deadline: float) -> None:
+        """End the tasks and the connections."""
+        self._closed = True
         try:
-            async with asyncio.timeout(limit_ms / 1000.0):
-                await self._jobs.finish("leave", deadline)
-                if self._coordinator is not None:
-                    await self._jobs.finish("commit", self.cluster.deadline(REVOKE_TIMEOUT_MS))
-                    await self._coordinator.close(leave=leave)
-                else:
-                    await self._before_revoke()
-        except TimeoutError as error:
-            if isinstance(error, BarnabasError):
-                raise
-            log.warning("%r was closed without a response of its group within %.0f ms", self, limit_ms)
+            for coordinator in (*self._left, self._coordinator):
+                if coordinator is not None:
+                    await coordinator.stop()
+            await self._jobs.close()
+            left_ms = (deadline - self.cluster.now()) * 1000.0
+            await self._fetcher.close(min(max(left_ms, 0.0), CLOSE_SESSIONS_MS))
         finally:
-            self._closed = True
-            try:
-                for coordinator in (*self._left, self._coordinator):
-                    if coordinator is not None:
-                        await coordinator.stop()
-                await self._jobs.close()
-                left_ms = (deadline - self.cluster.now()) * 1000.0
-                await self._fetcher.close(min(max(left_ms, 0.0), CLOSE_SESSIONS_MS))
-            finally:
-                if self._owns_cluster:
-                    await self.cluster.close()
-                self._closing.set_result(None)
+            if self._owns_cluster:
+                await self.cluster.close()
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 

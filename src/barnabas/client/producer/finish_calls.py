@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from abc import abstractmethod
 
@@ -12,6 +11,7 @@ from barnabas.client.errors import ClientClosedError, RequestTimeoutError
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.topics import ProducerTopics
 from barnabas.client.producer.transaction_calls import TransactionCalls
+from barnabas.client.resumed import Closing
 from barnabas.core.errors import KafkaError
 
 log = logging.getLogger("barnabas.client")
@@ -24,7 +24,7 @@ class FinishCalls(TransactionCalls):
     needs_check: bool
     _accumulator: Accumulator
     _closed: bool
-    _closing: asyncio.Future[None] | None
+    _closing: Closing
     _owns_cluster: bool
     _runner: asyncio.Task[None] | None
     _topics: ProducerTopics
@@ -101,7 +101,7 @@ class FinishCalls(TransactionCalls):
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Flush, then close. Records that are not acknowledged within `timeout_ms` fail. An open transaction is
-        aborted.
+        aborted. A call that is cancelled goes on in the background; another call waits for it, or shortens its time.
 
         Raises DeliveryFailedError, after everything is closed, if records have failed and the program has not
         retrieved their errors.
@@ -111,14 +111,9 @@ class FinishCalls(TransactionCalls):
 
     async def shut(self, timeout_ms: float | None = None) -> None:
         """Close without raising the errors of records. A second call waits for the first."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
         self._closed = self.needs_check = True
-        self._closing = asyncio.get_running_loop().create_future()
-        try:
-            await self._wind_down(timeout_ms)
-        finally:
+
+        async def stop(_: bool) -> None:
             waited = "" if timeout_ms is None else f", for which close waited {timeout_ms:.0f} ms"
             self._accumulator.abandon(
                 ClientClosedError(
@@ -126,31 +121,35 @@ class FinishCalls(TransactionCalls):
                 )
             )
             self._on_progress()
-            try:
-                if self._transactions is not None:
-                    await self._transactions.stop()
-                if self._runner is not None:
-                    self._sender.stop()
-                    await asyncio.wait((self._runner,))
-            finally:
-                if self._owns_cluster:
-                    await self.cluster.close()
-                self._closing.set_result(None)
+            await self._stop()
+
+        await self._closing.run(
+            None if timeout_ms is None else timeout_ms / 1000.0, lambda: self._wind_down(timeout_ms), stop
+        )
+
+    async def _stop(self) -> None:
+        """End the tasks and the connections."""
+        try:
+            if self._transactions is not None:
+                await self._transactions.stop()
+            if self._runner is not None:
+                self._sender.stop()
+                await asyncio.wait((self._runner,))
+        finally:
+            if self._owns_cluster:
+                await self.cluster.close()
 
     async def _wind_down(self, timeout_ms: float | None) -> None:
-        """Finish what can be finished within `timeout_ms`. Time-outs and errors are not raised: records that are open
-        afterwards fail."""
+        """Finish what can be finished. Errors are not raised: records that are open afterwards fail."""
         self._on_progress()  # callers that wait for memory learn that the producer is closed
         if self._runner is None or self._runner.done():
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
-                if timeout_ms != 0 and self._transactions is not None:
-                    await self._transactions.settle()
-                if timeout_ms != 0 and self._transactions is not None and self.in_transaction and self.can_go_on:
-                    log.warning("a producer is closed with an open transaction, which is aborted: %r", self)
-                    await self._abort_quietly()
-                await self._flush(None)
+        if timeout_ms != 0 and self._transactions is not None:
+            await self._transactions.settle()
+            if self.in_transaction and self.can_go_on:
+                log.warning("a producer is closed with an open transaction, which is aborted: %r", self)
+                await self._abort_quietly()
+        await self._flush(None)
 
     async def _abort_quietly(self) -> None:
         try:

@@ -41,6 +41,7 @@ from barnabas.client.producer.producing import sender_config
 from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.topics import ProducerTopics
 from barnabas.client.producer.transactions import Transactions
+from barnabas.client.resumed import Closing
 from barnabas.client.serialization import AnySerializer, NotReadyError, as_encode
 from barnabas.client.typed_settings import ProducerSettings
 from barnabas.client.values import Headers, RecordMetadata
@@ -132,7 +133,7 @@ class AsyncProducer(FinishCalls, ColumnCalls):
         self._closed = False
         self.needs_check = self._transactions is not None
         """Whether `check_usable` may raise. False for a producer that is open and has not failed."""
-        self._closing: asyncio.Future[None] | None = None
+        self._closing = Closing("barnabas-producer-close")
 
     async def __aenter__(self) -> Self:
         self._ensure_running()

@@ -29,7 +29,7 @@ from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
 from barnabas.client.errors import AcknowledgementError, ClientClosedError, WakeupError
 from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.options import ClusterConfig, Settings
-from barnabas.client.resumed import Resumed
+from barnabas.client.resumed import Closing, Resumed
 from barnabas.client.serialization import AnyDeserializer, as_decode
 from barnabas.client.share.fetcher import AcknowledgementResult, ShareDelivery, ShareFetchConfig, ShareFetcher
 from barnabas.client.share.heartbeats import ShareHeartbeats
@@ -103,8 +103,7 @@ class AsyncShareConsumer:
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
         self._committing: Resumed[dict[TopicPartition, KafkaError | None]] = Resumed("barnabas-share-commit")
         self._woken = False
-        self._closing: asyncio.Future[None] | None = None
-        """Set when `close` has begun; done when it has ended."""
+        self._closing = Closing("barnabas-share-close")
         self.defers = False
         """Whether a program in another thread says what it has received; see `blocking.BlockingReader`."""
         self.on_the_way: ShareDelivery | None = None
@@ -183,7 +182,7 @@ class AsyncShareConsumer:
         self._fetcher.collect()
         deadline = self.cluster.now() + timeout_ms / 1000.0
         while True:
-            if self._closing is not None:
+            if self._closing.has_begun:
                 raise ClientClosedError("This share consumer", "The share consumer was closed while a call waited.")
             if self._woken:
                 self._woken = False
@@ -280,28 +279,28 @@ class AsyncShareConsumer:
 
         In implicit mode the records of the last poll are released, as in the Java consumer: call `commit` before, if
         they are processed. What is not finished within `timeout_ms` (30 seconds) is given up with a warning; the
-        brokers release the records when their locks expire.
+        brokers release the records when their locks expire. A call that is cancelled goes on in the background; another
+        call waits for it.
         """
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = asyncio.get_running_loop().create_future()
         self._closed = True
         self._arrived.set()
         limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
+
+        async def stop(is_late: bool) -> None:
+            if is_late:
+                log.warning("%r left its group without a response within %.0f ms", self, limit_ms)
+            await self._stop()
+
+        await self._closing.run(limit_ms / 1000.0, self._let_go, stop)
+
+    async def _stop(self) -> None:
+        """End the tasks and the connections."""
         try:
-            async with asyncio.timeout(limit_ms / 1000.0):
-                await self._let_go()
-        except TimeoutError:
-            log.warning("%r left its group without a response within %.0f ms", self, limit_ms)
+            await self._committing.stop()
+            await self._heartbeats.stop()
         finally:
-            try:
-                await self._committing.stop()
-                await self._heartbeats.stop()
-            finally:
-                if self._owns_cluster:
-                    await self.cluster.close()
-                self._closing.set_result(None)
+            if self._owns_cluster:
+                await self.cluster.close()
 
     async def _let_go(self) -> None:
         self._fetcher.collect(accept=False)
