@@ -72,7 +72,7 @@ class LoopThread:
         self._process = os.getpid()
         self._calls: set[_Call[Any]] = set()
         """The calls that threads wait for."""
-        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
         self._thread.start()
 
     @property
@@ -127,35 +127,38 @@ class LoopThread:
         else:
             call.wait(within_s)
 
-    def end_after(self, work: Coroutine[Any, Any, object]) -> None:
+    def end_after(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run `work` on the loop, and end the thread afterwards. Does not wait."""
 
-        if not self.is_of_this_process or self.loop.is_closed():
-            work.close()
-            return
-
         def start() -> None:
-            task = self.loop.create_task(work)
+            task = self.loop.create_task(work())
             task.add_done_callback(lambda done: self.loop.stop())
 
-        self.loop.call_soon_threadsafe(start)
+        if self.is_of_this_process:
+            with suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(start)
 
     def stop(self) -> None:
         """Cancel the loop's tasks, stop the loop and wait for its thread; nothing is closed. (A task that is pending
         when the interpreter removes it would print asyncio's internals.)"""
         if self.is_of_this_process and not self.loop.is_closed():
-            self.end_after(_cancelled())
+            self.end_after(_cancelled)
             self._thread.join(1.0)
 
     def close(self) -> None:
         """Cancel the loop's tasks, stop the loop and end the thread. Calls of other threads raise ClientClosedError."""
         if not self.is_of_this_process:
             return
-        self.end_after(_cancelled())
+        self.end_after(_cancelled)
         self._thread.join()
-        self.loop.close()
-        for call in list(self._calls):
-            call.fail(_closed_meanwhile())
+
+    def _run_loop(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+            for call in list(self._calls):
+                call.fail(_closed_meanwhile())
 
 
 class _Call(Generic[R]):
@@ -274,7 +277,8 @@ class Blocking(Generic[C]):
         if not self._closed:
             self._warn_unclosed()
             self._closed = True
-            self._thread.end_after(self._client.close(UNCLOSED_TIMEOUT_MS))
+            client = self._client
+            self._thread.end_after(lambda: client.close(UNCLOSED_TIMEOUT_MS))
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Close the client and its loop. May be called twice, by any thread, and by a signal handler. What is not
@@ -293,7 +297,11 @@ class Blocking(Generic[C]):
             self._thread.finish(closing, within_s=INTERRUPTED_CLOSE_S)
             raise
         finally:
-            self._thread.close()
+            try:
+                self._thread.close()
+            except BaseException:  # KeyboardInterrupt, too: the thread must end
+                self._thread.close()
+                raise
             _open_clients.discard(self)
 
     def _warn_unclosed(self) -> None:

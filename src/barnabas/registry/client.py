@@ -270,7 +270,7 @@ class RegistryClient:
         if not self._closed:
             self._closed = True
             warnings.warn(f"{self!r} was not closed; call close().", ResourceWarning, stacklevel=2, source=self)
-            self._thread.end_after(self._client.close())
+            self._thread.end_after(self._client.close)
 
     def close(self) -> None:
         """Close the connection and stop the event loop's thread. May be called twice, and in a forked process."""

@@ -85,7 +85,8 @@ async def _run(world: World, programs: Programs, runs: int, seed: int) -> None:
     except BaseException as error:
         error.add_note(f"seed {seed}, after {attempts.runs} runs; the last ones: " + "\n  ".join(attempts.history))
         raise
-    await world.stop()
+    finally:
+        await world.stop()
     assert attempts.interrupted.total() > runs / 2, attempts.interrupted
 
 
@@ -141,9 +142,10 @@ def received_though_interrupted(patch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0)
         return records
 
-    def settle(self: BlockingReader[Any], given: Any, *, moves: bool) -> None:
-        on_the_way = self._client.on_the_way
-        right_settle(self, (on_the_way, len(on_the_way.records)) if moves and on_the_way else given, moves=moves)
+    def settle(self: BlockingReader[Any], *, moves: bool) -> None:
+        if moves and (on_the_way := self._client.on_the_way) is not None:
+            on_the_way.receive(len(on_the_way.records))
+        right_settle(self, moves=moves)
 
     patch.setattr(AsyncConsumer, "poll", poll)
     patch.setattr(BlockingReader, "_settle", settle)

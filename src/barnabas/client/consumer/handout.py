@@ -121,8 +121,9 @@ class Handout:
         self._key = key
         self._value = value
         self._stream: RecordStream | None = None
-        self._expected = 0
-        """The position in the partly read buffer. If the partition's position differs, the user has called seek."""
+        self._source: tuple[PartitionState, int] | None = None
+        """The partition of the partly read buffer, and its `moves` when the buffer was taken. If these differ, the
+        buffer is stale, even if the partition is at the same position again: it is fetched again from there."""
         self._left: deque[Run] = deque()
         """Runs that were taken and not received, of an iteration or of an interrupted call, in order."""
         self._returned: dict[TopicPartition, PartitionState] = {}
@@ -239,8 +240,7 @@ class Handout:
                 self._fetcher.release(state.partition)
                 runs.append(self._advance(state, part, stream.batches.end, stream.batches.end_epoch))
             else:
-                self._expected = part[-1].offset + 1
-                runs.append(self._advance(state, part, self._expected, stream.leader_epoch))
+                runs.append(self._advance(state, part, part[-1].offset + 1, stream.leader_epoch))
                 if len(part) < limit:
                     break  # before a record that cannot be read
             if part:
@@ -251,16 +251,16 @@ class Handout:
     def _current(self, wanted: Wanted) -> RecordStream | None:
         stream = self._stream
         if stream is not None:
-            partition = stream.batches.partition
-            state = self._subscription.partitions.get(partition)
-            ours = wanted is None or partition in wanted
-            if state is not None and state.position == self._expected and state.fetchable and ours:
+            assert self._source is not None
+            state, moves = self._source
+            if state.moves == moves and state.fetchable and (wanted is None or state.partition in wanted):
                 return stream
             self._set_aside()
         batches = self._fetcher.take(wanted)
         if batches is None:
             return None
-        self._expected = batches.position
+        state = self._subscription.partitions[batches.partition]
+        self._source = state, state.moves
         self._stream = RecordStream(
             batches, isolation=self._isolation, check_crcs=self._check_crcs, key=self._key, value=self._value
         )
@@ -271,11 +271,13 @@ class Handout:
         `buffer`; drop it if the position has changed or the partition was revoked."""
         stream, self._stream = self._stream, None
         assert stream is not None
-        state = self._subscription.partitions.get(stream.batches.partition)
-        if state is not None and state.position == self._expected:
-            self._fetcher.put_back(stream.batches, self._expected)
+        assert self._source is not None
+        state, moves = self._source
+        if state.moves == moves:
+            assert state.position is not None
+            self._fetcher.put_back(stream.batches, state.position)
         else:
-            self._fetcher.release(stream.batches.partition)
+            self._fetcher.release(state.partition)
 
     def _advance(self, state: PartitionState, records: list[Record], position: int, leader_epoch: int) -> Run:
         """Move the position past records, and return them as a run."""

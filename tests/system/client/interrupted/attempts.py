@@ -237,7 +237,7 @@ class Interrupting(Attempts):
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 self._guarded = False
-        points = _Points(self._moments[name])
+        points = Points(self._moments[name])
         try:
             result = await self.plain(lambda: points.run(call))
         except Interrupted:
@@ -252,7 +252,7 @@ _JUMPS: Final = frozenset(number for name, number in opcode.opmap.items() if nam
 _SPREAD: Final = opcode.opmap["CALL_FUNCTION_EX"]
 
 
-class _Points:
+class Points:
     """Raises Interrupted at the n-th point of a call at which CPython looks for signals: when a function begins, after
     a jump backward, after a call of anything but a Python function (whose frame the interpreter pushes itself, without
     such a look at its end), and within a lock's `acquire`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
@@ -49,6 +50,8 @@ class World:
         self.attempts = attempts
         self.rng = attempts.rng
         self.admin: Any = None
+        self._made: list[Any] = []
+        """All clients, to close them when a program has failed."""
         run = uuid4().hex[:8]
         self.topic, self.jobs, self.written = (f"{kind}-{run}" for kind in ("records", "jobs", "written"))
         self._names = (f"group-{run}-{number}" for number in itertools.count())
@@ -60,7 +63,7 @@ class World:
     async def start(self) -> None:
         """Make the topics, and fill two of them."""
         plain = self.attempts.plain
-        self.admin = await plain(lambda: self.clients.admin(bootstrap_servers=self.servers))
+        self.admin = await self._make(self.clients.admin)
         for name in (self.topic, self.jobs, self.written):
             await plain(lambda name=name: self.admin.create_topic(name, PARTITIONS, 1))
         producer = await self.producer(batch_size=200, linger_ms=1)
@@ -75,8 +78,11 @@ class World:
         await plain(producer.close)
 
     async def stop(self) -> None:
+        """Delete the topics, and close all clients."""
         await self.attempts.plain(lambda: self.admin.delete_topics([self.topic, self.jobs, self.written]))
-        await self.attempts.plain(self.admin.close)
+        for client in self._made:
+            with suppress(KafkaError):  # the records of a client that has failed
+                await self.attempts.plain(lambda client=client: client.close(timeout_ms=0))
 
     def new_name(self) -> str:
         """A new group.id or transactional.id."""
@@ -87,22 +93,25 @@ class World:
         return [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
 
     async def producer(self, **settings: Any) -> Any:
-        return await self.attempts.plain(lambda: self.clients.producer(bootstrap_servers=self.servers, **settings))
+        return await self._make(self.clients.producer, **settings)
+
+    async def _make(self, client: Any, **settings: Any) -> Any:
+        made = await self.attempts.plain(lambda: client(bootstrap_servers=self.servers, **settings))
+        self._made.append(made)
+        return made
 
     async def consumer(self, group: str | None, **settings: Any) -> Any:
         given = {
-            "bootstrap_servers": self.servers,
             "group_id": group,
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "fetch_max_wait_ms": 20,
             **settings,
         }
-        return await self.attempts.plain(lambda: self.clients.consumer(**given))
+        return await self._make(self.clients.consumer, **given)
 
     async def share_consumer(self, group: str, **settings: Any) -> Any:
-        given = {"bootstrap_servers": self.servers, "group_id": group, "fetch_max_wait_ms": 20, **settings}
-        return await self.attempts.plain(lambda: self.clients.share_consumer(**given))
+        return await self._make(self.clients.share_consumer, group_id=group, fetch_max_wait_ms=20, **settings)
 
     async def new_share_group(self) -> str:
         """The name of a share group that begins with the first record."""
