@@ -158,6 +158,7 @@ class _CancelledStep:
                 except BaseException as error:  # noqa: BLE001 - passed on to the call
                     thrown = error
         finally:
+            thrown = None  # else the frame would keep the exception, and what it holds
             if self._due is not None:
                 self._due.cancel()
             self._at = -1
