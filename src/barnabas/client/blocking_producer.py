@@ -201,8 +201,15 @@ class Producer(Blocking[AsyncProducer]):
             self.commit_transaction()
         except BaseException:  # KeyboardInterrupt, too: no transaction may stay open
             if not self._closed:
-                self._run(lambda: self._after_draining(self._client.leave_transaction))
+                try:
+                    self._leave_transaction()
+                except BaseException:  # another interrupt
+                    self._leave_transaction()
+                    raise
             raise
+
+    def _leave_transaction(self) -> None:
+        self._run(lambda: self._after_draining(self._client.leave_transaction))
 
     def send(
         self,

@@ -267,6 +267,8 @@ class Points:
         """The name of the Python function that the opcode of a frame has entered."""
         self._through_c: set[FrameType] = set()
         """Frames whose opcode has called a function in C."""
+        self._throwing: FrameType | None = None
+        """The frame that calls a generator's `throw`, which lets the generator go on without a look for signals."""
 
     def run(self, call: Call) -> Any:
         sys.setprofile(self._on_profile)
@@ -278,6 +280,7 @@ class Points:
             sys.setprofile(None)
             for frames in (self._last, self._entered, self._through_c):
                 frames.clear()  # what a frame holds is released when the exception is
+            self._throwing = None
 
     def _point(self) -> None:
         if self._left == 0:
@@ -288,6 +291,9 @@ class Points:
     def _on_profile(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "c_return":
             self._through_c.add(frame)
+            self._throwing = None
+        elif event == "c_call" and arg.__name__ == "throw":
+            self._throwing = frame
         elif event == "c_call" and arg.__name__ == "acquire" and not _is_harness(frame):
             self._point()
 
@@ -299,7 +305,8 @@ class Points:
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         self._last.pop(frame, None)
-        self._point()
+        if self._throwing is None or frame.f_back is not self._throwing:
+            self._point()
         return self._on_event
 
     def _on_event(self, frame: FrameType, event: str, arg: Any) -> Any:

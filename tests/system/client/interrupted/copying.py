@@ -88,12 +88,13 @@ class Copier:
         block = self._block if self.world.is_blocking else self._async_block
         try:
             await self.attempts.attempt("transaction", lambda: block(end, fails=fails))
-        except Interrupted:
-            await self.find_position()
-        except BodyError:
-            pass
-        else:
             self.position = end
+            return
+        except BodyError:
+            return
+        except Interrupted:
+            pass  # if __exit__ itself was interrupted, the transaction is aborted when the exception is gone
+        await self.find_position()
 
     def _block(self, end: int, *, fails: bool) -> None:
         with self.producer.transaction():
