@@ -12,6 +12,7 @@ The rules, checked after each call, interrupted or not:
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -217,6 +218,7 @@ class Reader:
 
     async def close(self) -> None:
         """`close` is interrupted, and called again."""
+        gc.collect()  # an iterator that the traceback of an interrupted step holds counts as a loop that goes on
         self.ask()
         was_interrupted = not await self.attempts.tried("close", lambda: self.consumer.close())
         await self.attempts.plain(lambda: self.consumer.close())
