@@ -194,6 +194,8 @@ def resolve_config(
     for keyword, value in keywords.items():
         name = keyword if keyword in table else keyword.replace("_", ".")
         if name not in table:
+            if name in INSTEAD:
+                raise ConfigError(f"{keyword} is a config of another Kafka client. Here: {INSTEAD[name]}.")
             near = _nearest(name, table.keys).replace(".", "_")
             raise ConfigError(f"There is no config {keyword!r} for this client.{_hint(near)}")
         given[name] = value

@@ -77,13 +77,13 @@ class CommitCalls(ABC):
         While an earlier commit in the background is still running, the offsets are kept, and are committed after it;
         `commit` and `close` wait for them.
         """
-        self._commits.require_group()
         self._commit_in_background(self._offsets_to_commit(offsets))
 
     def _offsets_to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         self._check_open()
+        self._commits.require_group()
         if offsets is None:
             self._handout.ask()
         return self._commits.exact(offsets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +14,7 @@ from barnabas.client.errors import RequestTimeoutError
 from barnabas.client.offsets import list_offsets, offsets_at
 from barnabas.client.values import EARLIEST, LATEST, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.core.ids import TopicPartition
 
 
@@ -67,7 +68,12 @@ class PositionCalls(ABC):
         deadline = self._deadline(timeout_ms)
         state = self._subscription.state(partition)
         while state.returned is None:
-            await self._positions.update()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._positions.update()
+            except TimeoutError as error:
+                if isinstance(error, BarnabasError):
+                    raise
             if state.returned is None:
                 if self.cluster.now() >= deadline:
                     raise RequestTimeoutError(
@@ -113,8 +119,11 @@ class PositionCalls(ABC):
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offsets."""
-        return await offsets_at(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self._isolation)
+        return await self._offsets_at(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The end offsets of the log; with read_committed the last stable offsets."""
-        return await offsets_at(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self._isolation)
+        return await self._offsets_at(dict.fromkeys(partitions, LATEST))
+
+    async def _offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return await offsets_at(self.cluster, wanted, isolation=self._isolation, deadline=self._deadline(None))
