@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim import planted, planted_cluster, planted_links
+from tests.sim import planted, planted_clients, planted_cluster, planted_links
 
-PlantedBug = planted.Planted | planted_cluster.Planted | planted_links.Planted
+PlantedBug = planted.Planted | planted_clients.Planted | planted_cluster.Planted | planted_links.Planted
 PAGE = Path(__file__).parents[2] / "docs" / "TESTING.md"
 BEGIN, END = "<!-- planted -->\n", "<!-- /planted -->\n"
 
@@ -20,6 +20,7 @@ def render() -> str:
         ("in a cluster", planted_cluster.PLANTED),
         ("between two clusters with links", planted_links.PLANTED),
         ("in one node", planted.PLANTED),
+        ("in the clients of one node", planted_clients.PLANTED),
     )
     for title, bugs in groups:
         lines.append(f"| *{title}* | | |")

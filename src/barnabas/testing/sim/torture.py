@@ -21,6 +21,7 @@ from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload, WorkloadFacts
+from barnabas.testing.sim.workload.processing import NODES, prepare_processors, until_processed
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
@@ -59,6 +60,7 @@ class Torture:
                 "replica.high.watermark.checkpoint.interval.ms": "500",
                 "log.flush.offset.checkpoint.interval.ms": "1000",
                 "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+                **NODES,
             },
         )
         if self.menu is NodeFaultMenu.DESCRIPTORS:
@@ -75,6 +77,7 @@ class Torture:
                 watchers=rng.randint(0, 1),
                 copiers=0 if with_power else rng.choice([0, 0, 1, 2]),
                 sharers=0 if with_power else rng.choice([0, 0, 1, 2]),
+                processors=0 if with_power else world.random_stream("processors").choice([0, 2, 3]),
             ),
             partitions=rng.randint(1, 2),
         )
@@ -111,10 +114,13 @@ class Torture:
             for topic in TOPICS:
                 await admin.create_topic(topic, workload.partitions, configs=self.topic_config)
             await prepare_sharers(admin)
+            if workload.mix.processors:
+                await prepare_processors(admin)
         workload.start()
         await self.faults.run(self.seconds)
         await self.faults.heal()
         await asyncio.sleep(2.0)
+        await until_processed(workload)
         await workload.stop(RECOVERY_S)
         world.check_crashes()
         evidence = await self._gather()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.histories import Action, OperationKind, SendAction
+from barnabas.testing.sim.workload.impatience import Impatience, membership_of
 from barnabas.testing.sim.workload.producing import try_abort
 from barnabas.testing.sim.workload.supervisor import COPIED, PATIENCE, PLAIN, encode, polls_of
 
@@ -26,6 +27,7 @@ async def copy(workload: Workload, who: str) -> None:
     """Runs one member of the copiers' group. A transaction commits the output records and the input offsets
     together."""
     rng, world = workload.world.random_stream(who), workload.world
+    impatience = Impatience(workload, who)
     settings: dict[str, Any] = {**PATIENCE, "delivery_timeout_ms": 6_000, "max_block_ms": 8_000}
     async with (
         world.producer(transactional_id=who.partition(".")[0], transaction_timeout_ms=8_000, **settings) as producer,
@@ -47,23 +49,28 @@ async def copy(workload: Workload, who: str) -> None:
         consumer.subscribe([PLAIN])
         workload.facts.recorder.note(who, OperationKind.SUBSCRIBE, (), workload.now())
         while not workload.stopping:
-            await _copy_some(workload, who, producer, consumer, rng)
+            await _copy_some(workload, who, producer, consumer, rng, impatience)
             await asyncio.sleep(rng.random() * 0.2)
 
 
 async def _copy_some(
-    workload: Workload, who: str, producer: AsyncProducer, consumer: AsyncConsumer, rng: random.Random
+    workload: Workload,
+    who: str,
+    producer: AsyncProducer,
+    consumer: AsyncConsumer,
+    rng: random.Random,
+    impatience: Impatience,
 ) -> None:
     recorder = workload.facts.recorder
-    before = consumer.assignment()
+    before = membership_of(consumer)
     operation = recorder.invoke(who, OperationKind.TRANSACTION, (), workload.now(), group=COPIERS)
     known: list[Action] = []
     ending = began = False
     try:
-        records = await consumer.poll(300)
+        records = await impatience.poll(consumer, 300)
         known += polls_of(records)
         if not records:
-            recorder.ok(operation, (), workload.now(), rebalanced=consumer.assignment() != before)
+            recorder.ok(operation, (), workload.now(), rebalanced=membership_of(consumer) != before)
             return
         positions: dict[TopicPartition, int] = {}
         for record in records:
@@ -80,15 +87,16 @@ async def _copy_some(
         ]
         for i, future in enumerate(futures):
             known[len(records) + i] = SendAction(wanted[i].key, wanted[i].value, (await future).offset)
-        await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+        group = consumer.group_metadata()
+        await impatience.until_done(lambda: producer.send_offsets_to_transaction(positions, group))
         ending = True
-        await producer.commit_transaction()
+        await impatience.until_done(producer.commit_transaction)
     except BarnabasError as error:
-        rebalanced = consumer.assignment() != before
+        rebalanced = membership_of(consumer) != before
         certain = not began or (not ending and await try_abort(producer))
         (recorder.fail if certain else recorder.info)(operation, known, workload.now(), rebalanced=rebalanced)
         workload.trace(who, f"a copy failed: {type(error).__name__}: {str(error)[:100]}")
         raise  # the restarted program begins at the last commit
-    recorder.ok(operation, known, workload.now(), rebalanced=consumer.assignment() != before)
+    recorder.ok(operation, known, workload.now(), rebalanced=membership_of(consumer) != before)
     workload.facts.copied += len(records)
     workload.facts.transactions += 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import BarnabasError
 from barnabas.testing.histories import OperationKind, SendAction
+from barnabas.testing.sim.workload.impatience import Impatience
 from barnabas.testing.sim.workload.supervisor import ATOMIC, PATIENCE, PLAIN, encode
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ async def _burst(workload: Workload, who: str, producer: AsyncProducer, rng: ran
         else:
             known[i] = SendAction(key, wanted[i].value, metadata.offset)
             workload.facts.acknowledged += 1
+            workload.facts.plain[wanted[i].value] = metadata.topic_partition, metadata.offset
             workload.on_acknowledged(metadata.topic_partition, metadata.offset)
     if failed is None:
         recorder.ok(operation, known, workload.now())
@@ -61,18 +63,20 @@ async def _burst(workload: Workload, who: str, producer: AsyncProducer, rng: ran
 
 async def transact(workload: Workload, who: str) -> None:
     """Runs transactions over several partitions, and aborts three of ten on purpose."""
-    rng = workload.world.random_stream(who)
+    rng, impatience = workload.world.random_stream(who), Impatience(workload, who)
     settings: dict[str, Any] = {**PATIENCE, "delivery_timeout_ms": 6_000, "max_block_ms": 8_000}
     async with workload.world.producer(
         transactional_id=who.partition(".")[0], transaction_timeout_ms=8_000, **settings
     ) as producer:
         await producer.init_transactions()
         while not workload.stopping:
-            await _transaction(workload, who, producer, rng)
+            await _transaction(workload, who, producer, rng, impatience)
             await asyncio.sleep(rng.random() * 0.5)
 
 
-async def _transaction(workload: Workload, who: str, producer: AsyncProducer, rng: random.Random) -> None:
+async def _transaction(
+    workload: Workload, who: str, producer: AsyncProducer, rng: random.Random, impatience: Impatience
+) -> None:
     recorder = workload.facts.recorder
     targets = [rng.randrange(workload.partitions) for _ in range(rng.randint(1, 5))]
     wanted = [SendAction(f"{ATOMIC}-{target}", workload.value()) for target in targets]
@@ -88,10 +92,7 @@ async def _transaction(workload: Workload, who: str, producer: AsyncProducer, rn
         for i, future in enumerate(futures):
             known[i] = SendAction(wanted[i].key, wanted[i].value, (await future).offset)
         ending = commit
-        if commit:
-            await producer.commit_transaction()
-        else:
-            await producer.abort_transaction()
+        await impatience.until_done(producer.commit_transaction if commit else producer.abort_transaction)
     except BarnabasError as error:
         # If the transaction is certainly aborted, no consumer may ever see its records.
         certain = not ending and await try_abort(producer)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.histories import OperationKind
+from barnabas.testing.sim.workload.impatience import Impatience, membership_of
 from barnabas.testing.sim.workload.supervisor import ATOMIC, GROUP, PATIENCE, PLAIN, polls_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 async def read(workload: Workload, who: str) -> None:
     """Runs one member of the group. The member polls both topics, commits its position, and waits for the response."""
-    rng = workload.world.random_stream(who)
+    rng, impatience = workload.world.random_stream(who), Impatience(workload, who)
     async with workload.world.consumer(
         group_id=GROUP,
         auto_offset_reset="earliest",
@@ -33,7 +34,7 @@ async def read(workload: Workload, who: str) -> None:
         consumer.subscribe([PLAIN, ATOMIC])
         workload.facts.recorder.note(who, OperationKind.SUBSCRIBE, (), workload.now())
         while not workload.stopping:
-            await _poll(workload, who, consumer, 300)
+            await _poll(workload, who, consumer, impatience, 300)
             if rng.random() < 0.5:
                 await _commit(workload, consumer)
 
@@ -41,6 +42,7 @@ async def read(workload: Workload, who: str) -> None:
 async def watch(workload: Workload, who: str) -> None:
     """Reads every partition from its start with isolation level read_committed and manual assignment, so that its polls
     may neither skip nor repeat records."""
+    impatience = Impatience(workload, who)
     tps = [TopicPartition(topic, index) for topic in (PLAIN, ATOMIC) for index in range(workload.partitions)]
     async with workload.world.consumer(
         auto_offset_reset="earliest",
@@ -53,19 +55,21 @@ async def watch(workload: Workload, who: str) -> None:
         consumer.assign(tps)
         workload.facts.recorder.note(who, OperationKind.ASSIGN, [str(tp) for tp in tps], workload.now())
         while not workload.stopping:
-            await _poll(workload, who, consumer, 500)
+            await _poll(workload, who, consumer, impatience, 500)
 
 
-async def _poll(workload: Workload, who: str, consumer: AsyncConsumer, timeout_ms: float) -> None:
+async def _poll(
+    workload: Workload, who: str, consumer: AsyncConsumer, impatience: Impatience, timeout_ms: float
+) -> None:
     recorder = workload.facts.recorder
-    before = consumer.assignment()
+    before = membership_of(consumer)
     operation = recorder.invoke(who, OperationKind.POLL, (), workload.now())
     try:
-        records = await consumer.poll(timeout_ms)
+        records = await impatience.read(consumer, timeout_ms)
     except BarnabasError:
         recorder.info(operation, (), workload.now())
         raise
-    recorder.ok(operation, polls_of(records), workload.now(), rebalanced=consumer.assignment() != before)
+    recorder.ok(operation, polls_of(records), workload.now(), rebalanced=membership_of(consumer) != before)
 
 
 async def _commit(workload: Workload, consumer: AsyncConsumer) -> None:
@@ -80,10 +84,5 @@ async def _commit(workload: Workload, consumer: AsyncConsumer) -> None:
 
 
 def positions_of(consumer: AsyncConsumer) -> dict[TopicPartition, int]:
-    """The positions of the consumer, for the partitions whose position is known."""
-    positions = {}
-    for tp in sorted(consumer.assignment()):
-        state = consumer._subscription.partitions.get(tp)
-        if state is not None and state.position is not None:
-            positions[tp] = state.position
-    return positions
+    """The positions behind what the program has received, for the partitions whose position is known."""
+    return {tp: found.offset for tp, found in sorted(consumer._subscription.all_returned().items())}

@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from barnabas.client.errors import TransactionStateError
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.histories import PollAction, Recorder
+from barnabas.testing.sim.errors import CorrectnessError
 from barnabas.testing.sim.process import Process, ProcessState
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class Mix:
     watchers: int = 0
     copiers: int = 0
     sharers: int = 0
+    processors: int = 0
+    """Members of a group that process every record at least once, whatever they do."""
     visitors: int = 0
     """Users that come and go, in clusters with SASL."""
 
@@ -66,6 +70,10 @@ class WorkloadFacts:
     """For each record whose acknowledgement was confirmed, the share consumer and the time."""
     done_again: list[str] = field(default_factory=list)
     """Descriptions of the records that were delivered and acknowledged again after a confirmed acknowledgement."""
+    plain: dict[int | str, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """The values that were acknowledged to producers outside of transactions, and where they are."""
+    processed: set[int | str] = field(default_factory=set)
+    """The values that a member of the group of processors has processed."""
     removed_users: int = 0
     next_value: int = 0
 
@@ -75,6 +83,8 @@ class Workload:
 
     def __init__(self, world: World, mix: Mix, *, partitions: int, racks: Sequence[str] = ()) -> None:
         from barnabas.testing.sim.workload.copying import copy
+        from barnabas.testing.sim.workload.impatience import IMPATIENT_SHARE
+        from barnabas.testing.sim.workload.processing import process
         from barnabas.testing.sim.workload.producing import produce, transact
         from barnabas.testing.sim.workload.reading import read, watch
         from barnabas.testing.sim.workload.sharing import share
@@ -88,6 +98,12 @@ class Workload:
         self.hosts: dict[str, Process] = {}
         """The running process on each client host."""
         self.stopping = False
+        self.impatient = world.random_stream("impatience").random() < IMPATIENT_SHARE
+        """Whether programs cancel calls, and read in other ways than by polls."""
+        self.failure: CorrectnessError | None = None
+        """What a program found wrong, which ended the program."""
+        self.calm = False
+        """Whether the impatient programs have become patient, at the end of the run."""
         self.on_acknowledged: Callable[[TopicPartition, int], None] = lambda tp, offset: None
         """Called with each record that was acknowledged to a producer outside of a transaction."""
         self.on_committed: Callable[[str, Mapping[TopicPartition, int]], None] = lambda group, offsets: None
@@ -98,7 +114,7 @@ class Workload:
         for letter, count, main in (
             ("p", mix.producers, produce), ("t", mix.transactions, transact), ("r", mix.readers, read),
             ("w", mix.watchers, watch), ("c", mix.copiers, copy), ("s", mix.sharers, share),
-            ("u", mix.visitors, visit),
+            ("u", mix.visitors, visit), ("x", mix.processors, process),
         ):  # fmt: skip
             for i in range(count):
                 self._mains[f"{letter}{i + 1}"] = main
@@ -126,7 +142,8 @@ class Workload:
         self.world.kill(self.hosts[host])
 
     async def stop(self, within_s: float) -> None:
-        """Lets every program finish its present operation. Raises LivenessError if a program does not end in time."""
+        """Lets every program finish its present operation. Raises LivenessError if a program does not end in time, and
+        the CorrectnessError of a program."""
         self.stopping = True
         for host, process in self.hosts.items():
             self.world.resume(process)
@@ -134,6 +151,8 @@ class Workload:
                 task = self._running[host]
                 await self.world.until(task.done, within_s, f"the program on {host} ends its last operation")
                 task.result()
+        if self.failure is not None:
+            raise self.failure
 
     async def _supervise(self, host: str, start: int) -> None:
         attempt = 0
@@ -141,6 +160,12 @@ class Workload:
             attempt += 1
             try:
                 await self._mains[host](self, f"{host}.{start}.{attempt}")
+            except TransactionStateError as error:
+                self.failure = self.failure or CorrectnessError(f"{host} calls its producer as it may: {error}")
+                return
+            except CorrectnessError as error:
+                self.failure = self.failure or error
+                return
             except (BarnabasError, TimeoutError) as error:
                 self.trace(host, f"starts anew after {type(error).__name__}: {str(error)[:120]}")
                 await asyncio.sleep(_RESTART_DELAY_S)
