@@ -765,6 +765,32 @@ def test_topic_created_later(admin: Admin, servers: str) -> None:
 
 
 @situation(
+    "A topic is deleted and created again under a consumer, with fewer records than before.",
+    "confluent-kafka: nothing is returned, and no error; Java: the position is reset if it is beyond the end.",
+    "The new topic is read by `auto.offset.reset`, and waiting for more costs no more than before.",
+)
+def test_topic_created_again(place: Place, admin: Admin) -> None:
+    with place.assigned(metadata_max_age_ms=200) as consumer:
+        assert len(poll_all(consumer, 5)) == 5
+        admin.delete_topics([place.topic])
+        admin.create_topic(place.topic, 1)
+        place.send(b"new")
+        assert [record.value for record in poll_all(consumer, 1)] == [b"new"]
+        fetcher = consumer._client._fetcher
+        sent = 0
+        real = fetcher._send
+
+        async def send(*args: Any) -> None:
+            nonlocal sent
+            sent += 1
+            await real(*args)
+
+        fetcher._send = send  # type: ignore[method-assign]
+        assert consumer.poll(500) == []
+        assert sent <= 20  # one each fetch.max.wait.ms, which is 50
+
+
+@situation(
     "A pattern, and a topic that matches it is created later.",
     "kafka-python, Java: found after `metadata.max.age.ms`.",
     "The same.",

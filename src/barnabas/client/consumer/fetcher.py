@@ -190,7 +190,14 @@ class Fetcher:
         if version < LAST_EPOCH_VERSION:
             targets = {p: replace(t, last_fetched_epoch=NO_LEADER_EPOCH) for p, t in targets.items()}
         changed = [t for p, t in targets.items() if session.epoch == 0 or session.known.get(p) != t]
-        gone = {p: t.topic_id for p, t in session.known.items() if p not in targets} if session.epoch else {}
+        # A topic that was created again has another id. The session would keep the old id, and the broker would answer
+        # each fetch of the session at once with UNKNOWN_TOPIC_ID.
+        has_ids = version > NO_TOPIC_IDS_VERSION
+        gone = {
+            p: known.topic_id
+            for p, known in (session.known.items() if session.epoch else ())
+            if (now := targets.get(p)) is None or (has_ids and now.topic_id != known.topic_id)
+        }
         identity = (session.session_id, session.epoch) if version >= SESSIONS_VERSION else (0, -1)
         request, _ = build_fetch(changed, self.limits, session=identity, forgotten=gone)
         session.known = targets
