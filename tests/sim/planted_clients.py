@@ -15,7 +15,9 @@ import pytest
 from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.consumer.consumer_coordinator import ConsumerProtocolCoordinator
 from barnabas.client.consumer.coordinator import ConsumerCoordinator, call_listener
+from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.consumer.handout import Handout
+from barnabas.client.consumer.subscription import PartitionState
 from barnabas.client.membership.consumer_protocol import ConsumerMember
 from barnabas.client.producer.transactions import Transactions
 from barnabas.client.share.consumer import AsyncShareConsumer
@@ -141,6 +143,17 @@ def _left_records_acknowledged(patch: Patch) -> None:
     patch.setattr(AsyncShareConsumer, "_let_go", let_go)
 
 
+def _created_again_is_the_same_topic(patch: Patch) -> None:
+    """The position in a topic that was deleted counts in the topic that was created again."""
+
+    def on_diverging(self: Fetcher, state: PartitionState, end_offset: int, leader_epoch: int) -> None:
+        assert state.position is not None
+        state.seek(min(end_offset, state.position))
+
+    patch.setattr(PartitionState, "belongs_to", lambda self, topic_id: True)
+    patch.setattr(Fetcher, "_on_diverging", on_diverging)
+
+
 PLANTED = [
     Planted("a loop's first record counts for the whole poll", _poll_counts_at_its_first_record, 10, first=6),
     Planted("records of cancelled polls lost", _records_of_cancelled_polls_lost, 10, first=6),
@@ -153,5 +166,6 @@ PLANTED = [
         WRONG_OR_STUCK,
         first=18,
     ),
+    Planted("a topic created again is read from its end", _created_again_is_the_same_topic, 10, WRONG_OR_STUCK),
     Planted("records of an ended share consumer acknowledged", _left_records_acknowledged, 10, first=3),
 ]

@@ -22,6 +22,7 @@ from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload, WorkloadFacts
 from barnabas.testing.sim.workload.processing import NODES, prepare_processors, until_processed
+from barnabas.testing.sim.workload.recreating import until_followed
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
@@ -77,6 +78,9 @@ class Torture:
                 watchers=rng.randint(0, 1),
                 copiers=0 if with_power else rng.choice([0, 0, 1, 2]),
                 sharers=0 if with_power else rng.choice([0, 0, 1, 2]),
+                followers=0
+                if with_power or self.menu is NodeFaultMenu.ROT
+                else world.random_stream("followers").choice([0, 0, 2]),
                 processors=0 if with_power else world.random_stream("processors").choice([0, 2, 3]),
             ),
             partitions=rng.randint(1, 2),
@@ -121,6 +125,7 @@ class Torture:
         await self.faults.heal()
         await asyncio.sleep(2.0)
         await until_processed(workload)
+        await until_followed(workload)
         await workload.stop(RECOVERY_S)
         world.check_crashes()
         evidence = await self._gather()

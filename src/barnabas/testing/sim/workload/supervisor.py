@@ -17,6 +17,8 @@ from barnabas.testing.sim.errors import CorrectnessError
 from barnabas.testing.sim.process import Process, ProcessState
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from barnabas.client.values import ConsumerRecord
     from barnabas.testing.sim.world import World
 
@@ -50,6 +52,8 @@ class Mix:
     sharers: int = 0
     processors: int = 0
     """Members of a group that process every record at least once, whatever they do."""
+    followers: int = 0
+    """Consumers of a topic that is deleted and created again."""
     visitors: int = 0
     """Users that come and go, in clusters with SASL."""
 
@@ -74,6 +78,12 @@ class WorkloadFacts:
     """The values that were acknowledged to producers outside of transactions, and where they are."""
     processed: set[int | str] = field(default_factory=set)
     """The values that a member of the group of processors has processed."""
+    fleeting: set[int | str] = field(default_factory=set)
+    """The values that were acknowledged in the present topic of those that are deleted and created again."""
+    fleeting_id: UUID | None = None
+    """The id of that topic."""
+    followed: dict[str, set[int | str]] = field(default_factory=dict)
+    """The values that each follower has read."""
     removed_users: int = 0
     next_value: int = 0
 
@@ -87,6 +97,7 @@ class Workload:
         from barnabas.testing.sim.workload.processing import process
         from barnabas.testing.sim.workload.producing import produce, transact
         from barnabas.testing.sim.workload.reading import read, watch
+        from barnabas.testing.sim.workload.recreating import follow, recreate
         from barnabas.testing.sim.workload.sharing import share
         from barnabas.testing.sim.workload.visiting import visit
 
@@ -115,6 +126,7 @@ class Workload:
             ("p", mix.producers, produce), ("t", mix.transactions, transact), ("r", mix.readers, read),
             ("w", mix.watchers, watch), ("c", mix.copiers, copy), ("s", mix.sharers, share),
             ("u", mix.visitors, visit), ("x", mix.processors, process),
+            ("d", 1 if mix.followers else 0, recreate), ("f", mix.followers, follow),
         ):  # fmt: skip
             for i in range(count):
                 self._mains[f"{letter}{i + 1}"] = main
