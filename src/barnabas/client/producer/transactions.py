@@ -278,6 +278,8 @@ class Transactions:
     ) -> None:
         """Add a consumer's positions to the transaction (KIP-447: the consumer's generation fences old members)."""
         await self._adding_offsets.settle()  # of a call that was cancelled
+        if self.state is State.ABORTABLE:
+            raise self._cannot_commit()
         self._require(State.IN_TRANSACTION)
         if offsets:
             await self._adding_offsets.run(lambda: self._send_offsets(offsets, group, deadline))
