@@ -33,7 +33,6 @@ from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.objects import SimObjectStore
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload, WorkloadFacts
-from barnabas.testing.sim.workload.processing import NODES, prepare_processors, until_processed
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
@@ -116,10 +115,7 @@ class Storm:
             directories=world.random_stream("directories").random() < 0.3 and not tiered,
             sasl=(menu is None and world.random_stream("sasl").random() < SASL_SHARE) if sasl is None else sasl,
         )
-        config = {
-            "metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520])),
-            **NODES,
-        }
+        config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
         if self.menu is ClusterFaultMenu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"
         self.objects = SimObjectStore(world.random_stream("objects")) if tiered else None
@@ -136,11 +132,7 @@ class Storm:
             if slow:
                 node.usual_job_s = node.job_s = (0.005, 0.1)
         racks = RACKS if self.layout.racks else ()
-        mix = replace(
-            random_mix(rng),
-            visitors=1 if self.layout.sasl else 0,
-            processors=world.random_stream("processors").choice([0, 2, 3]),
-        )
+        mix = replace(random_mix(rng), visitors=1 if self.layout.sasl else 0)
         self.workload = Workload(world, mix, partitions=rng.randint(1, 2), racks=racks)
         self.fault_context = FaultContext(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.fault_context)
@@ -186,8 +178,6 @@ class Storm:
             for topic in TOPICS:
                 await admin.create_topic(topic, workload.partitions, configs=self.topic_config)
             await prepare_sharers(admin)
-            if workload.mix.processors:
-                await prepare_processors(admin)
             if self.quotas:
                 await admin.alter_client_quotas({ALL_CLIENTS: self.quotas})
         workload.start()
@@ -199,7 +189,7 @@ class Storm:
                 await power_cut(self.fault_context)
                 await self.nemesis.rest(RECOVERY_S)
         await asyncio.sleep(1.0)
-        await until_processed(workload)
+        workload.calm = True
         await workload.stop(RECOVERY_S)
         if self.quotas:
             await self._end_quotas()
