@@ -12,7 +12,7 @@ Codes, names and retriability follow `org.apache.kafka.common.protocol.Errors` o
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -221,3 +221,13 @@ class KafkaError(BarnabasError):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code.name}, {str(self)!r})"
+
+
+_K = TypeVar("_K", bound=KafkaError)
+
+
+def without_traceback(error: _K) -> _K:
+    """`error` as a value that can be kept: the frames of a traceback, of the error or of its causes, hold all that was
+    in their variables, for example the buffers that were being decoded."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

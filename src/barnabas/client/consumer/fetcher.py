@@ -367,7 +367,10 @@ class Fetcher:
         once."""
         if self.error is not None:
             error, self.error = self.error, None
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # the traceback refers to this frame: a cycle would keep the buffers of the frames above
         held: list[_Arrived] = []
         found: FetchedBatches | None = None
         while self.ready and found is None:

@@ -167,7 +167,10 @@ class ShareFetcher:
                 taken.append(_Taken(broker, broker.losses, *broker.ready.popleft()))
         if not taken and self._error is not None:
             error, self._error = self._error, None
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # the traceback refers to this frame: a cycle would keep the buffers of the frames above
         return ShareDelivery(self, taken)
 
     def hold(self, taken: _Taken) -> None:

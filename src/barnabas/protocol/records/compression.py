@@ -11,7 +11,11 @@
 The size that a payload declares is never trusted: no more memory than the limit is allocated, whatever the payload
 declares. (CVE-2023-34455 was a snappy length that a library trusted.) zlib counts while it inflates. Snappy expands 3
 bytes to at most 64. LZ4 and Zstandard frames are first traversed block by block, because the format limits the size of
-each block (`compression_frames.py`).
+each block (`compression_frames.py`). Frames that may exceed the limit are inflated into a buffer that grows. All
+threads of the process share one total (`inflation_total.py`).
+
+A refused payload leaves nothing: the exception that `decompress` raises has neither a cause nor a context, because
+their tracebacks would keep the buffers of the functions that they left.
 
 To add a codec: a member of `CompressionType`, a branch of `compress` and one of `decompress` below, and, if the format
 has frames, their largest size in `compression_frames.py`. The config tables, the producer and the command line derive
@@ -28,11 +32,12 @@ from __future__ import annotations
 import zlib
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.protocol.records.compression_frames import lz4_frame_bound, zstd_frames_bound
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
+from barnabas.protocol.records.inflation_total import INFLATING
 
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The default limit for the decompressed size of one batch."""
@@ -45,6 +50,8 @@ _ZSTD_DEFAULT_LEVEL: Final = 3
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version, oldest compatible version
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_DEFLATE_EXPANSION_MAX: Final = 1032  # 258 bytes for two bits
+_GROWING_BYTES: Final = 1024 * 1024
 _SNAPPY_EXPANSION_MAX: Final = 22  # a 3-byte copy element yields at most 64 bytes
 _INT32: Final = Struct(">i")
 
@@ -118,41 +125,61 @@ def decompress(codec: CompressionType, data: Buffer, limit_bytes: int = DECOMPRE
 
     Raises DecompressionLimitError beyond the limit, CorruptBatchError if `data` is not valid for the codec.
     """
+    if codec is CompressionType.NONE:
+        inflated = bytes(data)
+        if len(inflated) > limit_bytes:
+            raise DecompressionLimitError(_over(codec, limit_bytes))
+        return inflated
     import cramjam
 
+    refusal = CorruptBatchError
     try:
-        match codec:
-            case CompressionType.NONE:
-                inflated = bytes(data)
-            case CompressionType.GZIP:
-                inflated = _inflate_gzip(data, limit_bytes)
-            case CompressionType.SNAPPY:
-                inflated = _decompress_snappy(data, limit_bytes)
-            case CompressionType.LZ4:
-                fits = lz4_frame_bound(data) <= limit_bytes
-                inflated = (
-                    bytes(cramjam.lz4.decompress(data))
-                    if fits
-                    else _decompress_into(CompressionType.LZ4, cramjam.lz4, data, limit_bytes)
-                )
-            case CompressionType.ZSTD:
-                fits = zstd_frames_bound(data) <= limit_bytes
-                inflated = (
-                    bytes(cramjam.zstd.decompress(data))
-                    if fits
-                    else _decompress_into(CompressionType.ZSTD, cramjam.zstd, data, limit_bytes)
-                )
+        bound = _bound(codec, data)
+        with INFLATING.room(min(bound, limit_bytes)):
+            found = _inflate(codec, data, limit_bytes, fits=bound <= limit_bytes)
+        if found is not None and len(found) <= limit_bytes:
+            return found
+        refusal, problem = DecompressionLimitError, _over(codec, limit_bytes)
+    except CorruptBatchError as error:
+        problem = str(error)
     except (cramjam.DecompressionError, zlib.error, OSError, ValueError) as error:
-        raise CorruptBatchError(f"the {codec.config_name} payload cannot be decompressed: {error}") from error
-    if len(inflated) > limit_bytes:
-        raise _over(codec.config_name, limit_bytes)
-    return inflated
+        problem = f"the {codec.config_name} payload cannot be decompressed: {error}"
+    found = None
+    raise refusal(problem)
 
 
-def _over(name: str, limit_bytes: int) -> DecompressionLimitError:
-    return DecompressionLimitError(
-        f"the {name} payload inflates beyond the cap of {limit_bytes} bytes: send smaller batches, or raise the cap"
-    )
+def _bound(codec: CompressionType, data: Buffer) -> int:
+    """The most bytes to which `data` can inflate. Raises CorruptBatchError unless frames are whole."""
+    match codec:
+        case CompressionType.LZ4:
+            return lz4_frame_bound(data)
+        case CompressionType.ZSTD:
+            return zstd_frames_bound(data)
+        case CompressionType.SNAPPY:
+            return _SNAPPY_EXPANSION_MAX * len(data)
+        case _:
+            return _DEFLATE_EXPANSION_MAX * len(data)
+
+
+def _inflate(codec: CompressionType, data: Buffer, limit_bytes: int, *, fits: bool) -> bytes | None:
+    """The decompressed bytes, or None if they exceed the limit. `fits` says that they cannot."""
+    import cramjam
+
+    match codec:
+        case CompressionType.GZIP:
+            return _inflate_gzip(data, limit_bytes)
+        case CompressionType.SNAPPY:
+            return _decompress_snappy(data, limit_bytes)
+        case CompressionType.LZ4:
+            module = cramjam.lz4
+        case _:
+            module = cramjam.zstd
+    return bytes(module.decompress(data)) if fits else _decompress_into(module, data, limit_bytes)
+
+
+def _over(codec: CompressionType, limit_bytes: int) -> str:
+    cap = f"the cap of {limit_bytes} bytes"
+    return f"the {codec.config_name} payload inflates beyond {cap}: send smaller batches, or raise the cap"
 
 
 def _lz4_level(level: int | None) -> int:
@@ -165,23 +192,33 @@ def _lz4_level(level: int | None) -> int:
     return max(3, min(level, _LZ4_LEVEL_MAX))
 
 
-def _decompress_into(codec: CompressionType, module: object, data: Buffer, limit_bytes: int) -> bytes:
-    """Decompress into a buffer of the limit's size, for frames that may exceed the limit."""
+def _decompress_into(module: Any, data: Buffer, limit_bytes: int) -> bytes | None:
+    """Decompress into a buffer that grows up to the limit; None if the limit is too small.
+
+    The library has no other way to inflate a part of a frame, so that each larger buffer begins anew. Each is four
+    times as large, so that this costs at most a third more.
+    """
     import cramjam
 
-    out = bytearray(limit_bytes)
-    try:
-        written = module.decompress_into(data, out)  # type: ignore[attr-defined]
-    except cramjam.DecompressionError as error:
-        if "whole buffer" in str(error):
-            raise _over(codec.config_name, limit_bytes) from error
-        raise
-    del out[written:]
-    return bytes(out)
+    size = min(_GROWING_BYTES, limit_bytes)
+    while True:
+        out = bytearray(size)
+        try:
+            written = module.decompress_into(data, out)
+        except cramjam.DecompressionError as error:
+            del out
+            if "whole buffer" not in str(error):
+                raise
+            if size == limit_bytes:
+                return None
+            size = min(4 * size, limit_bytes)
+        else:
+            with memoryview(out) as view:
+                return bytes(view[:written])
 
 
-def _inflate_gzip(data: Buffer, limit_bytes: int) -> bytes:
-    """Inflate one or more gzip members.
+def _inflate_gzip(data: Buffer, limit_bytes: int) -> bytes | None:
+    """Inflate one or more gzip members; None if they exceed the limit.
 
     zlib copies the input behind the end of a member (`unused_data`). The input is therefore passed in slices that
     double until the member ends: a payload of many small members would otherwise be copied once for each of them.
@@ -200,7 +237,7 @@ def _inflate_gzip(data: Buffer, limit_bytes: int) -> bytes:
             found = inflate.decompress(piece, room + 1)
             room -= len(found)
             if room < 0:
-                raise _over("gzip", limit_bytes)
+                return None
             if found:
                 out.append(found)
             at += len(piece) - len(inflate.unused_data)
@@ -220,9 +257,9 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(out)
 
 
-def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes | None:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, limit_bytes, limit_bytes)
+        return _decompress_snappy_block(data, limit_bytes)
     view = memoryview(data)
     out: list[bytes] = []
     at = len(_XERIAL_HEADER)
@@ -234,14 +271,17 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
         at += 4
         if size <= 0 or size > len(view) - at:
             raise CorruptBatchError(f"a snappy block declares {size} bytes, {len(view) - at} are left")
-        out.append(_decompress_snappy_block(view[at : at + size], room, limit_bytes))
-        room -= len(out[-1])
+        block = _decompress_snappy_block(view[at : at + size], room)
+        if block is None:
+            return None
+        out.append(block)
+        room -= len(block)
         at += size
     return out[0] if len(out) == 1 else b"".join(out)
 
 
-def _decompress_snappy_block(block: Buffer, room: int, limit_bytes: int) -> bytes:
-    """Decompress one raw block to at most `room` bytes, the rest of `limit_bytes` that earlier blocks have left.
+def _decompress_snappy_block(block: Buffer, room: int) -> bytes | None:
+    """Decompress one raw block; None if it has more than `room` bytes.
 
     The declared size is first checked against the size of `block` and against `room`.
     """
@@ -257,5 +297,5 @@ def _decompress_snappy_block(block: Buffer, room: int, limit_bytes: int) -> byte
     if declared > _SNAPPY_EXPANSION_MAX * len(block):
         raise CorruptBatchError(f"{len(block)} bytes of snappy cannot hold {declared} bytes")
     if declared > room:
-        raise _over("snappy", limit_bytes)
+        return None
     return bytes(cramjam.snappy.decompress_raw(block))

@@ -6,12 +6,14 @@ import gzip
 import struct
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 import pytest
 
 from barnabas.protocol.records.compression import CompressionType, compress, decompress
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
+from barnabas.protocol.records.inflation_total import UNCOUNTED_BYTES, InflationTotal
 
 COMPRESSING = [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
 TEXT = b"".join(b'{"id": %d, "name": "record %d"}' % (i, i * 7919 % 1000) for i in range(5000))
@@ -143,6 +145,43 @@ def test_bombs_stop_at_the_cap(name: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 24 * MIB
+
+
+@pytest.mark.parametrize("name", list(BOMBS))
+def test_a_refused_payload_leaves_nothing_in_the_exception(name: str) -> None:
+    codec, make = BOMBS[name]
+    bomb = make()[:-5] if name == "gzip" else make()
+    kept: list[CorruptBatchError] = []
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            with pytest.raises(CorruptBatchError) as refusal:
+                decompress(codec, bomb, 4 * MIB)
+            kept.append(refusal.value)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < MIB
+    assert [(error.__cause__, error.__context__) for error in kept] == [(None, None)] * 3
+
+
+def test_threads_that_inflate_share_a_total() -> None:
+    total = InflationTotal(100 * MIB)
+    with ThreadPoolExecutor(2) as threads:
+        with total.room(80 * MIB):
+            with total.room(UNCOUNTED_BYTES):  # small ones do not wait
+                pass
+            waiting = threads.submit(_reserve, total, 30 * MIB)
+            assert threads.submit(_reserve, total, 20 * MIB).result(60) == 100 * MIB
+            assert not waiting.done()
+        assert waiting.result(60) == 30 * MIB
+        assert threads.submit(_reserve, total, 500 * MIB).result(60) == 500 * MIB  # alone
+    assert total.reserved == 0
+
+
+def _reserve(total: InflationTotal, size: int) -> int:
+    with total.room(size):
+        return total.reserved
 
 
 @pytest.mark.parametrize("declared", [100, 2**20, 2**31 - 1, 2**32 - 1, 2**35 - 1])

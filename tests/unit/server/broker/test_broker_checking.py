@@ -244,3 +244,27 @@ def test_a_stopped_process_is_a_retriable_error() -> None:
     with pytest.raises(KafkaError) as caught:
         ending.check(compress(CompressionType.NONE, batch(1)), RULES, NOW, 1 << 26)
     assert caught.value.retriable
+
+
+def test_recompressed_records_that_wait_for_their_append_have_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "KEPT_BYTES_MAX", 3_500)
+    stored = ValidationRules("orders", compression_type=CompressionType.NONE)
+    produced = ProducedBatch(batch(1, CompressionType.ZSTD, bytes(1_000)), stored)
+
+    async def run() -> None:
+        off_loop = BatchChecker(None)
+        first, second = checks(*[produced] * 2), checks(*[produced] * 2)
+        for request in (first, second):
+            for place in range(2):
+                await request.decide(place, off_loop)
+        assert (first.complete, second.complete) == (True, False)
+        assert list(second.outcomes) == [0]
+        assert off_loop.kept_bytes < 3_500
+        again = await second.finish(1, off_loop)  # the append checks the batch once more
+        assert isinstance(again, Checked)
+        assert again == second.outcomes[0]
+        first.close(off_loop)
+        second.close(off_loop)
+        assert off_loop.kept_bytes == 0
+
+    asyncio.run(run())

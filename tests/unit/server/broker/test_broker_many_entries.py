@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.validate import ValidationRules
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.messages import add_partitions_to_txn as adding
 from barnabas.protocol.wire.messages import produce, share_acknowledge, share_fetch
@@ -90,6 +93,42 @@ def produce_request(count: int, codec: CompressionType) -> produce.ProduceReques
     return produce.ProduceRequest(
         acks=-1, timeout_ms=1_000, topic_data=[produce.TopicProduceData(name="t", partition_data=data)]
     )
+
+
+class Checking(Log):
+    """`Partitions` that check what is appended."""
+
+    def get(self, topic: str, index: int) -> Appended | None:
+        traffic = SimpleNamespace(failed_appends=0, bytes_rejected=0)
+        return Appended(index=index, order=self.order, client_rules=ValidationRules("t"), traffic=traffic, log=None)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "size", "code"),
+    [(1, 70_000_000, ErrorCode.MESSAGE_TOO_LARGE), (1 << 50, 4_000_000, ErrorCode.INVALID_TIMESTAMP)],
+)
+@in_loop
+async def test_refused_batches_leave_no_memory(timestamp: int, size: int, code: ErrorCode) -> None:
+    batch = build_batch([SimpleRecord(None, bytes(size), timestamp)], codec=CompressionType.ZSTD)
+    checker = BatchChecker(None)
+    services: Any = SimpleNamespace(partitions=Checking(), checker=checker, clock=SimpleNamespace(now_ms=lambda: 1_000))
+    data = [produce.PartitionProduceData(index=index, records=batch) for index in range(3)]
+    request = produce.ProduceRequest(
+        acks=-1, timeout_ms=1_000, topic_data=[produce.TopicProduceData(name="t", partition_data=data)]
+    )
+    gc.collect()
+    gc.disable()  # what only the collector frees is kept for minutes
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            response = await produce_handler.handle(services, context(0, 9), request)
+            assert response is not None
+            assert {answer.error_code for answer in response.responses[0].partition_responses} == {code}
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 1_000_000
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])

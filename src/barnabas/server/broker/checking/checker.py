@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError, without_traceback
 from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX
 from barnabas.protocol.records.errors import InflationError
@@ -43,6 +43,9 @@ REQUEST_INFLATED_BYTES_MAX: Final = 1024 * 1024 * 1024
 (100 MiB); data that compress to less than a tenth come in requests of some megabytes (max.request.size)."""
 REQUEST_RECORDS_MAX: Final = 16 * 1024 * 1024
 """The most records of one request. A request of 100 MiB without compression has at most 15 million records."""
+KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The most bytes of recompressed records, of all requests together, that wait for their append. A batch beyond them is
+checked a second time, when it is appended."""
 _COUNT: Final = Layout(">i")
 _COUNT_AT: Final = 57
 _ATTRIBUTES_AT: Final = 22
@@ -123,19 +126,25 @@ def light_cost(batches: Sequence[Buffer]) -> int | None:
 
 
 class RequestChecks:
-    """The checks of one Produce request: the budget of the request, and the results by the place of the batch."""
+    """The checks of one Produce request: the budget of the request, and the results by the place of the batch.
+
+    An error is kept as a value, without its traceback, whose frames hold what was inflated.
+    """
 
     def __init__(self, batches: dict[int, ProducedBatch], now_ms: int) -> None:
         self.outcomes: dict[int, Outcome] = {}
         self._left = batches
+        self._valid: dict[int, ProducedBatch] = {}
+        """Batches that are valid, and whose recompressed records were not kept."""
         self._now_ms = now_ms
+        self._kept_bytes = 0
         self._room = REQUEST_INFLATED_BYTES_MAX
         self._records = REQUEST_RECORDS_MAX
 
     @property
     def complete(self) -> bool:
         """Whether no batch is left for `finish`."""
-        return not self._left
+        return not self._left and not self._valid
 
     def try_inline(self, checker: BatchChecker) -> None:
         """Check the batches now, unless that takes longer than the loop may be held: then some are left for `finish`.
@@ -158,9 +167,11 @@ class RequestChecks:
             except InflationError:
                 return
             except KafkaError as error:
-                self._settle(place, error)
+                self._settle(place, without_traceback(error))
             else:
                 room -= outcome.inflated_bytes
+                if not self._keep(outcome, checker):
+                    return
                 self._settle(place, outcome)
         left.clear()
 
@@ -168,7 +179,10 @@ class RequestChecks:
         """The result for the batch at `place`, which the checker finds off the loop if it is not known yet."""
         batch = self._left.get(place)
         if batch is None:
-            return self.outcomes.get(place)
+            batch = self._valid.pop(place, None)
+            if batch is None:
+                return self.outcomes.get(place)
+            return await checker.check(batch, self._now_ms, batch.rules.decompressed_bytes_max)
         if _records_to_read(batch.records) > self._records:
             return self._settle(place, _over(f"{REQUEST_RECORDS_MAX} records"))
         limit = min(batch.rules.decompressed_bytes_max, self._room)
@@ -177,11 +191,36 @@ class RequestChecks:
         except InflationError:
             return self._settle(place, _over(f"{REQUEST_INFLATED_BYTES_MAX} bytes without compression"))
         except KafkaError as error:
-            return self._settle(place, error)
+            return self._settle(place, without_traceback(error))
+
+    async def decide(self, place: int, checker: BatchChecker) -> None:
+        """As `finish`, for a batch that is appended later: its recompressed records are kept only if there is room."""
+        batch = self._left.get(place)
+        outcome = await self.finish(place, checker)
+        if batch is not None and isinstance(outcome, Checked) and not self._keep(outcome, checker):
+            del self.outcomes[place]
+            self._valid[place] = batch
 
     def forget(self, place: int) -> None:
         """Free the result for the batch at `place`, which has been appended or rejected."""
         self.outcomes.pop(place, None)
+
+    def close(self, checker: BatchChecker) -> None:
+        """Free all results: the request has been handled, or was given up."""
+        checker.kept_bytes -= self._kept_bytes
+        self._kept_bytes = 0
+        self.outcomes = {}
+        self._left = {}
+        self._valid = {}
+
+    def _keep(self, outcome: Checked, checker: BatchChecker) -> bool:
+        """Whether there is room for the recompressed records of a batch that waits for its append."""
+        size = len(outcome.recompressed or b"")
+        if checker.kept_bytes + size > KEPT_BYTES_MAX:
+            return False
+        checker.kept_bytes += size
+        self._kept_bytes += size
+        return True
 
     def _settle(self, place: int, outcome: Checked | KafkaError) -> Checked | KafkaError:
         batch = self._left.pop(place)
@@ -213,6 +252,8 @@ class BatchChecker:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="barnabas-checks")
         self._process_waiter = ThreadPoolExecutor(1, thread_name_prefix="barnabas-check-process")
         self._turn_cost = 0
+        self.kept_bytes = 0
+        """Recompressed records, of all requests, that wait for their append."""
 
     async def run(self) -> None:
         """Wait until cancelled, and stop the process and the threads then."""

@@ -46,7 +46,10 @@ def receive_answer(descriptor: int) -> Any:
     """The result of a call. Raises the KafkaError that the function raised, and EOFError if the process has ended."""
     answer = pickle.loads(read_all(descriptor, SIZE.unpack(read_all(descriptor, SIZE.size))[0]))
     if isinstance(answer, KafkaError):
-        raise answer
+        try:
+            raise answer
+        finally:
+            del answer  # else the error and its traceback, whose frames hold the batch, would be a cycle
     return answer
 
 

@@ -119,26 +119,31 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
         checks = RequestChecks({}, ctx.now_ms)
     if checks is not None and cost is None:
         checks.try_inline(services.checker)
-    outcomes: _Outcomes = {} if checks is None else checks.outcomes
-    if checks is not None and not checks.complete:
-        ctx.runs_alone = True
+    try:
+        outcomes: _Outcomes = {} if checks is None else checks.outcomes
+        if checks is not None and not checks.complete:
+            ctx.runs_alone = True
+            if request.transactional_id is not None:
+                await _check_all(services, request, checks)
+                ctx.now_ms = services.clock.now_ms()
         if request.transactional_id is not None:
-            await _check_all(services, request, checks)
-            ctx.now_ms = services.clock.now_ms()
-    if request.transactional_id is not None:
-        async with services.transaction_verifier.in_order(request.transactional_id):
-            if has_several_producers(services, ctx, request):
-                response = _reject_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS)
-            else:
-                rejected = await verify(services, ctx, request, request.transactional_id)
-                if checks is not None and many:
-                    response = await _append_in_slices(services, ctx, request, waiting, rejected, checks)
+            async with services.transaction_verifier.in_order(request.transactional_id):
+                if has_several_producers(services, ctx, request):
+                    response = _reject_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS)
                 else:
-                    response = _append_all(services, ctx, request, waiting, rejected, outcomes)
-    elif checks is None or (checks.complete and not many):
-        response = _append_all(services, ctx, request, waiting, {}, outcomes)
-    else:
-        response = await _append_in_slices(services, ctx, request, waiting, {}, checks)
+                    rejected = await verify(services, ctx, request, request.transactional_id)
+                    if checks is not None and (many or not checks.complete):
+                        response = await _append_in_slices(services, ctx, request, waiting, rejected, checks)
+                    else:
+                        response = _append_all(services, ctx, request, waiting, rejected, outcomes)
+        elif checks is None or (checks.complete and not many):
+            response = _append_all(services, ctx, request, waiting, {}, outcomes)
+        else:
+            response = await _append_in_slices(services, ctx, request, waiting, {}, checks)
+    finally:
+        if checks is not None:
+            checks.close(services.checker)
+            outcomes = {}
     if acks == 0:
         _close_on_error(response)
         return None
@@ -194,7 +199,7 @@ def _checks(services: Services, ctx: RequestContext, request: ProduceRequest) ->
 
 async def _check_all(services: Services, request: ProduceRequest, checks: RequestChecks) -> None:
     for place, _ in enumerate(each_partition(request)):
-        await checks.finish(place, services.checker)
+        await checks.decide(place, services.checker)
 
 
 async def _append_in_slices(
@@ -297,37 +302,17 @@ def _produce(
                 )
             problem = rejected.get(TopicPartition(name, data.index)) if rejected else None
             if problem is not None:
-                raise problem
+                return _refused(ctx, partition, data, problem)
         if ctx.api_version < ZSTD_SINCE and attributes & CODEC_MASK == CompressionType.ZSTD:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 "Batches compressed with zstd need Produce version 7 or later (KIP-110).",
             )
         if isinstance(outcome, KafkaError):
-            raise outcome
+            return _refused(ctx, partition, data, outcome)
         info = partition.append(records, request.acks, ctx.now_ms, checked=outcome)
-    except RecordValidationError as bad:
-        _count_failure(ctx, partition, data, bad.code)
-        return PartitionProduceResponse(
-            index=data.index,
-            error_code=bad.code,
-            base_offset=INVALID_OFFSET,
-            log_start_offset=_log_start(partition, bad.code),
-            record_errors=[
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in bad.record_errors
-            ],
-            error_message=str(bad),
-        )
     except KafkaError as error:
-        _count_failure(ctx, partition, data, error.code)
-        return PartitionProduceResponse(
-            index=data.index,
-            error_code=error.code,
-            base_offset=INVALID_OFFSET,
-            log_start_offset=_log_start(partition, error.code),
-            error_message=error.detail,
-        )
+        return _refused(ctx, partition, data, error)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
@@ -336,6 +321,29 @@ def _produce(
     )
     waiting.append((answer, partition, info.next_offset))
     return answer
+
+
+def _refused(
+    ctx: RequestContext, partition: Partition | None, data: PartitionProduceData, error: KafkaError
+) -> PartitionProduceResponse:
+    """The response about a batch that is not appended.
+
+    The error is not raised: it may be a value that a variable of the caller refers to, and its traceback would refer to
+    the caller's frame. Such a cycle keeps the request until the garbage collector finds it.
+    """
+    _count_failure(ctx, partition, data, error.code)
+    is_invalid = isinstance(error, RecordValidationError)
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=error.code,
+        base_offset=INVALID_OFFSET,
+        log_start_offset=_log_start(partition, error.code),
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in (error.record_errors if is_invalid else ())
+        ],
+        error_message=str(error) if is_invalid else error.detail,
+    )
 
 
 def _count_failure(
