@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.principals import ANONYMOUS
-from barnabas.protocol.transport.limits import SCANT_BYTES
+from barnabas.protocol.transport.limits import SCANT_BYTES, UNSENT_COUNTED_BYTES
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.transport.turns import NO_SHARE
 from barnabas.protocol.wire.errors import WireError
@@ -67,6 +67,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._unsent = 0  # the unsent bytes of this connection that are counted in the node's budget
         self.share = NO_SHARE
         self._share_of = ""
+        self._is_slow = False  # the transport has more unsent bytes than UNSENT_COUNTED_BYTES
         self._cancellable: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
@@ -78,7 +79,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         transport = cast("asyncio.Transport", transport)  # uvloop's transport is one by behaviour, not by class
         self._transport = transport
         self.last_active = self._owner.now()
-        transport.set_write_buffer_limits(high=self._owner.limits.write_buffer_bytes)
+        transport.set_write_buffer_limits(high=UNSENT_COUNTED_BYTES)
         self._owner.accept(self, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -111,14 +112,13 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             self.buffer_updated(count)
 
     def pause_writing(self) -> None:
-        self._writable = False
-        assert self._transport is not None
-        self._count_unsent(self._transport.get_write_buffer_size())
-        self._regulate()
+        self._is_slow = True
+        self._count_unsent()
 
     def resume_writing(self) -> None:
+        self._is_slow = False
         self._writable = True
-        self._count_unsent(0)
+        self._count_unsent()
         self.last_active = self._owner.now()
         self.start_waiting()
 
@@ -131,7 +131,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._waiting.clear()
         self._waiting_bytes = 0
         self._count_waiting()
-        self._count_unsent(0)
+        self._is_slow = False
+        self._count_unsent()
         self._owner.budget.forget(self)
         for task in list(self._cancellable):
             task.cancel()
@@ -340,10 +341,13 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         """Write the collected responses with one system call."""
         assert self._transport is not None
         buffers, self._outgoing = self._outgoing, []
-        self._owner.sent_bytes.value += self._outgoing_bytes
-        self._outgoing_bytes = 0
+        size, self._outgoing_bytes = self._outgoing_bytes, 0
+        self._owner.sent_bytes.value += size
         if not self._transport.is_closing():
+            was_slow = self._is_slow
             self._transport.writelines(buffers)
+            if was_slow:
+                self._count_unsent(size)
 
     def _count_waiting(self) -> None:
         """Count the requests of now in the node's budget, in place of those that were counted before."""
@@ -357,9 +361,27 @@ class AcceptedConnection(asyncio.BufferedProtocol):
     def on_memory_free(self) -> None:
         self._regulate()
 
-    def _count_unsent(self, size: int) -> None:
-        self._owner.budget.unsent += size - self._unsent
+    def _count_unsent(self, written: int = 0) -> None:
+        """Count the unsent bytes of now in the node's budget; `written` were added since they were counted last."""
+        size = self.unsent_bytes()
+        is_progress = size < self._unsent + written
         self._unsent = size
+        self._owner.budget.count_unsent(self, size, is_progress=is_progress)
+        self._writable = size <= self._owner.limits.write_buffer_bytes
+        if not self._writable:
+            self._regulate()
+
+    def unsent_bytes(self) -> int:
+        if not self._is_slow or self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size()
+
+    def drop(self) -> None:
+        """Close the connection, whose client does not receive its responses, without sending them."""
+        self._unsent, self._is_slow, self._closing = 0, False, True
+        self._owner.on_dropped(self)
+        assert self._transport is not None
+        self._transport.abort()
 
     def _regulate(self) -> None:
         """Read from the socket if another request may be stored; stop reading if not."""

@@ -27,6 +27,9 @@ class TransportConfig(Struct, frozen=True):
     """The limit for complete requests of one connection that wait to be handled or answered. Not a config."""
     write_buffer_bytes: int = 1_048_576
     """While a connection has more unsent response bytes than this, its next request does not start. Not a config."""
+    unsent_bytes_max: int = 256 * 1024 * 1024
+    """The total of the unsent response bytes of all connections. Beyond it, the connection whose client has received
+    nothing for the longest time is closed. Not a config."""
 
 
 SCANT_BYTES: Final = 512
@@ -37,6 +40,22 @@ class PausedConnection(Protocol):
     """A connection that is not read because the memory for requests is exhausted."""
 
     def on_memory_free(self) -> None: ...
+
+
+class SlowConnection(Protocol):
+    """A connection whose client has not received all of its responses yet."""
+
+    def unsent_bytes(self) -> int:
+        """The bytes that the client has not received now."""
+        ...
+
+    def drop(self) -> None:
+        """Close the connection, without its unsent bytes."""
+        ...
+
+
+UNSENT_COUNTED_BYTES: Final = 16 * 1024
+"""Fewer unsent bytes of a connection are not counted: the loop usually sends them in its next turn."""
 
 
 class OccasionalWarning:
@@ -78,6 +97,9 @@ class RequestBudget:
         self.unsent = 0
         """Response bytes, over all connections, that slow clients have not received yet. For metrics."""
         self._paused: dict[PausedConnection, None] = {}
+        self._unsent_max = limits.unsent_bytes_max
+        self._slow: dict[SlowConnection, int] = {}
+        """The unsent bytes of the connections; first those whose clients have received nothing for the longest time."""
 
     def add(self, requests: int, size: int) -> None:
         """Count requests, and bytes of requests. Negative numbers stand for requests that wait no longer, and for
@@ -94,6 +116,24 @@ class RequestBudget:
             paused, self._paused = self._paused, {}
             for connection in paused:
                 connection.on_memory_free()
+
+    def count_unsent(self, connection: SlowConnection, size: int, *, is_progress: bool) -> None:
+        """Count the unsent bytes of a connection. `is_progress` says that the client has received some since the last
+        call. Above the total, connections are closed whose clients receive nothing."""
+        slow = self._slow
+        before = slow.pop(connection, 0) if is_progress or not size else slow.get(connection, 0)
+        if size:
+            slow[connection] = size
+        self.unsent += size - before
+        while self.unsent > self._unsent_max:
+            victim = next(iter(slow))
+            known, now = slow.pop(victim), victim.unsent_bytes()
+            self.unsent -= known
+            if 0 < now < known:  # this client does receive
+                slow[victim] = now
+                self.unsent += now
+            elif now:
+                victim.drop()
 
     def pause(self, connection: PausedConnection) -> None:
         """Call the connection's `on_memory_free` when the limit of bytes is not reached any longer."""

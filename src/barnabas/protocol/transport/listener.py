@@ -75,6 +75,7 @@ class Listener:
         )
         self._principals = principals
         self._refusals = OccasionalWarning(_WARNING_EVERY_S)
+        self._drops = OccasionalWarning(_WARNING_EVERY_S)
         self._admission = Admission(endpoint.name, self.quotas, metrics, lambda: self.now(), self._enter)
         self.quotas.add_listener(self)
         self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
@@ -192,6 +193,13 @@ class Listener:
             self._admission.forget(connection)
         else:
             self.quotas.release(self.endpoint.name, connection.peer.host)
+
+    def on_dropped(self, connection: AcceptedConnection) -> None:
+        """The connection is closed because its client does not receive its responses."""
+        count = self._drops.count(self.now())
+        if count:
+            reason = "their clients do not receive the responses, and too many bytes wait for all clients together"
+            log.warning("connections closed", last=str(connection.peer), reason=reason, count=count)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         assert self._tasks is not None

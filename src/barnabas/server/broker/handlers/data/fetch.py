@@ -50,9 +50,10 @@ from barnabas.server.broker.services import Services
 
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
-UNSENT_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of responses that wait in memory for all clients together. Kafka needs no such bound, because its responses
-refer to files (sendfile)."""
+UNSENT_BYTES_MAX = 128 * 1024 * 1024
+"""When so many bytes of responses wait in memory for all clients together, responses shrink to one batch; at twice as
+many, connections are closed (`protocol/transport/limits.py`). Kafka needs no such bound, because its responses refer to
+files (sendfile)."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchResponse:
