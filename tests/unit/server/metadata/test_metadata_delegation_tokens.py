@@ -18,6 +18,8 @@ from barnabas.protocol.wire.messages.renew_delegation_token import RenewDelegati
 from barnabas.server.metadata.controller.delegation_tokens import (
     REMOVED_AT_ONCE,
     RENEWERS_MAX,
+    TOKENS_MAX,
+    TOKENS_OF_REQUESTER_MAX,
     decide_create_delegation_token,
     decide_expire_delegation_token,
     decide_remove_expired,
@@ -27,6 +29,7 @@ from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage, DelegationTokenImage
 from barnabas.server.metadata.image.delta import replayed
+from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import DelegationTokenRecord
 from barnabas.server.node.typed_configs import CONTROLLER
 
@@ -102,7 +105,7 @@ def test_a_token_has_its_owner_its_renewers_and_the_default_times(cluster: Clust
     assert (made.token_requester_principal_type, made.token_requester_principal_name) == ("User", "alice")
     assert (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms) == (NOW, NOW + DAY, NOW + 7 * DAY)
     assert cluster.token(made.token_id) == DelegationTokenImage(
-        made.token_id, "User:alice", "User:alice", ("User:bob", "User:carol"), NOW, NOW + 7 * DAY, NOW + DAY
+        made.token_id, "User:alice", "User:alice", ("User:bob", "User:carol"), NOW, NOW + 7 * DAY, NOW + DAY, 38
     )
 
 
@@ -137,12 +140,39 @@ def test_the_lifetime_is_bounded(cluster: Cluster, life_ms: int, expiry_ms: int,
         ([], KafkaPrincipal("Group", "x"), E.INVALID_PRINCIPAL_TYPE),
         ([f"User:{n}" for n in range(RENEWERS_MAX + 1)], None, E.INVALID_REQUEST),
         ([f"User:{n}" for n in range(RENEWERS_MAX)], None, E.NONE),
+        ([f"User:{n:060}" for n in range(RENEWERS_MAX)], None, E.NONE),
+        ([f"User:{n:070}" for n in range(RENEWERS_MAX)], None, E.INVALID_REQUEST),
     ],
 )
 def test_owners_and_renewers_are_users(
     cluster: Cluster, renewers: list[str], owner: KafkaPrincipal | None, code: ErrorCode
 ) -> None:
     assert cluster.create(ALICE, *renewers, owner=owner).error_code == code
+
+
+def test_the_tokens_of_a_requester_have_a_total(cluster: Cluster) -> None:
+    renewers = [f"User:{n:060}" for n in range(RENEWERS_MAX)]
+    codes = [cluster.create(ALICE, *renewers).error_code for _ in range(20)]
+    assert codes == [E.NONE] * 16 + [E.POLICY_VIOLATION] * 4
+    assert cluster.create(BOB, *renewers).error_code == E.NONE
+    cluster.now_ms += DAY + 1
+    cluster.remove_expired()
+    assert cluster.create(ALICE, *renewers).error_code == E.NONE
+
+
+@pytest.mark.parametrize(("of_alice", "others"), [(TOKENS_OF_REQUESTER_MAX, 0), (0, TOKENS_MAX)])
+def test_tokens_have_a_total_for_each_requester_and_for_the_cluster(
+    cluster: Cluster, of_alice: int, others: int
+) -> None:
+    def records(name: str, count: int) -> list[MetadataRecord]:
+        return [
+            DelegationTokenRecord(owner=name, requester=name, token_id=f"{name}-{number}", expiration_timestamp=1 << 60)
+            for number in range(count)
+        ]
+
+    cluster.image = replayed(cluster.image, records("User:alice", of_alice) + records("User:carol", others))
+    assert cluster.create(ALICE).error_code == E.POLICY_VIOLATION
+    assert cluster.create(BOB).error_code == (E.POLICY_VIOLATION if others else E.NONE)
 
 
 def test_renewing_never_exceeds_the_lifetime(cluster: Cluster) -> None:

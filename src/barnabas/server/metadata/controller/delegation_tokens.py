@@ -37,6 +37,14 @@ USER_TYPE: Final = "User"
 """The only type of principal that can own or renew a token."""
 RENEWERS_MAX: Final = 1_000
 """The most renewers of one token. A token is one record of the metadata log."""
+NAMES_LENGTH_MAX: Final = 64 * 1024
+"""The most characters of the owner, the requester and the renewers of one token together."""
+TOKENS_OF_REQUESTER_MAX: Final = 1_000
+NAMES_OF_REQUESTER_MAX: Final = 1024 * 1024
+"""The most characters of the names in all tokens that one principal has requested."""
+TOKENS_MAX: Final = 10_000
+NAMES_MAX: Final = 32 * 1024 * 1024
+"""The most characters of the names in all tokens of the cluster."""
 REMOVED_AT_ONCE: Final = 1_000
 """The most expired tokens that one decision removes."""
 _LATEST: Final = 2**63 - 1
@@ -60,7 +68,9 @@ def decide_create_delegation_token(
         token_requester_principal_type=requester.kind,
         token_requester_principal_name=requester.name,
     )
-    response.error_code = _refusal(image, ctx) or _unusable(request, owner)
+    response.error_code = (
+        _refusal(image, ctx) or _unusable(request, owner) or _too_many(image, str(requester), names_length(request))
+    )
     if response.error_code:
         return Decision(response)
     settings, now_ms = ctx.settings, ctx.now_ms
@@ -162,7 +172,35 @@ def _unusable(request: CreateDelegationTokenRequest, owner: KafkaPrincipal) -> E
     """Why the token cannot have this owner or these renewers; NONE if it can."""
     if owner.kind != USER_TYPE or any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
         return ErrorCode.INVALID_PRINCIPAL_TYPE
-    return ErrorCode.INVALID_REQUEST if len(request.renewers) > RENEWERS_MAX else ErrorCode.NONE
+    return ErrorCode.INVALID_REQUEST if has_too_many_names(request) else ErrorCode.NONE
+
+
+def names_length(request: CreateDelegationTokenRequest) -> int:
+    """The characters of the names of renewers that a token would have."""
+    return sum(len(renewer.principal_type) + 1 + len(renewer.principal_name) for renewer in request.renewers)
+
+
+def has_too_many_names(request: CreateDelegationTokenRequest) -> bool:
+    """Whether the renewers of a new token are too many, or their names too long."""
+    return len(request.renewers) > RENEWERS_MAX or names_length(request) > NAMES_LENGTH_MAX
+
+
+def _too_many(image: ClusterImage, requester: str, length: int) -> ErrorCode:
+    """POLICY_VIOLATION if the requester, or the cluster, has too many tokens for one more; else NONE."""
+    tokens = image.tokens.by_id
+    all_length = own = own_length = 0
+    for token in tokens.values():
+        all_length += token.names_length
+        if token.requester == requester:
+            own += 1
+            own_length += token.names_length
+    fits = (
+        len(tokens) < TOKENS_MAX
+        and own < TOKENS_OF_REQUESTER_MAX
+        and all_length + length <= NAMES_MAX
+        and own_length + length <= NAMES_OF_REQUESTER_MAX
+    )
+    return ErrorCode.NONE if fits else ErrorCode.POLICY_VIOLATION
 
 
 def _may_renew(token: DelegationTokenImage, requester: KafkaPrincipal) -> bool:

@@ -315,6 +315,7 @@ class ClusterDelta:
                 issue_timestamp=record.issue_timestamp,
                 max_timestamp=record.max_timestamp,
                 expiration_timestamp=record.expiration_timestamp,
+                names_length=sum(map(len, (record.owner, record.requester, *record.renewers))),
             ),
         )
 

@@ -164,6 +164,8 @@ class DelegationTokenImage(Struct, frozen=True):
     issue_timestamp: int
     max_timestamp: int
     expiration_timestamp: int
+    names_length: int
+    """The characters of the owner, the requester and the renewers together."""
 
 
 class TokensImage(Struct, frozen=True):

@@ -17,7 +17,7 @@ from barnabas.protocol.wire.messages.create_delegation_token import (
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.token_requests import has_requesters, may_manage_tokens, refused_token
-from barnabas.server.metadata.controller.delegation_tokens import RENEWERS_MAX, USER_TYPE
+from barnabas.server.metadata.controller.delegation_tokens import USER_TYPE, has_too_many_names
 
 
 async def handle(
@@ -27,7 +27,7 @@ async def handle(
         return refused_token(ctx, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
         return refused_token(ctx, request, ErrorCode.INVALID_PRINCIPAL_TYPE)
-    if len(request.renewers) > RENEWERS_MAX:
+    if has_too_many_names(request):
         return refused_token(ctx, request, ErrorCode.INVALID_REQUEST)
     try:
         response = await services.controller.call(request, ctx.api_version, ctx)
