@@ -1,6 +1,7 @@
 """Shell: keeps the newest values of the metrics that clients have pushed, and shows them on the page of metrics.
 
-There are at most `SERIES_MAX` values, and `SERIES_OF_CLIENT_MAX` of one client; the names of a value are limited by
+Values are kept of the metrics that the client was asked for. `SERIES` has the most values of all clients, of one
+principal and of one address, `SERIES_OF_CLIENT_MAX` those of one client; the names of a value are limited by
 `NAMES_LENGTH_MAX`. The values of a client that has been silent for three of its intervals are dropped.
 """
 
@@ -19,6 +20,7 @@ from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.exposition import Exposition, label_text
 from barnabas.server.broker.client_metrics.instances import ClientInstance, ClientInstances
 from barnabas.server.broker.client_metrics.otlp import MetricPoint
+from barnabas.server.broker.client_metrics.shares import Bounds, Shares
 from barnabas.server.broker.client_metrics.subscriptions import read_subscriptions
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -26,18 +28,20 @@ from barnabas.server.metadata.image.delta import ClusterDelta
 
 log = get_logger("barnabas.server.broker")
 
-SERIES_MAX: Final = 5_000
+SERIES: Final = Bounds(total=10_000, of_principal=5_000, of_address=1_000)
 SERIES_OF_CLIENT_MAX: Final = 500
 NAMES_LENGTH_MAX: Final = 2_000
 """The characters of the name of a metric and of its attributes together."""
 _SILENT_MS_MIN: Final = 60_000
+_SWEEP_MS: Final = 1_000
 _AT_ONCE: Final = 200
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class _Client(Struct):
-    """The values of one instance of a client."""
+    """The values of one instance of a client. `instance` is the one that pushed first, whose owner the values count
+    for."""
 
     instance: ClientInstance
     values: dict[_Key, float]
@@ -47,10 +51,12 @@ class _Client(Struct):
 class ClientMetrics:
     """The metrics of the clients of one broker. An image subscriber, too."""
 
-    def __init__(self, clock: Clock, rng: Rng) -> None:
+    def __init__(self, clock: Clock, rng: Rng, bounds: Bounds = SERIES) -> None:
         self.instances = ClientInstances(rng)
         self.left_out = 0
-        """Values that were not kept, because there are too many, or because their names are too long."""
+        """Values that were not kept: nobody asked for them, there are too many, or their names are too long."""
+        self._shares = Shares(bounds)
+        self._swept_ms = 0
         self._clock = clock
         self._clients: dict[UUID, _Client] = {}
         self._results: dict[str, int] = {}
@@ -76,29 +82,40 @@ class ClientMetrics:
     def add(self, instance: ClientInstance, points: list[MetricPoint]) -> None:
         """Keep the values of one push. Nothing is kept of a client that has ended."""
         now_ms = self._clock.now_ms()
-        self._drop_silent(now_ms)
-        client = self._clients.pop(instance.instance_id, None)
+        if now_ms - self._swept_ms >= _SWEEP_MS:
+            self._drop_silent(now_ms)
         if instance.is_terminating:
+            self._drop(instance.instance_id)
             return
-        silent_ms = max(_SILENT_MS_MIN, 3 * instance.wanted.interval_ms)
+        client = self._clients.get(instance.instance_id)
         if client is None:
             client = _Client(instance, {}, now_ms)
-        client.instance, client.expires_ms = instance, now_ms + silent_ms
-        self._clients[instance.instance_id] = client
-        room = min(SERIES_OF_CLIENT_MAX, SERIES_MAX - self._series_of_others(client))
+        client.expires_ms = now_ms + max(_SILENT_MS_MIN, 3 * instance.wanted.interval_ms)
+        values, includes = client.values, instance.wanted.includes
+        before = len(values)
+        room = min(SERIES_OF_CLIENT_MAX - before, self._shares.room(client.instance.attributes))
         for point in points:
             key = (point.name, point.attributes)
-            if key not in client.values and (len(client.values) >= room or _length(key) > NAMES_LENGTH_MAX):
+            known = values.get(key)
+            if known is None and (
+                len(values) - before >= room or not includes(point.name) or _length(key) > NAMES_LENGTH_MAX
+            ):
                 self.left_out += 1
                 continue
-            client.values[key] = point.value + (client.values.get(key, 0.0) if point.is_delta else 0.0)
-
-    def _series_of_others(self, client: _Client) -> int:
-        return sum(len(other.values) for other in self._clients.values()) - len(client.values)
+            values[key] = point.value + ((known or 0.0) if point.is_delta else 0.0)
+        self._shares.add(client.instance.attributes, len(values) - before)
+        if values:
+            self._clients[instance.instance_id] = client
 
     def _drop_silent(self, now_ms: int) -> None:
+        self._swept_ms = now_ms
         for instance_id in [known for known, client in self._clients.items() if client.expires_ms <= now_ms]:
-            del self._clients[instance_id]
+            self._drop(instance_id)
+
+    def _drop(self, instance_id: UUID) -> None:
+        client = self._clients.pop(instance_id, None)
+        if client is not None:
+            self._shares.add(client.instance.attributes, -len(client.values))
 
     def collect(self, page: Exposition) -> Iterator[None]:
         """Add the samples."""

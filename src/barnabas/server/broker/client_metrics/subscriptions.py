@@ -24,7 +24,7 @@ ALL: Final = "*"
 
 
 class ClientAttributes(Struct, frozen=True):
-    """The attributes of a client that patterns match."""
+    """The attributes of a client that patterns match, and its principal, which they do not match."""
 
     client_instance_id: str = ""
     client_id: str = ""
@@ -32,6 +32,7 @@ class ClientAttributes(Struct, frozen=True):
     client_software_version: str = ""
     client_source_address: str = ""
     client_source_port: str = ""
+    principal: str = ""
 
 
 class Subscription(Struct, frozen=True):
@@ -53,6 +54,10 @@ class Wanted(Struct, frozen=True):
     metrics: tuple[str, ...] = ()
     """Prefixes of names; `*` for all; empty for none."""
     interval_ms: int = DEFAULT_INTERVAL_MS
+
+    def includes(self, name: str) -> bool:
+        """Whether the client is to push the metric of this name."""
+        return any(prefix == ALL or name.startswith(prefix) for prefix in self.metrics)
 
     def subscription_id(self, instance: UUID) -> int:
         """A number, signed with 32 bits, that changes with the metrics or the interval."""

@@ -6,12 +6,13 @@ import random
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.wire.regex import Re2Pattern
-from barnabas.server.broker.client_metrics import instances
-from barnabas.server.broker.client_metrics.instances import ZERO, ClientInstance, ClientInstances, Push
+from barnabas.server.broker.client_metrics.instances import INSTANCES, ZERO, ClientInstance, ClientInstances, Push
+from barnabas.server.broker.client_metrics.shares import Bounds
 from barnabas.server.broker.client_metrics.subscriptions import (
     ClientAttributes,
     Subscription,
@@ -45,8 +46,8 @@ def test_hash_is_that_of_java() -> None:
     assert hash_of(UUID("00000001-0002-0003-0004-000000000005")) == 1 ^ 0x00020003 ^ 0x00040000 ^ 5
 
 
-def clients(*subscriptions: Subscription) -> ClientInstances:
-    found = ClientInstances(random.Random(1))
+def clients(*subscriptions: Subscription, bounds: Bounds = INSTANCES) -> ClientInstances:
+    found = ClientInstances(random.Random(1), bounds)
     found.on_subscriptions(subscriptions)
     return found
 
@@ -106,9 +107,33 @@ def test_a_change_of_subscriptions_reaches_the_client_at_its_next_push() -> None
     assert known.push(push_of(again), JAVA, 103, BYTES_MAX) is again, "nothing has changed for this client"
 
 
-def test_the_client_that_was_silent_for_the_longest_time_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "INSTANCES_MAX", 2)
-    known = clients(EVERYTHING)
+def test_a_client_without_a_subscription_pushes_nothing() -> None:
+    known = clients(PRODUCERS)
+    other = ClientAttributes(client_software_name="other")
+    found = known.subscribe(ZERO, other, 0)
+    assert found.wanted.metrics == ()
+    with pytest.raises(KafkaError) as refused:
+        known.push(push_of(found), other, 1, BYTES_MAX)
+    assert refused.value.code is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+
+
+def test_invented_instances_of_one_address_neither_displace_others_nor_avoid_the_interval() -> None:
+    known = clients(EVERYTHING, bounds=Bounds(total=10, of_principal=5, of_address=2))
+    alice = replace(JAVA, principal="User:alice", client_source_address="10.0.0.1")
+    eve = replace(JAVA, principal="User:eve", client_source_address="10.0.0.2")
+    honest = known.subscribe(ZERO, alice, 0)
+    invented = [known.subscribe(UUID(int=number), eve, 1) for number in (1, 2)]
+    with pytest.raises(KafkaError) as refused:
+        known.subscribe(UUID(int=3), eve, 2)
+    assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    known.subscribe(UUID(int=3), eve, 101)  # the interval of the first is over: it is replaced
+    assert len(known) == 3
+    assert known.push(push_of(honest), alice, 150, BYTES_MAX) is honest
+    assert known.push(push_of(invented[1]), eve, 150, BYTES_MAX) is invented[1]
+
+
+def test_the_client_that_was_silent_for_the_longest_time_is_forgotten() -> None:
+    known = clients(EVERYTHING, bounds=Bounds(total=2, of_principal=9, of_address=9))
     first, second = known.subscribe(ZERO, JAVA, 0), known.subscribe(ZERO, JAVA, 0)
     known.push(push_of(first), JAVA, 1, BYTES_MAX)
     known.subscribe(ZERO, JAVA, 2)

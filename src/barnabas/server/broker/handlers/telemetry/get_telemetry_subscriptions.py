@@ -46,4 +46,5 @@ def attributes_of(ctx: RequestContext) -> ClientAttributes:
         client_software_version=client.software_version,
         client_source_address=client.host,
         client_source_port=str(client.port),
+        principal=str(client.principal),
     )
