@@ -20,6 +20,9 @@ def connect_serve(
     worker_properties: Annotated[
         str, typer.Argument(metavar="WORKER.properties", help="The settings of the worker, with Connect's names.")
     ],
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Start although other hosts reach the REST API, and it has no login.")
+    ] = False,
 ) -> None:
     """Run a worker of a Connect cluster, and Kafka Connect's REST API.
 
@@ -41,7 +44,8 @@ def connect_serve(
     config = parse_worker_config(properties)
 
     async def main() -> None:
-        server = ConnectServer(config, SparkConnectorRuntime(config, WorkerPlanner(config.client, config.converters)))
+        runtime = SparkConnectorRuntime(config, WorkerPlanner(config.client, config.converters))
+        server = ConnectServer(config, runtime, insecure=insecure)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)

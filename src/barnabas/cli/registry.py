@@ -11,7 +11,6 @@ import typer
 
 from barnabas.cli.options import CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note
-from barnabas.cli.serve_beside import open_registry_warning
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run, with_bootstrap
 
 BootstrapOfRegistry = Annotated[
@@ -54,6 +53,9 @@ def registry(
         bool,
         typer.Option("--read-only", help="Refuse every change: the topic is a mirror of another cluster's."),
     ] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Start although other hosts reach the registry, and it has no login.")
+    ] = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Run a schema registry: Confluent's REST API on any Kafka cluster.
@@ -76,8 +78,6 @@ def registry(
     for name in own.ignored:
         note(f"note: {name} is not a setting of this registry and is ignored")
     url = listener or own.listener or DEFAULT_LISTENER
-    if warning := open_registry_warning(url, own.configs):
-        note(warning)
     bootstrap = bootstrap_server or own.client.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
     settings = with_bootstrap(bootstrap, {**own.client, **read_properties(command_config)})
 
@@ -88,6 +88,7 @@ def registry(
             topic=topic or own.topic or "_schemas",
             configs=own.configs,
             read_only=read_only or own.read_only,
+            insecure=insecure,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

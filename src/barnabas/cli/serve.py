@@ -102,6 +102,11 @@ def build_parser() -> ArgumentParser:
         help="run a schema registry in this process too [without a URL: http://127.0.0.1:8081]",
     )
     parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="let --registry listen on an address that other hosts reach, without a login",
+    )
+    parser.add_argument(
         "--console",
         metavar="URL",
         nargs="?",
@@ -251,7 +256,9 @@ def _run(config: NodeConfig, options: Namespace) -> None:
         if options.registry is not None or options.console is not None:
             from barnabas.cli.serve_beside import console_builder, registry_builder, serve_beside
 
-            builders = [registry_builder(options.registry, config.given)] if options.registry is not None else []
+            builders = []
+            if options.registry is not None:
+                builders.append(registry_builder(options.registry, config.given, insecure=options.insecure))
             if options.console is not None:
                 builders.append(console_builder(options.console))
             await serve_beside(node, _announce, builders)

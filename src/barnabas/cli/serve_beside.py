@@ -12,11 +12,9 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import urlsplit
 
 import uvloop
 
-from barnabas.cli.output import note
 from barnabas.core.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -47,22 +45,7 @@ ServiceBuilder = tuple[str, Callable[[str, Mapping[str, str]], Service]]
 run already, by name)"""
 
 
-def open_registry_warning(listener: str, configs: Mapping[str, str]) -> str | None:
-    """One line if other hosts can reach the registry, and it does not ask who they are; None otherwise."""
-    if configs.get("authentication.method", "").strip().upper() == "BASIC":
-        return None
-    if configs.get("ssl.client.authentication", "").strip().upper() == "REQUIRED":
-        return None
-    host = urlsplit(listener if "://" in listener else f"http://{listener}").hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127."):
-        return None
-    return (
-        f"WARNING: the registry at {listener} has no authentication: anyone who can connect can read, register and"
-        " delete schemas. Set authentication.method=BASIC (docs/REGISTRY.md), or let it listen on 127.0.0.1."
-    )
-
-
-def registry_builder(listener: str, given: Mapping[str, str]) -> ServiceBuilder:
+def registry_builder(listener: str, given: Mapping[str, str], *, insecure: bool = False) -> ServiceBuilder:
     """A schema registry, with the settings of the broker that begin with `schema.registry.`. Raises
     EmbeddedServiceError without the extra `registry`."""
     try:
@@ -72,14 +55,18 @@ def registry_builder(listener: str, given: Mapping[str, str]) -> ServiceBuilder:
         raise EmbeddedServiceError(f"--registry needs {error.name}: pip install 'barnabas[registry]'") from None
     own = {name.removeprefix(_OF_REGISTRY): text for name, text in given.items() if name.startswith(_OF_REGISTRY)}
     file = read_registry_file(own)
-    if warning := open_registry_warning(listener, own):
-        note(warning)
 
     def build(address: str, _: Mapping[str, str]) -> RegistryServer:
         client = {"bootstrap.servers": address, **file.client}
         topic = {} if file.topic is None else {"topic": file.topic}
         return RegistryServer(
-            client, listener=listener, configs=given, prefix=_OF_REGISTRY, read_only=file.read_only, **topic
+            client,
+            listener=listener,
+            configs=given,
+            prefix=_OF_REGISTRY,
+            read_only=file.read_only,
+            insecure=insecure,
+            **topic,
         )
 
     return "registry", build

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from barnabas.core.config import ConfigError
 from barnabas.core.reprs import repr_without
+from barnabas.registry.security import HOST_NAME
 
 _KAFKA: Final = "kafkastore."
 _OF_CLIENTS: Final = ("security.protocol", "sasl.", "ssl.", "client.id")
@@ -69,7 +70,7 @@ def read_registry_file(texts: Mapping[str, str]) -> RegistryFile:
             client["bootstrap.servers"] = ",".join(part.rpartition("://")[2].strip() for part in text.split(","))
         elif name != of_kafka and of_kafka.startswith(_OF_CLIENTS):
             client[of_kafka] = text
-        elif name.startswith(_OF_THE_SERVER):
+        elif name.startswith(_OF_THE_SERVER) or name == HOST_NAME:
             configs[name] = text
         else:
             ignored.append(name)

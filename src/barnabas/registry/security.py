@@ -1,8 +1,9 @@
 """Shell: TLS and users of the registry's HTTP server.
 
-The settings are those of `protocol/transport/http_settings.py`, whose names are Confluent's, and one more:
+The settings are those of `protocol/transport/http_settings.py`, whose names are Confluent's, and two more:
 
     authentication.users     file (authentication.users.file has the users), or cluster
+    host.name                the name by which clients reach the registry
 
 With `cluster` the users are those of the Kafka cluster: a user name and a password are right if the cluster accepts a
 login with them, by the mechanism of the registry's own connection (SCRAM or PLAIN). The registry remembers a right
@@ -25,8 +26,11 @@ from barnabas.protocol.transport.http_security import HttpSecurity
 from barnabas.protocol.transport.http_settings import METHOD, ROLES, USERS_FILE, read_http_security
 
 USERS: Final = "authentication.users"
+HOST_NAME: Final = "host.name"
 SETTINGS: Final[Mapping[str, str]] = {
-    USERS: "file: the users of authentication.users.file; cluster: those of the Kafka cluster. Without it, file."
+    USERS: "file: the users of authentication.users.file; cluster: those of the Kafka cluster. Without it, file.",
+    HOST_NAME: "The name by which clients reach a registry without a login, besides addresses, localhost and the name"
+    " of its host. Requests for other names are refused, since they may come from a web page.",
 }
 """The settings that only the registry has, each with its meaning."""
 REMEMBERED_S: Final = 60.0
@@ -89,11 +93,18 @@ class ClusterUsers:
         """Until when a right password is remembered, by its digest."""
         self._slots = asyncio.Semaphore(_LOGINS_AT_ONCE)
 
+    def knows(self, name: str, password: str) -> bool:
+        """Whether the cluster has accepted the password within the last minute."""
+        return self._until.get(self._digest(name, password), 0.0) > self._now()
+
+    def _digest(self, name: str, password: str) -> bytes:
+        return hmac.digest(self._key, f"{len(name)}:{name}:{password}".encode(), "sha256")
+
     async def accepts(self, name: str, password: str) -> bool:
         """Raises KafkaError if the cluster does not answer."""
-        digest = hmac.digest(self._key, f"{len(name)}:{name}:{password}".encode(), "sha256")
-        if self._until.get(digest, 0.0) > self._now():
+        if self.knows(name, password):
             return True
+        digest = self._digest(name, password)
         async with self._slots:
             try:
                 await self._log_in(name, password)

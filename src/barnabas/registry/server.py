@@ -13,10 +13,11 @@ from typing import Final
 from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.http import HttpListenerError, HttpServer, parse_http_listener
+from barnabas.protocol.transport.http_doors import HttpDoors, require_login
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schema_log import DEFAULT_TOPIC, KafkaSchemaLog
-from barnabas.registry.security import build_security
+from barnabas.registry.security import HOST_NAME, build_security
 from barnabas.registry.service import Registry
 
 log = get_logger("barnabas.registry")
@@ -38,16 +39,23 @@ class RegistryServer:
         configs: Mapping[str, str] | None = None,
         prefix: str = "",
         read_only: bool = False,
+        insecure: bool = False,
     ) -> None:
         """`settings` are those of the Kafka client. `configs` are the settings of the HTTP server, whose names begin
-        with `prefix` (`security.py`). With `read_only`, the topic must exist, and nothing is written to it. Raises
-        ConfigError and HttpListenerError.
+        with `prefix` (`security.py`). With `read_only`, the topic must exist, and nothing is written to it. Without
+        `insecure`, a listener that other hosts reach needs a login. Raises ConfigError, HttpListenerError and
+        OpenListenerError.
         """
         host, port = parse_http_listener(listener, example=DEFAULT_LISTENER, allows_tls=True)
         security = build_security(configs or {}, settings, is_https=listener.startswith("https://"), prefix=prefix)
+        has_login = security is not None and security.has_login
+        remedy = f"Set {prefix}authentication.method=BASIC (docs/REGISTRY.md)"
+        require_login("The registry", host, has_login=has_login, insecure=insecure, remedy=remedy)
+        names = [host, (configs or {}).get(f"{prefix}{HOST_NAME}", "")]
         self._log = KafkaSchemaLog(settings, topic=topic, creates=not read_only)
         self.registry = Registry(self._log, read_only=read_only)
-        self._http = HttpServer(host, port, RegistryApp(self.registry), security=security)
+        doors = HttpDoors(None if has_login else names)
+        self._http = HttpServer(host, port, RegistryApp(self.registry), security=security, doors=doors)
 
     @property
     def url(self) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.console.access.attempts import FREE, LoginAttempts
 from barnabas.console.access.gate import Gate, basic_credentials
 from barnabas.console.access.masking import MaskRule, masked, rules_of
 from barnabas.console.access.sessions import LIFETIME_MS, Signer
 from barnabas.console.access.users import Role, User, check_password, hash_password, parse_users, user_line
 from barnabas.console.errors import ConsoleError, NotAllowedError
+from barnabas.protocol.security.login_attempts import FREE, LoginAttempts
 
 SALT = bytes(range(16))
 ALICE = User("alice", Role.EDITOR, hash_password("correct horse", SALT))

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from barnabas.console.access.attempts import LoginAttempts
 from barnabas.console.access.users import User, check_password, hash_password, parse_users
 from barnabas.console.errors import ConsoleError, TooManyError
 from barnabas.core.clock import Clock
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.login_attempts import LoginAttempts
 
 log = get_logger("barnabas.console")
 

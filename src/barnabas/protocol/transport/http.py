@@ -6,6 +6,10 @@
 
 h11 implements the protocol; this module has the sockets and the limits. Requests of one connection are answered one
 after the other. The module needs h11 (`pip install barnabas[registry]`).
+
+A request is judged by its head, before its body is read: by `http_doors.py`, and by the login. Connections have slots
+(`http_slots.py`), and a client has a deadline for each part: TLS and the head, the body, and the receipt of the
+response. Bodies have a limit, and a total for each address and for all.
 """
 
 from __future__ import annotations
@@ -14,18 +18,23 @@ import asyncio
 import json
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from http.client import responses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
 import h11
 from msgspec import Struct, field
 
+from barnabas.core.addresses import address_group
 from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.security.login_attempts import LoginAttempts
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
+from barnabas.protocol.transport.http_doors import HttpDoors
+from barnabas.protocol.transport.http_slots import HttpSlots
 from barnabas.protocol.transport.listener import listening_socket
 
 if TYPE_CHECKING:
@@ -34,9 +43,20 @@ if TYPE_CHECKING:
 log = get_logger("barnabas.protocol.transport.http")
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+BODIES_BYTES_OF_ADDRESS_MAX: Final = 32 * 1024 * 1024
+"""The bodies of the requests of one address that are being received or handled."""
+BODIES_BYTES_MAX: Final = 96 * 1024 * 1024
 CONNECTIONS_MAX: Final = 1_000
+CONNECTIONS_OF_ADDRESS_MAX: Final = 250
+LOGINS_OF_ADDRESS_MAX: Final = 4
+"""Logins of one address that are being checked. Further ones are answered 429."""
 _READ_BYTES: Final = 65_536
+_DRAINED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""So much of a refused body is read and dropped, so that the client reads the answer instead of a reset."""
 _IDLE_S: Final = 60.0
+_HEAD_S: Final = 10.0
+_BODY_S: Final = 60.0
+_RECEIPT_S: Final = 60.0
 _HANDSHAKE_S: Final = 10.0
 
 
@@ -62,15 +82,40 @@ HttpHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers a request. If the handler raises, the exception is logged and the response has status 500."""
 
 
+class HttpLogin(Protocol):
+    """Decides who may use an HTTP server."""
+
+    def is_known(self, authorization: str) -> bool:
+        """Whether this header Authorization was right a moment ago."""
+        ...
+
+    async def refusal(self, authorization: str) -> HttpResponse | None:
+        """The answer to a request with this header Authorization; None if it may pass."""
+        ...
+
+
 class HttpListenerError(BarnabasError):
     """The address of an HTTP server is invalid or cannot be bound."""
 
 
 class _RefusedError(Exception):
-    """The request is answered with `status`, without calling the handler."""
+    """The request is answered with `response`, without calling the handler."""
 
-    def __init__(self, status: HTTPStatus) -> None:
-        self.status = status
+    def __init__(self, response: HttpResponse) -> None:
+        self.response = response
+
+
+class _Connection:
+    """One connection: its slot, and the bytes of the body that is received or handled."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        peer = writer.get_extra_info("peername")
+        self.address = address_group(str(peer[0])) if peer else ""
+        self.body_bytes = 0
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
 
 
 class HttpServer:
@@ -84,17 +129,27 @@ class HttpServer:
         *,
         tls: ssl.SSLContext | None = None,
         security: HttpSecurity | None = None,
+        login: HttpLogin | None = None,
+        doors: HttpDoors | None = None,
     ) -> None:
-        """`security` has the context of TLS, too, and checks the users."""
+        """`security` has the context of TLS, too, and checks the users; `login` checks them in its place. `doors` are
+        by default those of a server that has the name `host`, and a login if one of the two is given."""
         self.host = host
         self.port = port
         """The requested port; after `bind`, the port that is bound."""
         self._tls = tls if security is None else security.context
         self._security = security
+        self._login = _SecurityLogin(security) if login is None and security is not None else login
+        has_login = login is not None or (security is not None and security.has_login)
+        self._doors = doors or HttpDoors(None if has_login else [host])
         self._handler = handler
         self._sock: socket.socket | None = None
         self._stopping = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._slots = HttpSlots(CONNECTIONS_MAX, CONNECTIONS_OF_ADDRESS_MAX)
+        self._attempts = LoginAttempts()
+        self._logins: Counter[str] = Counter()
+        self._bodies: Counter[str] = Counter()
 
     @property
     def url(self) -> str:
@@ -125,75 +180,135 @@ class HttpServer:
         self._stopping.set()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._writers) >= CONNECTIONS_MAX:
+        connection = _Connection(writer)
+        if not self._slots.enter(connection, connection.address):
             writer.close()
             return
         self._writers.add(writer)
         if self._security is not None:
             self._security.refresh()
         try:
-            await self._answer_requests(reader, writer)
+            await self._answer_requests(reader, connection)
         except (ConnectionError, TimeoutError, h11.LocalProtocolError):
-            pass  # the connection is lost, so no response can be sent
+            writer.transport.abort()  # the connection is lost, or the client is too slow: no response can be sent
         finally:
             self._writers.discard(writer)
+            self._slots.leave(connection)
+            self._count_body(connection, -connection.body_bytes)
             writer.close()
 
-    async def _answer_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_requests(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         protocol = h11.Connection(h11.SERVER)
         while True:
             request: HttpRequest | None = None
             try:
-                request = await self._read(protocol, reader, writer)
+                request = await self._read(protocol, reader, connection)
                 if request is None:
                     return
+                self._slots.handle(connection)
                 response = await self._answer(request)
             except h11.RemoteProtocolError as error:
                 response = HttpResponse(error.error_status_hint)
             except _RefusedError as refused:
-                response = HttpResponse(refused.status)
+                response = refused.response
             if protocol.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                 return
             head_only = request is not None and request.method == "HEAD"
-            await self._write(protocol, writer, response, with_body=not head_only)
+            self._count_body(connection, -connection.body_bytes)
+            self._slots.wait(connection)
+            async with asyncio.timeout(_RECEIPT_S):
+                await self._write(protocol, connection.writer, response, with_body=not head_only)
+                if protocol.their_state is h11.SEND_BODY:
+                    await _drain(protocol, reader)
             if protocol.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
                 return
             protocol.start_next_cycle()
 
     async def _read(
-        self, protocol: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, protocol: h11.Connection, reader: asyncio.StreamReader, connection: _Connection
     ) -> HttpRequest | None:
-        """The next request, or None if the client has closed the connection."""
-        head: h11.Request | None = None
-        parts: list[bytes] = []
-        size = 0
-        while True:
+        """The next request, or None if the client has closed the connection. Raises _RefusedError for a request that
+        is refused by its head or by the size of its body."""
+        async with asyncio.timeout(_IDLE_S):
             event = protocol.next_event()
-            if event is h11.NEED_DATA:
-                if protocol.they_are_waiting_for_100_continue:
-                    writer.write(protocol.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
-                async with asyncio.timeout(_IDLE_S):
+            if event is h11.NEED_DATA and not protocol.trailing_data[0]:
+                protocol.receive_data(await reader.read(_READ_BYTES))
+                event = protocol.next_event()
+        async with asyncio.timeout(_HEAD_S):
+            while event is h11.NEED_DATA:
+                protocol.receive_data(await reader.read(_READ_BYTES))
+                event = protocol.next_event()
+        if not isinstance(event, h11.Request):
+            return None
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in event.headers}
+        method = event.method.decode()
+        await self._check(method, headers, connection)
+        parts: list[bytes] = []
+        async with asyncio.timeout(_BODY_S):
+            while True:
+                part = protocol.next_event()
+                if part is h11.NEED_DATA:
+                    if protocol.they_are_waiting_for_100_continue:
+                        found = protocol.send(h11.InformationalResponse(status_code=100, headers=[]))
+                        connection.writer.write(found or b"")
                     protocol.receive_data(await reader.read(_READ_BYTES))
-            elif isinstance(event, h11.Request):
-                head = event
-            elif isinstance(event, h11.Data):
-                size += len(event.data)
-                if size > BODY_BYTES_MAX:
-                    raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-                parts.append(bytes(event.data))
-            elif isinstance(event, h11.EndOfMessage):
-                assert head is not None
-                headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers}
-                return HttpRequest(head.method.decode(), head.target.decode("latin-1"), headers, b"".join(parts))
-            else:
-                return None
+                elif isinstance(part, h11.Data):
+                    self._count_body(connection, len(part.data))
+                    parts.append(bytes(part.data))
+                elif isinstance(part, h11.EndOfMessage):
+                    return HttpRequest(method, event.target.decode("latin-1"), headers, b"".join(parts))
+                else:
+                    return None
+
+    async def _check(self, method: str, headers: Mapping[str, str], connection: _Connection) -> None:
+        """Judge a request by its head. Raises _RefusedError."""
+        refusal = self._doors.refusal(method, headers)
+        if refusal is not None:
+            raise _RefusedError(_error(refusal.status, refusal.message))
+        size = headers.get("content-length", "")
+        if size.isdecimal() and int(size) > BODY_BYTES_MAX:
+            raise _RefusedError(_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE))
+        if self._login is None:
+            return
+        authorization = headers.get("authorization", "")
+        if self._login.is_known(authorization):
+            return
+        address, loop = connection.address, asyncio.get_running_loop()
+        wait_ms = self._attempts.wait_ms(address, int(loop.time() * 1000))
+        if authorization and (wait_ms or self._logins[address] >= LOGINS_OF_ADDRESS_MAX):
+            after = {"Retry-After": str(max(1, -(-wait_ms // 1000)))}
+            raise _RefusedError(_error(HTTPStatus.TOO_MANY_REQUESTS, "Too many failed logins.", after))
+        self._logins[address] += 1
+        try:
+            response = await self._login.refusal(authorization)
+        finally:
+            self._logins[address] -= 1
+            if not self._logins[address]:
+                del self._logins[address]
+        if response is None:
+            self._attempts.succeeded(address)
+            return
+        if authorization and response.status == HTTPStatus.UNAUTHORIZED:
+            self._attempts.failed(address, int(loop.time() * 1000))
+        raise _RefusedError(response)
+
+    def _count_body(self, connection: _Connection, size: int) -> None:
+        """Count bytes of a body; negative ones are dropped. Raises _RefusedError beyond a limit."""
+        connection.body_bytes += size
+        bodies, address = self._bodies, connection.address
+        bodies[address] += size
+        if not bodies[address]:
+            del bodies[address]
+        if size <= 0:
+            return
+        if connection.body_bytes > BODY_BYTES_MAX:
+            raise _RefusedError(_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE))
+        if bodies[address] > BODIES_BYTES_OF_ADDRESS_MAX or bodies.total() > BODIES_BYTES_MAX:
+            message = "Too many large requests at the same time."
+            raise _RefusedError(_error(HTTPStatus.SERVICE_UNAVAILABLE, message, {"Retry-After": "1"}))
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         try:
-            if self._security is not None:
-                status = await self._security.refusal(request.headers.get("authorization", ""))
-                if status is not None:
-                    return _refusal(status, self._security.challenge)
             return await self._handler(request)
         except Exception:  # a bug in the handler must not end the connection
             log.exception("an HTTP request failed", method=request.method, target=request.target)
@@ -213,11 +328,43 @@ class HttpServer:
         await writer.drain()
 
 
-def _refusal(status: int, challenge: str) -> HttpResponse:
-    """The answer to a request whose user is not known, as Confluent's REST servers give it."""
-    body = json.dumps({"error_code": status, "message": HTTPStatus(status).phrase}).encode()
-    headers = {"WWW-Authenticate": challenge} if status == HTTPStatus.UNAUTHORIZED else {}
-    return HttpResponse(status, body, headers=headers)
+async def _drain(protocol: h11.Connection, reader: asyncio.StreamReader) -> None:
+    """Read and drop the rest of a refused body, up to a limit."""
+    left = _DRAINED_BYTES_MAX
+    while left > 0:
+        try:
+            event = protocol.next_event()
+        except h11.RemoteProtocolError:
+            return
+        if event is h11.NEED_DATA:
+            data = await reader.read(_READ_BYTES)
+            left -= len(data) or left
+            protocol.receive_data(data)
+        elif not isinstance(event, h11.Data):
+            return
+
+
+def _error(status: int, message: str = "", headers: Mapping[str, str] | None = None) -> HttpResponse:
+    """An error that is found before the handler is called, as Confluent's REST servers give it."""
+    body = json.dumps({"error_code": status, "message": message or HTTPStatus(status).phrase}).encode()
+    return HttpResponse(status, body, headers=headers or {})
+
+
+class _SecurityLogin:
+    """The users of `HttpSecurity` as an `HttpLogin`."""
+
+    def __init__(self, security: HttpSecurity) -> None:
+        self._security = security
+
+    def is_known(self, authorization: str) -> bool:
+        return self._security.is_known(authorization)
+
+    async def refusal(self, authorization: str) -> HttpResponse | None:
+        status = await self._security.refusal(authorization)
+        if status is None:
+            return None
+        headers = {"WWW-Authenticate": self._security.challenge} if status == HTTPStatus.UNAUTHORIZED else {}
+        return _error(status, headers=headers)
 
 
 def parse_http_listener(text: str, *, example: str, allows_tls: bool = False) -> tuple[str, int]:

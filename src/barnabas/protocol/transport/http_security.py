@@ -42,6 +42,10 @@ _CREDENTIALS_MAX: Final = 4096
 class HttpUsers(Protocol):
     """Checks passwords."""
 
+    def knows(self, name: str, password: str) -> bool:
+        """Whether the password is known to be right, without an effort that a flood of guesses could multiply."""
+        ...
+
     async def accepts(self, name: str, password: str) -> bool:
         """Whether a user with this password may use the server. Raises BarnabasError if that cannot be found out."""
         ...
@@ -62,6 +66,18 @@ class HttpSecurity:
     def context(self) -> ssl.SSLContext | None:
         """The context of all connections; None without TLS."""
         return None if self._tls is None else self._tls.context
+
+    @property
+    def has_login(self) -> bool:
+        """Whether clients say who they are, by a password or a certificate."""
+        return self._users is not None or (self._tls is not None and self._tls.needs_certificates)
+
+    def is_known(self, authorization: str) -> bool:
+        """Whether everybody may pass, or this `Authorization` header is known to be right."""
+        if self._users is None:
+            return True
+        credentials = decode_basic(authorization)
+        return credentials is not None and self._users.knows(*credentials)
 
     @property
     def challenge(self) -> str:
@@ -111,6 +127,9 @@ class FileUsers:
         self._users = self._read()
 
     async def accepts(self, name: str, password: str) -> bool:
+        return self.knows(name, password)
+
+    def knows(self, name: str, password: str) -> bool:
         if self._files.have_changed():
             try:
                 self._users = self._read()
@@ -135,6 +154,7 @@ class _HttpTls:
         self._config = TlsServerConfig(config.tls, config.client_auth)
         self._files = StoreFiles(config.tls, now)  # before they are read: a change while they are read is noticed
         self.context = build_server_context(self._config)
+        self.needs_certificates = config.client_auth == "required"
 
     def refresh(self) -> None:
         if not self._files.have_changed():

@@ -145,7 +145,7 @@ async def ask(port: int, request: str, tls: ssl.SSLContext | None = None) -> tup
 
 def get(path: str, authorization: str = "") -> str:
     login = f"Authorization: {authorization}\r\n" if authorization else ""
-    return f"GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{login}\r\n"
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{login}\r\n"
 
 
 def write_store(path: Path, identity: Identity) -> None:

@@ -22,7 +22,8 @@ from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.http import HttpHandler, HttpListenerError, HttpServer, parse_http_listener
+from barnabas.protocol.transport.http import HttpListenerError, HttpServer, parse_http_listener
+from barnabas.protocol.transport.http_doors import HttpDoors, require_login
 from barnabas.protocol.transport.tls_server import TlsServerConfig, build_server_context
 from barnabas.spark.connectors.connect.cluster.membership import WorkerMembership
 from barnabas.spark.connectors.connect.cluster.ports import ConnectorRuntime
@@ -55,15 +56,20 @@ def _tls_context(config: ConnectWorkerConfig) -> ssl.SSLContext | None:
 class ConnectServer:
     """One worker of a Connect cluster. All workers with one `group.id` share its connectors."""
 
-    def __init__(self, config: ConnectWorkerConfig, runtime: ConnectorRuntime) -> None:
+    def __init__(self, config: ConnectWorkerConfig, runtime: ConnectorRuntime, *, insecure: bool = False) -> None:
+        """Without `insecure`, a listener that other hosts reach needs a login. Raises OpenListenerError."""
         host, port = parse_http_listener(config.listener, example=DEFAULT_LISTENER, allows_tls=True)
         self._config = config
         self._runtime = runtime
         self._services: ConnectServices | None = None
-        app: HttpHandler = ConnectApp(lambda: self._services)
-        if config.has_basic_auth:
-            app = BasicAuthentication(app, read_users(config.login_file))
-        self._http = HttpServer(host, port, app, tls=_tls_context(config))
+        login = BasicAuthentication(read_users(config.login_file)) if config.has_basic_auth else None
+        asks_certificates = config.rest_tls is not None and config.rest_tls.client_auth == "required"
+        has_login = login is not None or asks_certificates
+        remedy = "Set rest.extension.classes and java.security.auth.login.config (docs/CONNECT.md)"
+        require_login("The worker's REST API", host, has_login=has_login, insecure=insecure, remedy=remedy)
+        doors = HttpDoors(None if has_login else [host, config.advertised_host])
+        app = ConnectApp(lambda: self._services)
+        self._http = HttpServer(host, port, app, tls=_tls_context(config), login=login, doors=doors)
         self._cluster = Cluster(ClusterConfig.of(config.client))
         options = TopicLogOptions(
             config.config_storage_topic,

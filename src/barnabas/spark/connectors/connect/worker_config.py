@@ -27,7 +27,7 @@ WORKER_KEYS: Final[Mapping[str, str | None]] = {
     "status.storage.partitions": "5",
     "status.storage.replication.factor": "3",
     "storage.location": None,
-    "listeners": "http://:8083",
+    "listeners": "http://127.0.0.1:8083",
     "rest.advertised.host.name": "",
     "rest.advertised.port": "",
     "rest.extension.classes": "",
@@ -113,7 +113,7 @@ class ConnectWorkerConfig(Struct, frozen=True):
     storage_location: str
     client: Mapping[str, str]
     client_overrides: Mapping[str, str] = field(default_factory=dict)
-    listener: str = "http://:8083"
+    listener: str = "http://127.0.0.1:8083"
     advertised_host: str = ""
     advertised_port: int | None = None
     rest_tls: RestTls | None = None

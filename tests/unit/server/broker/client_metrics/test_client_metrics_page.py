@@ -27,7 +27,10 @@ async def subscribe(admin: AsyncAdmin) -> None:
 
 def pushed() -> bytes:
     point = attribute(7, "node", message(1, b"1")) + double(4, 2.5)
-    return data(gauge("org.apache.kafka.producer.rate", point), total("org.apache.kafka.producer.sent", integer(6, 3), delta=True))
+    return data(
+        gauge("org.apache.kafka.producer.rate", point),
+        total("org.apache.kafka.producer.sent", integer(6, 3), delta=True),
+    )
 
 
 def push(address: str) -> None:

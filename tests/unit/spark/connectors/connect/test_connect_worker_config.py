@@ -30,7 +30,7 @@ def test_a_worker_of_kafka_connect_and_one_key_more() -> None:
     assert (config.group_id, config.config_storage_topic, config.status_storage_topic) == ("g", "c", "s")
     assert config.client == {"bootstrap.servers": "b:1", "sasl.mechanism": "PLAIN"}
     assert (config.session_timeout_ms, config.heartbeat_interval_ms, config.topic_tracking) == (6000, 3000, False)
-    assert (config.storage_location, config.listener) == ("/shared", "http://:8083")
+    assert (config.storage_location, config.listener) == ("/shared", "http://127.0.0.1:8083")
     assert [name for name, _ in config.unused] == ["offset.storage.topic"]
     assert config.properties["key.converter.schemas.enable"] == "false"
 

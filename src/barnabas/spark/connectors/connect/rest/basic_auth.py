@@ -24,7 +24,7 @@ from typing import Final
 
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.jaas import parse_jaas
-from barnabas.protocol.transport.http import HttpHandler, HttpRequest, HttpResponse
+from barnabas.protocol.transport.http import HttpResponse
 from barnabas.spark.connectors.connect.worker_config import WorkerConfigError
 
 ENTRY: Final = "KafkaConnect"
@@ -80,16 +80,15 @@ def _text(place: str) -> str:
 
 
 class BasicAuthentication:
-    """An `HttpHandler` that lets requests of known users pass to another one."""
+    """The `HttpLogin` of a worker's REST API."""
 
-    def __init__(self, handler: HttpHandler, users: Mapping[str, str]) -> None:
-        self._handler = handler
+    def __init__(self, users: Mapping[str, str]) -> None:
         self._users = {name.encode(): password.encode() for name, password in users.items()}
 
-    async def __call__(self, request: HttpRequest) -> HttpResponse:
-        return await self._handler(request) if self._knows(request.headers.get("authorization", "")) else _REFUSED
+    async def refusal(self, authorization: str) -> HttpResponse | None:
+        return None if self.is_known(authorization) else _REFUSED
 
-    def _knows(self, authorization: str) -> bool:
+    def is_known(self, authorization: str) -> bool:
         scheme, _, encoded = authorization.strip().partition(" ")
         if scheme.lower() != "basic":
             return False
