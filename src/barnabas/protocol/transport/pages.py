@@ -6,8 +6,9 @@
 
 With `security` the pages have TLS and users; `open_pages` then show their status, and no more, to everybody, because
 supervisors of processes have no password. This server has no dependency, but also no request bodies and no keep-alive;
-`http.py` has them. The server reads only the head of a request: at most 8 KiB, within ten seconds, from at most 32
-clients at a time.
+`http.py` has them. The server reads only the head of a request: at most 8 KiB, within ten seconds. It has slots of its
+own, few of which belong to one address (`http_slots.py`), so that the probes of a supervisor are answered while others
+send half requests. Pages of other web sites are refused (`http_doors.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from msgspec import Struct
 
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
+from barnabas.protocol.transport.http_doors import HttpDoors
+from barnabas.protocol.transport.http_slots import HttpSlots
 from barnabas.protocol.transport.listener import listening_socket
 
 if TYPE_CHECKING:
@@ -30,12 +33,14 @@ if TYPE_CHECKING:
 log = get_logger("barnabas.protocol.transport")
 
 HEAD_BYTES_MAX: Final = 8_192
-CONNECTIONS_MAX: Final = 32
+CONNECTIONS_MAX: Final = 64
+CONNECTIONS_OF_ADDRESS_MAX: Final = 8
 _REQUEST_TIMEOUT_S: Final = 10.0
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
     401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     500: "Internal Server Error",
@@ -51,6 +56,16 @@ class Page(Struct, frozen=True):
     content_type: str = "text/plain; charset=utf-8"
 
 
+class _Reader:
+    """The slot of one connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+
 class PageServer:
     """One listening socket, and a function for each path that returns the page, at once or later."""
 
@@ -62,7 +77,9 @@ class PageServer:
         *,
         security: HttpSecurity | None = None,
         open_pages: Collection[str] = (),
+        names: Collection[str] = (),
     ) -> None:
+        """`names` are the names, besides `host`, to which a server without a login answers."""
         self.host = host
         self.port = port
         """The requested port; after `bind`, the port that is bound."""
@@ -70,7 +87,9 @@ class PageServer:
         self._security = security
         self._open_pages = open_pages
         self._sock: socket.socket | None = None
-        self._open = 0
+        has_login = security is not None and security.has_login
+        self._doors = HttpDoors(None if has_login else [host, *names])
+        self._slots = HttpSlots(CONNECTIONS_MAX, CONNECTIONS_OF_ADDRESS_MAX)
 
     def bind(self) -> None:
         """Bind the port. Raises OSError if the port is in use."""
@@ -96,20 +115,26 @@ class PageServer:
             self._sock.close()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        slot = _Reader(writer)
+        peer = writer.get_extra_info("peername")
+        if not self._slots.enter(slot, str(peer[0]) if peer else ""):
+            writer.transport.abort()
+            return
         try:
             if self._security is not None:
                 self._security.refresh()
-            if self._open <= CONNECTIONS_MAX:
-                async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-                    writer.write(await self._answer(await reader.readuntil(b"\r\n\r\n")))
-                    await writer.drain()
+            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                self._slots.handle(slot)
+                writer.write(await self._answer(head))
+                self._slots.wait(slot)
+                await writer.drain()
         except asyncio.LimitOverrunError:
             writer.write(_response(Page("The request is too long.\n", 400), with_body=True))
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the connection is lost, or the client sent no complete request in time
         finally:
-            self._open -= 1
+            self._slots.leave(slot)
             with suppress(OSError):
                 writer.close()
 
@@ -120,8 +145,13 @@ class PageServer:
         method, target, _ = words
         if method not in ("GET", "HEAD"):
             return _response(Page("Only GET and HEAD are supported.\n", 405), with_body=True)
+        headers = _headers(head)
+        foreign = self._doors.refusal(method, headers)
+        if foreign is not None:
+            return _response(Page(f"{foreign.message}\n", foreign.status), with_body=True)
         path = target.partition("?")[0]
-        refused = None if self._security is None else await self._security.refusal(_authorization(head))
+        authorization = headers.get("authorization", "")
+        refused = None if self._security is None else await self._security.refusal(authorization)
         if refused is not None and path not in self._open_pages:
             assert self._security is not None
             header = f"WWW-Authenticate: {self._security.challenge}\r\n" if refused == 401 else ""
@@ -142,13 +172,10 @@ class PageServer:
         return _response(shown, with_body=method == "GET")
 
 
-def _authorization(head: bytes) -> str:
-    """The header Authorization of a request; empty if there is none."""
-    for line in head.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"authorization":
-            return value.decode("latin-1").strip()
-    return ""
+def _headers(head: bytes) -> dict[str, str]:
+    """The headers of a request by their names in lower case."""
+    lines = (line.decode("latin-1").partition(":") for line in head.split(b"\r\n")[1:])
+    return {name.strip().lower(): value.strip() for name, _, value in lines if name}
 
 
 def _response(page: Page, *, with_body: bool, header: str = "") -> bytes:

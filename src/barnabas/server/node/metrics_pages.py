@@ -24,12 +24,14 @@ from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.exposition import Exposition, building
 from barnabas.core.telemetry.prometheus import CONTENT_TYPE
 from barnabas.core.telemetry.table import NameFamily
+from barnabas.protocol.transport.http_doors import host_name
 from barnabas.protocol.transport.pages import Page, PageServer
 from barnabas.server.node.health import Health
 
 if TYPE_CHECKING:
     from barnabas.protocol.transport.http_security import HttpSecurity
 
+HOST_NAME: Final = "host.name"
 PREFIX: Final = "barnabas.metrics."
 """The settings of the pages begin with this."""
 _LOOPBACK: Final = "127.0.0.1"
@@ -95,6 +97,7 @@ class MetricsPages:
             },
             security=security,
             open_pages=(LIVE_PATH, READY_PATH, HEALTH_PATH),
+            names=_own_names(configs or {}),
         )
         try:
             self._server.bind()
@@ -142,6 +145,13 @@ class MetricsPages:
 
     def _version_page(self) -> Page:
         return Page(_json(self._about()), content_type=_JSON)
+
+
+def _own_names(configs: Mapping[str, str]) -> list[str]:
+    """The names by which clients reach this node: those that it advertises, and those of its pages."""
+    listed = f"{configs.get('listeners', '')},{configs.get('advertised.listeners', '')}"
+    hosts = [host_name(part.partition("://")[2]) for part in listed.split(",")]
+    return hosts + [name.strip() for name in configs.get(f"{PREFIX}{HOST_NAME}", "").split(",")]
 
 
 def _security(configs: Mapping[str, str], *, is_https: bool) -> HttpSecurity | None:

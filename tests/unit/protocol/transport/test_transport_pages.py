@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.protocol.transport.pages import HEAD_BYTES_MAX, Page, PageServer
+from barnabas.protocol.transport.pages import CONNECTIONS_MAX, HEAD_BYTES_MAX, Page, PageServer
 
 
 def broken() -> Page:
@@ -37,7 +37,7 @@ def talk(sent: bytes) -> tuple[str, dict[str, str], str]:
 
 
 def test_a_page() -> None:
-    status, headers, body = talk(b"GET /metrics?x=1 HTTP/1.1\r\nHost: here\r\n\r\n")
+    status, headers, body = talk(b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert (status, body) == ("HTTP/1.1 200 OK", "a 1\n")
     assert headers == {"Content-Type": "text/x", "Content-Length": "4", "Connection": "close"}
     status, headers, body = talk(b"HEAD /metrics HTTP/1.1\r\n\r\n")
@@ -52,9 +52,32 @@ def test_a_page() -> None:
         (b"GET / HTTP/1.1\r\n\r\n", "404 Not Found", "The pages are /broken, /ill, /metrics."),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed", "Only GET"),
         (b"\x00\x00\x00\x12kafka\r\n\r\n", "400 Bad Request", "not an HTTP/1 request"),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403 Forbidden", "'evil.example'"),
+        (b"GET /metrics HTTP/1.1\r\nOrigin: http://evil.example\r\n\r\n", "403 Forbidden", "other web sites"),
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * HEAD_BYTES_MAX, "400 Bad Request", "too long"),
     ],
 )
 def test_unsupported_requests_get_an_error_page(sent: bytes, status: str, says: str) -> None:
     line, _, body = talk(sent)
     assert (line, says in body) == (f"HTTP/1.1 {status}", True)
+
+
+def test_a_probe_is_answered_while_another_client_holds_half_sent_requests() -> None:
+    async def main() -> None:
+        server = PageServer("127.0.0.1", 0, PAGES)
+        server.bind()
+        serving = asyncio.create_task(server.serve())
+        half = []
+        for _ in range(3 * CONNECTIONS_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET / HT")
+            half.append(writer)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+        for writer in half:
+            writer.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+    asyncio.run(main())
