@@ -75,8 +75,8 @@ def console(
     except ModuleNotFoundError as error:
         fail(f"The console needs {error.name}: pip install 'barnabas[console]'", EXIT_USAGE)
     from barnabas.cli.console_readers import mirror_reader, pipeline_reader
-    from barnabas.console.access.gate import is_loopback
     from barnabas.console.errors import ConsoleError
+    from barnabas.core.addresses import is_loopback
 
     settings = ConsoleSettings(
         with_bootstrap(bootstrap_server, read_properties(command_config)),

@@ -13,13 +13,16 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from barnabas.console.access.gate import is_loopback
 from barnabas.console.errors import ConsoleError
 from barnabas.console.settings import ConsoleSettings
 from barnabas.console.web.app import ConsoleApp
+from barnabas.console.web.guarded_protocol import guarded_protocol
+from barnabas.core.addresses import is_loopback
+from barnabas.protocol.transport.http_slots import HttpSlots
 
 DEFAULT_PORT = 8090
 _CONNECTIONS_MAX = 500
+_CONNECTIONS_OF_ADDRESS_MAX = 125
 _SHUTDOWN_S = 3
 
 
@@ -78,11 +81,10 @@ class ConsoleServer:
             log_config=None,
             access_log=False,
             lifespan="on",
-            http="h11",
+            http=guarded_protocol(HttpSlots(_CONNECTIONS_MAX, _CONNECTIONS_OF_ADDRESS_MAX)),
             ws="none",
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS_MAX,
             timeout_graceful_shutdown=_SHUTDOWN_S,
             ssl_certfile=self.settings.certificate,
             ssl_keyfile=self.settings.key,

@@ -39,7 +39,9 @@ def log_in(browser: Browser, name: str, password: str | None = None) -> int:
 def test_a_foreign_host_name_is_refused_without_a_login(browser: Browser) -> None:
     response = browser.client.get("/", headers={"host": "evil.example:8090"})
     assert response.status_code == 403
-    assert "answers to localhost" in response.text
+    assert "does not answer to the name" in response.text
+    foreign = browser.client.get("/api/topics", headers={"origin": "http://evil.example"})
+    assert foreign.status_code == 403
 
 
 def test_a_request_of_another_site_is_refused_but_its_links_are_not(browser: Browser) -> None:
@@ -125,6 +127,20 @@ def test_cookies_are_not_readable_by_scripts(users: Browser) -> None:
     set_cookie = users.client.get("/login").headers["set-cookie"].lower()
     assert "httponly" in set_cookie
     assert "samesite=lax" in set_cookie
+
+
+def test_a_cookie_is_worth_nothing_after_the_logout(users: Browser) -> None:
+    log_in(users, "vera")
+    stolen = dict(users.client.cookies)
+    users.client.post("/logout", data={"csrf": users.document("/session")["csrf"]}, follow_redirects=False)
+    users.client.cookies.clear()
+    users.client.cookies.update(stolen)
+    assert users.client.get("/topics", follow_redirects=False).status_code == 303
+
+
+def test_the_body_of_a_stranger_is_not_read(users: Browser) -> None:
+    response = users.client.post("/api/topics/create", content=b"[" * 100, headers={"content-type": "text/plain"})
+    assert response.status_code == 403
 
 
 def test_roles_decide_what_a_user_may_change(users: Browser) -> None:

@@ -1,8 +1,7 @@
 """Machine: decides whether a request may do what it asks for. Time and randomness are arguments.
 
-Four things are checked for every request: its Host header (a console without a login answers to loopback names only, so
-that no foreign web page can reach it by rebinding its own name), its user, the role that the page or the change needs,
-and for changes the CSRF token and read-only mode.
+Three things are checked for every request: its user, the role that the page or the change needs, and for changes the
+CSRF token and read-only mode. `protocol/transport/http_doors.py` has checked before that no other web site has sent it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from typing import Final
 
 from barnabas.console.access.sessions import Session, Signer
 from barnabas.console.access.users import Role, User
@@ -19,6 +18,8 @@ from barnabas.console.errors import NotAllowedError
 
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "x-csrf-token"
+SESSIONS_OF_USER_MAX: Final = 50
+"""The sessions of one user; a further login ends the oldest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +41,27 @@ class Gate:
         self.signer = signer
         self.is_read_only = is_read_only
         self._users = users
+        self._sessions: dict[str, dict[str, int]] = {}
+        """The sessions of each user that has logged in, by their ids, with their ends."""
 
     @property
     def has_login(self) -> bool:
         return self._users is not None
 
-    def check_host(self, host: str) -> None:
-        """Raises NotAllowedError for a Host header that is no loopback name, if there is no login."""
-        if not self.has_login and not is_loopback(host_name(host)):
-            raise NotAllowedError(
-                f"This console has no login, so it answers to localhost and 127.0.0.1 only, not to {host[:100]!r}."
-            )
+    def log_in(self, user: User, session_id: str, now_ms: int) -> str:
+        """Begin a session of the user, with this random id. Returns its cookie."""
+        session, cookie = self.signer.new_session(session_id, user, now_ms)
+        mine = self._sessions.setdefault(user.name, {})
+        for old in [known for known, expires_ms in mine.items() if expires_ms <= now_ms]:
+            del mine[old]
+        if len(mine) >= SESSIONS_OF_USER_MAX:
+            del mine[next(iter(mine))]
+        mine[session.id] = session.expires_ms
+        return cookie
 
-    def check_site(self, site: str, mode: str, *, is_change: bool = False) -> None:
-        """Raises NotAllowedError if another web site has sent the request from its own page. `site` and `mode` are the
-        headers Sec-Fetch-Site and Sec-Fetch-Mode, which browsers send. A link that a person follows is allowed, a form
-        of another site is not: the browser may add a password (HTTP Basic) that it remembers.
-        """
-        if site in ("cross-site", "same-site") and (is_change or mode != "navigate"):
-            raise NotAllowedError("This console answers to its own pages only.")
+    def log_out(self, session: Session) -> None:
+        """End the session: its cookie is worth nothing any more."""
+        self._sessions.get(session.user, {}).pop(session.id, None)
 
     def visit(self, cookie: str | None, now_ms: int, new_id: str) -> Visit:
         """The session and user of a request's cookie. `new_id` is random, for a browser without a session."""
@@ -71,8 +74,10 @@ class Gate:
         if self._users is None:
             return User("", Role.VIEWER if self.is_read_only else Role.ADMIN)
         user = self._users().get(session.user)
+        if session.id not in self._sessions.get(session.user, {}):
+            return None  # not logged in, or logged out
         if user is None or self.signer.password_mark(user) != session.password_mark:
-            return None  # not logged in; or the user was removed, or has another password
+            return None  # the user was removed, or has another password
         return user
 
     def user(self, name: str) -> User | None:
@@ -102,20 +107,3 @@ def basic_credentials(header: str | None) -> tuple[str, str] | None:
     except (ValueError, binascii.Error):
         return None
     return (name, password) if colon else None
-
-
-def host_name(host: str) -> str:
-    """The name or address of a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address or name."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,8 +1,7 @@
 """Codec: sessions in signed cookies, and the CSRF tokens that belong to them.
 
-A cookie's value is `PAYLOAD.SIGNATURE`: base64 of JSON, and its HMAC-SHA-256. The server keeps no sessions; a session
-ends when it expires, when its user is removed or gets another password, or when the console restarts with another
-secret.
+A cookie's value is `PAYLOAD.SIGNATURE`: base64 of JSON, and its HMAC-SHA-256. A session ends when it expires, when its
+user logs out, is removed or gets another password (`gate.py`), or when the console restarts with another secret.
 """
 
 from __future__ import annotations

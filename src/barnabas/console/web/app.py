@@ -35,10 +35,11 @@ from barnabas.console.sources import Call, Sources
 from barnabas.console.web.live import LiveViews, download_lines, live_events
 from barnabas.console.web.pages import CHANGES, NAVIGATION, PAGES, Page
 from barnabas.console.web.rendering import make_environment
-from barnabas.console.web.responses import HeadersMiddleware, read_fields, status_of
+from barnabas.console.web.responses import LOGIN_BYTES_MAX, HeadersMiddleware, read_fields, status_of
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
+from barnabas.protocol.transport.http_doors import HttpDoors
 
 log = get_logger("barnabas.console")
 
@@ -58,6 +59,7 @@ class ConsoleApp:
         self._users = None if settings.users_file is None else UsersFile(settings.users_file, self._clock)
         users = None if self._users is None else self._users.users
         self._gate = Gate(Signer(secrets.token_bytes(32)), users, is_read_only=settings.is_read_only)
+        self._doors = HttpDoors(None if self._gate.has_login else (), content_types=None)
         self._audit = AuditLog(settings.audit_file)
         self._templates = make_environment()
         self._live = LiveViews(settings.browse.live_views)
@@ -108,12 +110,9 @@ class ConsoleApp:
         async def endpoint(request: Request) -> Response:
             visit = None
             try:
-                self._gate.check_host(request.headers.get("host", ""))
-                self._gate.check_site(
-                    request.headers.get("sec-fetch-site", ""),
-                    request.headers.get("sec-fetch-mode", ""),
-                    is_change=request.method == "POST",
-                )
+                refusal = self._doors.refusal(request.method, request.headers)
+                if refusal is not None:
+                    raise NotAllowedError(refusal.message)
                 visit = await self._visit(request)
                 response = await handle(request, visit)
             except (BarnabasError, TimeoutError) as error:
@@ -130,7 +129,7 @@ class ConsoleApp:
         given = basic_credentials(request.headers.get("authorization"))
         if given is None or self._users is None:
             return visit
-        user = await self._users.login(*given)
+        user = await self._users.login(*given, _address(request))
         if user is None:
             raise NotAllowedError("The name or the password is wrong.")
         return Visit(user, visit.session, visit.csrf_token, None, is_basic=True)
@@ -277,6 +276,8 @@ class ConsoleApp:
 
     def _changing(self, change: Change) -> Callable[[Request, Visit], Awaitable[Response]]:
         async def make(request: Request, visit: Visit) -> Response:
+            if visit.user is None:  # nothing of a stranger's body is read
+                raise NotAllowedError("You are not logged in any more: log in, and repeat the change.")
             fields = await read_fields(request)
             token = request.headers.get(CSRF_HEADER) or fields.pop(CSRF_FIELD, "")
             call = None
@@ -302,7 +303,7 @@ class ConsoleApp:
         self._audit.write(
             time=datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds"),
             user="" if visit.user is None else visit.user.name,
-            address=request.client.host if request.client else "",
+            address=_address(request),
             change=change.name,
             fields={**{name: str(value) for name, value in request.path_params.items()}, **change.logged(fields)},
             error=error[:1_000],
@@ -337,24 +338,31 @@ class ConsoleApp:
     async def _login(self, request: Request, visit: Visit) -> Response:
         if self._users is None:
             raise NotFoundError("This console has no login.")
-        fields = await read_fields(request)
+        fields = await read_fields(request, LOGIN_BYTES_MAX)
         error = "The name or the password is wrong."
         if not self._gate.signer.is_csrf_token(visit.session, fields.get(CSRF_FIELD, "")):
             error = "The form has expired: try again."
-        elif (user := await self._users.login(fields.get("user", ""), fields.get("password", ""))) is not None:
-            _, cookie = self._gate.signer.new_session(secrets.token_urlsafe(24), user, self._clock.now_ms())
+        elif (
+            user := await self._users.login(fields.get("user", ""), fields.get("password", ""), _address(request))
+        ) is not None:
+            cookie = self._gate.log_in(user, secrets.token_urlsafe(24), self._clock.now_ms())
             response = RedirectResponse("/", 303)
             self._set_cookie(request, response, SESSION_COOKIE, cookie, LIFETIME_MS // 1000)
             return response
         return self._page(request, visit, "login.html", "Log in", {"error": error}, status=403)
 
     async def _logout(self, request: Request, visit: Visit) -> Response:
-        fields = await read_fields(request)
+        fields = await read_fields(request, LOGIN_BYTES_MAX)
         if not self._gate.signer.is_csrf_token(visit.session, fields.get(CSRF_FIELD, "")):
             raise NotAllowedError("The form has expired: load the page again.")
+        self._gate.log_out(visit.session)
         response = RedirectResponse("/login", 303)
         response.delete_cookie(SESSION_COOKIE)
         return response
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _referrer(request: Request) -> str:

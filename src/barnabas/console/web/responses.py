@@ -12,11 +12,15 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
-from barnabas.console.errors import BadInputError, ConsoleError
+from barnabas.console.errors import BadInputError, ConsoleError, TooManyError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.registry.errors import RegistryError
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+LOGIN_BYTES_MAX: Final = 16 * 1024
+"""The most bytes of a body of a client that may not have logged in."""
+BODIES_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The bodies that are being received, together."""
 _FIELDS_MAX: Final = 200
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -80,9 +84,9 @@ def status_of(error: BarnabasError) -> int:
             return 502
 
 
-async def read_fields(request: Request) -> dict[str, str]:
-    """The fields of a form, or of a JSON object whose values are scalars. Raises BadInputError."""
-    body = await _body(request)
+async def read_fields(request: Request, bytes_max: int = BODY_BYTES_MAX) -> dict[str, str]:
+    """The fields of a form, or of a JSON object whose values are scalars. Raises BadInputError and TooManyError."""
+    body = await _body(request, bytes_max)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         try:
@@ -107,11 +111,23 @@ def _field(value: Any) -> str:
     return json.dumps(value) if not isinstance(value, bool) else ("true" if value else "")
 
 
-async def _body(request: Request) -> bytes:
+class _Receiving:
+    """Bytes of bodies that are being received."""
+
+    total = 0
+
+
+async def _body(request: Request, bytes_max: int) -> bytes:
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise BadInputError(f"The body has more than {BODY_BYTES_MAX} bytes.")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            _Receiving.total += len(part)
+            if size > bytes_max:
+                raise BadInputError(f"The body has more than {bytes_max} bytes.")
+            if _Receiving.total > BODIES_BYTES_MAX:
+                raise TooManyError("Too many large requests at the same time: try again in a moment.")
+            parts.append(part)
+    finally:
+        _Receiving.total -= size
     return b"".join(parts)

@@ -53,10 +53,11 @@ class HttpDoors:
     """Decides by the head of a request. `names` are the host names of the server, besides addresses, localhost and the
     name of this host; None stands for a server with a login, which does not check Host."""
 
-    def __init__(self, names: Collection[str] | None, content_types: Collection[str] = CONTENT_TYPES) -> None:
+    def __init__(self, names: Collection[str] | None, content_types: Collection[str] | None = CONTENT_TYPES) -> None:
+        """`content_types` is None for a server that checks them itself."""
         own = gethostname().lower()
         self._names = None if names is None else frozenset({own, *(name.lower() for name in names if name)})
-        self._content_types = frozenset(content_types)
+        self._content_types = None if content_types is None else frozenset(content_types)
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> HttpRefusal | None:
         """None if the request may pass. Names of headers are lower case."""
@@ -70,7 +71,7 @@ class HttpDoors:
             )
         if _is_foreign(method, host, headers):
             return HttpRefusal(403, "This server does not answer to the pages of other web sites.")
-        if method in _READING or not _has_body(headers):
+        if self._content_types is None or method in _READING or not _has_body(headers):
             return None
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in self._content_types or (not kind and not _is_browser(headers)):

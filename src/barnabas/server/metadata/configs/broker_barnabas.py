@@ -29,6 +29,14 @@ BARNABAS_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=LOW,
     ),
     string(
+        "barnabas.metrics.host.name",
+        None,
+        "The names, separated by commas, by which clients reach the pages of --metrics without a login, besides "
+        "addresses, localhost, the name of the host and those of advertised.listeners. Requests for other names are "
+        "refused, since they may come from a web page.",
+        importance=LOW,
+    ),
+    string(
         "barnabas.metrics.names",
         "strimzi",
         "The names of Kafka's metrics on the page of metrics: strimzi, as Strimzi's exporter and most dashboards have "
