@@ -44,7 +44,8 @@ def connect_serve(
     config = parse_worker_config(properties)
 
     async def main() -> None:
-        runtime = SparkConnectorRuntime(config, WorkerPlanner(config.client, config.converters))
+        planner = WorkerPlanner(config.client, config.converters, config.file_directories)
+        runtime = SparkConnectorRuntime(config, planner)
         server = ConnectServer(config, runtime, insecure=insecure)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

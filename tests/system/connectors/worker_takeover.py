@@ -101,6 +101,7 @@ def worker_properties(servers: str, folder: Path) -> dict[str, str]:
         "status.storage.topic": "connect-status",
         "storage.location": (folder / "shared").as_uri(),
         "listeners": "http://127.0.0.1:0",
+        "file.directories": str(folder),
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "1000",
         "spark.master": "local[2]",

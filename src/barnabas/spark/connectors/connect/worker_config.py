@@ -1,7 +1,8 @@
 """Codec: the properties file of `barnabas connect serve` -> the settings of a worker.
 
 The names and defaults are those of Kafka Connect's `DistributedConfig`. A worker needs one key more: `storage.location`
-is a directory that all workers share, for the checkpoints of the connectors and the staged data of sources.
+is a directory that all workers share, for the checkpoints of the connectors and the staged data of sources. Another key
+of ours, `file.directories`, has the directories, separated by commas, in which FileStream connectors may use files.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ WORKER_KEYS: Final[Mapping[str, str | None]] = {
     "value.converter": "",
     "header.converter": "",
     "config.providers": "",
+    "file.directories": "",
 }
 """The keys that a worker reads, with their defaults; None must be given."""
 UNUSED_KEYS: Final[Mapping[str, str]] = {
@@ -129,6 +131,8 @@ class ConnectWorkerConfig(Struct, frozen=True):
     rebalance_timeout_ms: int = 60_000
     topic_tracking: bool = True
     topic_tracking_reset: bool = True
+    file_directories: tuple[str, ...] = ()
+    """The directories in which connectors may use files of the host (file.directories)."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """All keys of the file, for the runtime: converters, config providers, settings of Spark."""
     unused: tuple[tuple[str, str], ...] = ()
@@ -194,6 +198,7 @@ def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
         rebalance_timeout_ms=_number(values, "rebalance.timeout.ms"),
         topic_tracking=_flag(values, "topic.tracking.enable"),
         topic_tracking_reset=_flag(values, "topic.tracking.allow.reset"),
+        file_directories=tuple(part.strip() for part in str(values["file.directories"]).split(",") if part.strip()),
         properties=texts,
         unused=(*((name, UNUSED_KEYS[name]) for name in texts if name in UNUSED_KEYS), *of_connectors.unused),
     )

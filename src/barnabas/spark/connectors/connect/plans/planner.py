@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from barnabas.core.telemetry import get_logger
 from barnabas.spark.connectors.connect.cluster.ports import (
     ConfigDefinition,
@@ -13,6 +15,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     ConnectPlugin,
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
+from barnabas.spark.connectors.connect.plans.file_directories import FILE_FORMATS, refused_file
 from barnabas.spark.connectors.connect.plans.jdbc import SPARK_JDBC
 from barnabas.spark.connectors.connect.plans.queries import (
     PlannedQuery,
@@ -90,15 +93,21 @@ RECORD_COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
 
 class WorkerPlanner:
     """Plans for all connectors of `table.py`. `client` has the settings of the worker's Kafka clients, `converters` the
-    worker's converters.
+    worker's converters, `file_directories` the directories in which connectors may use files; None allows every file.
     """
 
-    def __init__(self, client: Mapping[str, str], converters: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        client: Mapping[str, str],
+        converters: Mapping[str, str] | None = None,
+        file_directories: Sequence[str] | None = None,
+    ) -> None:
         from barnabas import __version__
 
         self._client = dict(client)
         self._converters = dict(converters or {})
         self._version = __version__
+        self._file_directories = file_directories
 
     def plugins(self) -> Sequence[ConnectPlugin]:
         rows = [(name, row.kind.value) for row in CONNECTORS for name in (row.name, *row.aliases)]
@@ -117,10 +126,23 @@ class WorkerPlanner:
         return definitions_of(find_connector(plugin))
 
     def findings(self, config: ConnectorConfig) -> Sequence[ConfigFinding]:
-        return findings_of(with_defaults(config, self._converters))
+        found = findings_of(with_defaults(config, self._converters))
+        refused = self._refused_file(config)
+        if refused is None:
+            return found
+        name, error = refused
+        return [replace(each, errors=(*each.errors, error)) if each.name == name else each for each in found]
 
     def plan(self, config: ConnectorConfig) -> SparkQueryPlan:
+        refused = self._refused_file(config)
+        if refused is not None:
+            raise OptionError(refused[1])
         return SparkQueryPlan(plan_query(with_defaults(config, self._converters), self._client), self._version)
+
+    def _refused_file(self, config: ConnectorConfig) -> tuple[str, str] | None:
+        if self._file_directories is None or find_connector(config["connector.class"]).format not in FILE_FORMATS:
+            return None
+        return refused_file(config, self._file_directories)
 
 
 def _columns_of_values(rows: Any, *, deletes: bool) -> Any:
