@@ -38,7 +38,7 @@ from bench.attacks.edges import consecutive_ports, edge_settings
 from bench.attacks.registry import ATTACKS, Attack
 from bench.report import Sheet, write
 
-MODULES = ("records", "lists", "largest", "shapes", "groups", "edges", "pipelines")
+MODULES = ("records", "lists", "largest", "shapes", "groups", "edges", "pipelines", "memory")
 """The modules of `bench/attacks`, in the order of the table."""
 TOPIC = "bystander"
 INTERVAL_S = 0.010
@@ -47,6 +47,8 @@ _HELD = re.compile(r'barnabas_loop_held_max_ms\{by="(\w+)"\} (\S+)')
 _TURN = re.compile(r"^barnabas_loop_late_max_ms (\S+)", re.MULTILINE)
 STALL_MS_MAX = 250
 """What a bystander may notice of an attack."""
+MEMORY_MB_MAX = 400
+"""The peak of the broker's memory during an attack."""
 
 
 class Bystander:
@@ -233,7 +235,8 @@ def main() -> None:
         "broker's memory",
         "answer",
     )
-    title = f"A record every 10 ms on its own connection (a stall above {STALL_MS_MAX} ms is too long)"
+    bounds = f"a stall above {STALL_MS_MAX} ms is too long, a peak above {MEMORY_MB_MAX} MB too much"
+    title = f"A record every 10 ms on its own connection ({bounds})"
     console.print(Sheet(title, heading, rows).render())
     if options.write is not None:
         write(options.write, [published(rows)], "bystander")
