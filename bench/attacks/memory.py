@@ -18,6 +18,7 @@ from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdReque
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.wire.messages.push_telemetry import PushTelemetryRequest
+from bench.attacks.largest import World, with_transactions
 from bench.attacks.records import MB, TOPIC, create, produce, send
 from bench.attacks.registry import Steps, attack
 
@@ -52,7 +53,8 @@ def refused_wide(address: str) -> Steps:
 def recompressed_waits(address: str) -> Steps:
     with WireClient(address, timeout_s=_ANSWER_S) as client:
         create(client, 300, compression_type="uncompressed", max_message_bytes=str(2 * MB))
-        init = client.call(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
+        with_transactions(World(client), count=1)
+        init = client.call(InitProducerIdRequest(transactional_id="x0", transaction_timeout_ms=60_000), 4)
         assert init.error_code == ErrorCode.NONE, init
         batch = build_batch(
             [SimpleRecord(None, bytes(1_000_000), int(time.time() * 1000))],
@@ -66,7 +68,7 @@ def recompressed_waits(address: str) -> Steps:
         request = ProduceRequest(
             acks=-1,
             timeout_ms=30_000,
-            transactional_id="x",
+            transactional_id="x0",
             topic_data=[TopicProduceData(name=TOPIC, partition_data=data)],
         )
         yield

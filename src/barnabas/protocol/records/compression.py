@@ -12,7 +12,7 @@ The size that a payload declares is never trusted: no more memory than the limit
 declares. (CVE-2023-34455 was a snappy length that a library trusted.) zlib counts while it inflates. Snappy expands 3
 bytes to at most 64. LZ4 and Zstandard frames are first traversed block by block, because the format limits the size of
 each block (`compression_frames.py`). Frames that may exceed the limit are inflated into a buffer that grows. All
-threads of the process share one total (`inflation_total.py`).
+threads of the process share one total (`core/inflation_total.py`).
 
 A refused payload leaves nothing: the exception that `decompress` raises has neither a cause nor a context, because
 their tracebacks would keep the buffers of the functions that they left.
@@ -35,9 +35,9 @@ from struct import Struct
 from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.inflation_total import INFLATING
 from barnabas.protocol.records.compression_frames import lz4_frame_bound, zstd_frames_bound
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
-from barnabas.protocol.records.inflation_total import INFLATING
 
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The default limit for the decompressed size of one batch."""
@@ -170,10 +170,7 @@ def _inflate(codec: CompressionType, data: Buffer, limit_bytes: int, *, fits: bo
             return _inflate_gzip(data, limit_bytes)
         case CompressionType.SNAPPY:
             return _decompress_snappy(data, limit_bytes)
-        case CompressionType.LZ4:
-            module = cramjam.lz4
-        case _:
-            module = cramjam.zstd
+    module: Any = cramjam.lz4 if codec is CompressionType.LZ4 else cramjam.zstd
     return bytes(module.decompress(data)) if fits else _decompress_into(module, data, limit_bytes)
 
 

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import cramjam
 import pytest
 
+from barnabas.core.inflation_total import UNCOUNTED_BYTES, InflationTotal
 from barnabas.protocol.records.compression import CompressionType, compress, decompress
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
-from barnabas.protocol.records.inflation_total import UNCOUNTED_BYTES, InflationTotal
 
 COMPRESSING = [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
 TEXT = b"".join(b'{"id": %d, "name": "record %d"}' % (i, i * 7919 % 1000) for i in range(5000))

@@ -332,7 +332,7 @@ def _refused(
     the caller's frame. Such a cycle keeps the request until the garbage collector finds it.
     """
     _count_failure(ctx, partition, data, error.code)
-    is_invalid = isinstance(error, RecordValidationError)
+    invalid = error.record_errors if isinstance(error, RecordValidationError) else ()
     return PartitionProduceResponse(
         index=data.index,
         error_code=error.code,
@@ -340,9 +340,9 @@ def _refused(
         log_start_offset=_log_start(partition, error.code),
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in (error.record_errors if is_invalid else ())
+            for index, message in invalid
         ],
-        error_message=str(error) if is_invalid else error.detail,
+        error_message=str(error) if isinstance(error, RecordValidationError) else error.detail,
     )
 
 
