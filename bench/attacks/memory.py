@@ -24,8 +24,8 @@ from bench.attacks.registry import Steps, attack
 
 _ANSWER_S = 600.0
 _BOMBS = 90
-_UNREAD = 900
-_WIDE = 20_000
+_UNREAD = 400
+_WIDE = 10_000
 _INVENTED = 200
 
 
