@@ -18,6 +18,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.errors import RecordValidationError
 from barnabas.protocol.records.validate import ValidationRules
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.messages import add_partitions_to_txn as adding
@@ -125,7 +126,7 @@ async def test_refused_batches_leave_no_memory(timestamp: int, size: int, code: 
             assert response is not None
             assert {answer.error_code for answer in response.responses[0].partition_responses} == {code}
         held, _ = tracemalloc.get_traced_memory()
-        errors = [found for found in gc.get_objects() if isinstance(found, KafkaError)]
+        errors = [found for found in gc.get_objects() if isinstance(found, RecordValidationError)]
     finally:
         tracemalloc.stop()
         gc.enable()
