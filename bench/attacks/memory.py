@@ -81,7 +81,7 @@ def unread_responses(address: str) -> Steps:
         create(first, _WIDE)
         clients = [WireClient(address, timeout_s=_ANSWER_S) for _ in range(_UNREAD)]
         request = MetadataRequest(topics=None)
-        _, frame = first.frame(request, 9)
+        _, frame = clients[0].frame(request, 9)  # which never reads an answer
         yield
         closed = 0
         for _ in range(4):
