@@ -99,6 +99,10 @@ class Offsets:
             if request.generation_id_or_member_epoch >= 0:
                 modern = ctx.api_version >= MEMBER_EPOCHS_FROM
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION)
+            if built is None or not built.is_current(request.topics, topics, ctx.api_version):
+                built = finish(build_offset_commit(self.commit_rules(ctx.api_version, op.now_ms), topics, request))
+            if not built.records:
+                return built.response  # all topics are unknown: no offset is written, and no group begins
             group = self._table.classic_or_new(request.group_id)
         groups.check_offset_commit(
             group,
@@ -132,6 +136,10 @@ class Offsets:
         if group is None:
             if request.generation_id >= 0:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            if built is None or not built.is_current(request.topics, topics, 0):
+                built = finish(build_txn_offset_commit(self.commit_rules(ctx.api_version, op.now_ms), topics, request))
+            if not built.records:
+                return built.response  # all topics are unknown: no offset is written, and no group begins
             group = self._table.classic_or_new(request.group_id)
         try:
             groups.check_offset_commit(
