@@ -201,7 +201,7 @@ class RequestPath:
     def send(self, frame: bytes) -> int:
         """Let the broker receive a request. Returns the number of bytes of the response."""
         before = self.transport.written
-        self._listener.turns._left = 1.0  # as if each request came in a turn of the loop of its own
+        self._listener.turns.left = 1.0  # as if each request came in a turn of the loop of its own
         self._receive(frame)
         return self.transport.written - before
 

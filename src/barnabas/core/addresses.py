@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
-
 
 def address_group(host: str) -> str:
     """The IPv4 address, or the /64 network of an IPv6 address: a host can choose any address of its network.
@@ -12,6 +10,8 @@ def address_group(host: str) -> str:
     """
     if ":" not in host:
         return host
+    from ipaddress import IPv6Address, ip_address  # imported here: a node of IPv4 addresses does not need its 0.6 MB
+
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -27,6 +27,8 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address, or the name `localhost`."""
     if host == "localhost":
         return True
+    from ipaddress import ip_address  # imported here: see address_group
+
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -35,6 +37,8 @@ def is_loopback(host: str) -> bool:
 
 def is_literal(host: str) -> bool:
     """Whether `host` is an address, not a name."""
+    from ipaddress import ip_address  # imported here: see address_group
+
     try:
         ip_address(host)
     except ValueError:

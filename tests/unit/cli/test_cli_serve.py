@@ -26,6 +26,7 @@ def test_serve_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "metrics": None,
         "registry": None,
         "console": None,
+        "insecure": False,
         "processes": None,
         "add_scram": None,
         "cluster_id": None,

@@ -20,6 +20,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.principals import ANONYMOUS
 from barnabas.protocol.transport.limits import SCANT_BYTES, UNSENT_COUNTED_BYTES
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
+from barnabas.protocol.transport.turn_taking import REQUEST_S
 from barnabas.protocol.transport.turns import NO_SHARE
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import write_pieces
@@ -205,7 +206,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             return
         waiting, owner = self._waiting, self._owner
         turns = owner.turns
-        if waiting and not turns.allows(self):
+        if waiting and (turns.is_busy or turns.left <= 0) and turns.served is not self:
             self._wait_for_turn()
             return
         self._starting = True
@@ -234,7 +235,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             if self._outgoing:
                 self._write_out()
             if started:
-                turns.spend(self, clock() - began, started)
+                spent, least = clock() - began, started * REQUEST_S
+                turns.left -= spent if spent > least else least
         if waiting or self._counted[0]:
             self._count_waiting()
         if waiting or self._in_flight or not self._reading or not self._writable:

@@ -36,52 +36,49 @@ class TurnTaking:
     units of work, so that a seed can be replayed."""
 
     def __init__(self, *, turn_s: float = TURN_S, slice_s: float = SLICE_S) -> None:
-        self.slice_s = slice_s
-        self._turn_s = self._left = turn_s
         self.clock: Callable[[], float] = time.perf_counter
         self.turns = Turns()
-        self._scheduled = False
-        self._served: Waiting | None = None
+        self.slice_s = slice_s
+        self.left = turn_s
+        """The time that is left of this turn. A connection that starts requests subtracts their cost: what the clock
+        says, at least `REQUEST_S` for each."""
+        self.is_busy = False
+        """Whether connections wait, so that only the one that is being served may start requests."""
+        self.served: Waiting | None = None
+        """The connection that is being served by `_run`."""
         self._served_waits = False
+        self._turn_s = turn_s
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Measure work by the clock of this event loop, on which the connections live."""
         self.clock = getattr(loop, "work_clock", time.perf_counter)
 
-    def allows(self, connection: Waiting) -> bool:
-        """Whether a connection may start its requests now. If not, it must call `wait`."""
-        return self._served is connection or (self._left > 0 and not self.turns and self._served is None)
-
-    def spend(self, connection: Waiting, seconds: float, requests: int) -> None:
-        """A connection has started requests, which took so long until they ended or were suspended."""
-        self._left -= max(seconds, requests * REQUEST_S)
-
     def wait(self, connection: Waiting) -> None:
         """Call the connection's `start_waiting` when it is its turn."""
-        if connection is self._served:
+        if connection is self.served:
             self._served_waits = True
             return
         self.turns.enter(connection.share)
-        if not self._scheduled:
-            self._scheduled = True
+        if not self.is_busy:
+            self.is_busy = True
             asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
         """One turn."""
-        self._left = self._turn_s
+        self.left = self._turn_s
         turns = self.turns
-        while turns and self._left > 0:
+        while turns and self.left > 0:
             share = turns.next()
             connection: Waiting = share.owner  # type: ignore[assignment]  # a share without children is a connection's
-            before = self._left
-            self._served, self._served_waits = connection, False
+            before = self.left
+            self.served, self._served_waits = connection, False
             try:
                 connection.start_waiting()
             finally:
-                self._served = None
-                turns.charge(share, before - self._left, waits=self._served_waits and connection.share is share)
+                self.served = None
+                turns.charge(share, before - self.left, waits=self._served_waits and connection.share is share)
             if self._served_waits and connection.share is not share:
                 turns.enter(connection.share)  # it has authenticated as another client in its slice
-        self._scheduled = bool(turns)
-        if self._scheduled:
+        self.is_busy = bool(turns)
+        if self.is_busy:
             asyncio.get_running_loop().call_soon(self._run)
