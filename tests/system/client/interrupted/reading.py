@@ -12,7 +12,6 @@ The rules, checked after each call, interrupted or not:
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -218,11 +217,11 @@ class Reader:
 
     async def close(self) -> None:
         """`close` is interrupted, and called again."""
-        gc.collect()  # an iterator that the traceback of an interrupted step holds counts as a loop that goes on
         self.ask()
-        was_interrupted = not await self.attempts.tried("close", lambda: self.consumer.close())
+        await self.attempts.tried("close", lambda: self.consumer.close())
         await self.attempts.plain(lambda: self.consumer.close())
-        await self._check_end(everything=not was_interrupted)
+        # The record in hand may come again: an iterator that a traceback still holds counts as a loop that goes on.
+        await self._check_end(everything=False)
 
     async def close_after_error(self) -> None:
         """An exception in the body of a loop, and `close` in the `finally` around it."""
