@@ -12,7 +12,7 @@ from tests.unit.console.pages import Browser, console
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as running:
+    with EmbeddedBroker({"log.retention.ms": "-1"}) as running:
         yield running
 
 

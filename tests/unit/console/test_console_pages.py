@@ -7,6 +7,7 @@ import pytest
 from barnabas.client import Consumer, Producer
 from barnabas.console.web.pages import NAVIGATION, PAGES
 from barnabas.testing import EmbeddedBroker
+from tests.progress import wait_until
 from tests.unit.console.pages import Browser
 
 NAMES = [entry.path for _, entries in NAVIGATION for entry in entries if not entry.needs]
@@ -196,6 +197,7 @@ def test_a_group_is_described_and_its_offsets_are_reset(browser: Browser, broker
     assert browser.change("/groups/readers%2Fa/reset", to="earliest")["reset"] == 1
     assert browser.document("/groups/readers%2Fa")["total_lag"] == 10
     assert browser.document("/groups/readers%2Fa/reset?to=noon", 400)["error"].startswith("'noon' is not a position")
+    wait_until(lambda: browser.document("/topics/grouped/groups")["groups"], "the console has sampled the groups")
     assert browser.document("/topics/grouped/groups")["groups"][0]["lag"] == 10
     assert "readers/a" in browser.page("/groups")
     browser.change("/groups/readers%2Fa/delete", confirm="readers/a")
