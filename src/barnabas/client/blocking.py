@@ -12,8 +12,8 @@ Every method runs the asyncio client's method of the same name on that loop and 
 thread and must not call their client.
 
 A call can be interrupted at any moment by an exception of a signal handler, such as KeyboardInterrupt, also when it has
-ended on the loop already. So a consumer says by each call which records the program has received, and what it has not
-received is returned again.
+ended on the loop already. So each call of a consumer tells the loop which records the program has received from the
+calls before. The loop returns the other records again.
 """
 
 from __future__ import annotations
@@ -445,7 +445,7 @@ class Admin(Blocking[AsyncAdmin]):
 
 
 class OnTheWay(Protocol):
-    """What a call has taken for a program in another thread, which says by its next call what it has received."""
+    """The records that a call on the loop has taken for the program, which runs in another thread."""
 
     ended: bool
     """Whether what was not received is available to other calls again."""
@@ -488,7 +488,7 @@ class BlockingReader(Blocking[RC]):
         self._turn = threading.RLock()
         """Held by the call that reads: a second thread waits."""
         self._reader_thread: int | None = None
-        self._iterator: weakref.ref[_Records] | None = None
+        self._iterator: weakref.ref[_BlockingRecords] | None = None
         """The iterator by which the program has received the last record."""
         super().__init__(make)
         self._client.defers = True
@@ -523,7 +523,7 @@ class BlockingReader(Blocking[RC]):
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
         """Iterate over records, without an end. A record counts as consumed when the next one is asked for."""
-        return _Records(self)
+        return _BlockingRecords(self)
 
     def wakeup(self) -> None:
         """Make the call that waits for records raise WakeupError, or the next one. Any thread and any signal handler
@@ -532,12 +532,12 @@ class BlockingReader(Blocking[RC]):
             self._thread.loop.call_soon_threadsafe(self._client.wakeup)
 
     def _has_finished(self) -> bool:
-        """Whether the program no longer works on what it has received last."""
+        """Whether the program has finished with the records that it received last."""
         iterates = self._iterator is not None and self._iterator() is not None
         return not iterates and self._reader_thread in (None, threading.get_ident())
 
 
-class _Records(Iterator[ConsumerRecord[Any, Any]]):
+class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
     """An endless iterator over a consumer's records. A step that is interrupted can be repeated.
 
     CPython runs signal handlers when a function begins, after a jump backward, and after the call of a function in C;
@@ -613,7 +613,7 @@ class Consumer(BlockingReader[AsyncConsumer]):
                 **settings,
             )
         )
-        self._singles = _Records(self, is_loop=False)
+        self._singles = _BlockingRecords(self, is_loop=False)
 
     subscribe = call(AsyncConsumer.subscribe, moves=True)
     assign = call(AsyncConsumer.assign, moves=True)
@@ -650,7 +650,7 @@ class Consumer(BlockingReader[AsyncConsumer]):
         """
         self._check_open()
         if not partitions:
-            return self._singles.__next__()  # unlike next(), after which a signal handler could run: see `_Records`
+            return self._singles.__next__()  # not next(): see `_BlockingRecords`
         found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         while not found:
             found, given = self._read(lambda: self._client.getmany(*partitions, timeout_ms=1_000, max_records=1))
@@ -704,7 +704,7 @@ class ShareConsumer(BlockingReader[AsyncShareConsumer]):
                 **settings,
             )
         )
-        self._singles = _Records(self, is_loop=False)
+        self._singles = _BlockingRecords(self, is_loop=False)
 
     subscribe = call(AsyncShareConsumer.subscribe)
     subscription = call(AsyncShareConsumer.subscription)
@@ -718,7 +718,7 @@ class ShareConsumer(BlockingReader[AsyncShareConsumer]):
     def getone(self) -> ConsumerRecord[Any, Any]:
         """The next record, however long it takes to arrive. The next call acknowledges it (implicit mode)."""
         self._check_open()
-        return self._singles.__next__()  # unlike next(), after which a signal handler could run: see `_Records`
+        return self._singles.__next__()  # not next(): see `_BlockingRecords`
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:

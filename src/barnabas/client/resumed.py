@@ -47,7 +47,7 @@ class Resumed(Generic[R]):
         """Forget the outcome of work that has ended."""
         task, self._task = self._task, None
         if task is not None and task.done() and not task.cancelled():
-            task.exception()  # asyncio would log an exception that nobody has looked at
+            task.exception()  # asyncio logs the exception of a task if no code has retrieved it
 
     async def settle(self) -> None:
         """Wait for the end of the work that is under way, whatever its outcome is, and forget the outcome."""

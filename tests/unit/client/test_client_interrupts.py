@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.blocking import BlockingReader, Consumer, ShareConsumer, _Records
+from barnabas.client.blocking import BlockingReader, Consumer, ShareConsumer, _BlockingRecords
 from barnabas.client.blocking_producer import Producer
 from barnabas.client.errors import TransactionStateError
 from barnabas.client.producer.transactions import State
@@ -70,7 +70,7 @@ class Log:
 def reader(kind: type[BlockingReader[Any]]) -> Any:
     one = kind.__new__(kind)
     BlockingReader.__init__(one, Log)
-    one._singles = _Records(one, is_loop=False)
+    one._singles = _BlockingRecords(one, is_loop=False)
     return one
 
 

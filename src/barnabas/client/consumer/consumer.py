@@ -101,7 +101,8 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         self._coordinator: ConsumerCoordinator | None = None
         self._closing = Closing("barnabas-consumer-close")
         self.defers = False
-        """Whether a program in another thread says what it has received; see `blocking.BlockingReader`."""
+        """Whether a blocking client uses this consumer: then the program runs in another thread, and its next call
+        tells which records the program has received (`blocking.BlockingReader`)."""
         self.on_the_way: Delivery | ColumnDelivery | None = None
         """What was taken for a program in another thread."""
         self._woken = False

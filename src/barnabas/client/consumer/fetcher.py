@@ -76,8 +76,9 @@ class _Fetch:
 
 
 class _Arrived(NamedTuple):
-    """A buffer that nobody has taken yet. It is stale when its partition has moved or was revoked since, even if the
-    partition is at the same position again: the next fetch begins at that position, too."""
+    """A buffer that waits in `ready`. The buffer is stale when the position of its partition was moved by a seek, or
+    the partition was revoked, after the buffer had arrived. That holds even if the partition is at the same position
+    again, because the partition is fetched again from that position."""
 
     batches: FetchedBatches
     state: PartitionState

@@ -6,8 +6,9 @@
 
 A record counts as consumed when the program has received it and has asked for the next one. So three positions of a
 partition follow each other: `position` (the next record to take from the buffers), `returned` (what `commit()` commits)
-and `consumed` (what automatic commits commit). A program in another thread says what it has received by its next call;
-until then a call that was interrupted can be repeated.
+and `consumed` (what automatic commits commit). With a blocking client the program runs in another thread: the
+program's next call tells the loop how many records the program has received. Records that the program has not received,
+because its call was interrupted, are returned by that next call.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Run:
 
 
 class Delivery:
-    """Records that a call returns. A program in another thread says by its next call how many it has received."""
+    """The records that one call returns. With a blocking client, the program's next call tells how many of these
+    records the program has received."""
 
     def __init__(self, handout: Handout, runs: list[Run]) -> None:
         self.ended = False
@@ -134,7 +136,8 @@ class Handout:
     # -- what the program has received -----------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """The program asks for more records, or commits what it has: all that it has received is consumed."""
+        """Count all records that the program has received as consumed. Called when the program asks for more records or
+        commits its positions."""
         for state in self._returned.values():
             state.consumed = state.returned
         self._returned.clear()

@@ -105,7 +105,8 @@ class AsyncShareConsumer:
         self._woken = False
         self._closing = Closing("barnabas-share-close")
         self.defers = False
-        """Whether a program in another thread says what it has received; see `blocking.BlockingReader`."""
+        """Whether a blocking client uses this consumer: then the program runs in another thread, and its next call
+        tells which records the program has received (`blocking.BlockingReader`)."""
         self.on_the_way: ShareDelivery | None = None
         """What was taken for a program in another thread."""
         self._closed = False
@@ -214,7 +215,7 @@ class AsyncShareConsumer:
             raise AcknowledgementError(
                 "Iterating acknowledges implicitly; with share.acknowledgement.mode=explicit use poll()."
             )
-        return _Records(self)
+        return _ShareRecords(self)
 
     async def _wait(self, deadline: float) -> bool:
         now = self.cluster.now()
@@ -322,7 +323,7 @@ class AsyncShareConsumer:
             raise ClientClosedError("This share consumer")
 
 
-class _Records:
+class _ShareRecords:
     """An endless iterator over a share consumer's records. A step that is cancelled can be repeated."""
 
     def __init__(self, consumer: AsyncShareConsumer) -> None:

@@ -95,7 +95,8 @@ class _Taken:
 
 
 class ShareDelivery:
-    """Records that a call returns. A program in another thread says by its next call how many it has received."""
+    """The records that one call returns. With a blocking client, the program's next call tells how many of these
+    records the program has received."""
 
     def __init__(self, fetcher: ShareFetcher, taken: list[_Taken]) -> None:
         self.ended = False

@@ -285,7 +285,7 @@ def test_records_that_no_client_waits_for_reach_the_committed_view() -> None:
         writer.hold = True
         runtime.context(0).submit(later).cancel()
         runtime.run_on_all(silent)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # the timer of a second fires meanwhile
         assert shard.sums.committed() == {}
         for _ in range(2):  # the callback appends its record after the first commit
             writer.commit(TP)
