@@ -22,6 +22,7 @@ import asyncio
 import atexit
 import functools
 import logging
+import math
 import os
 import sys
 import threading
@@ -50,6 +51,8 @@ log = logging.getLogger("barnabas.client")
 
 INTERRUPTED_CLOSE_S: Final = 1.0
 """How long a `close` that was interrupted goes on."""
+SIGNAL_STEP_S: Final = 0.2
+"""The longest time by which a signal handler is delayed while a call waits."""
 UNCLOSED_TIMEOUT_MS: Final = 5_000
 """How long a client that was dropped without `close` may go on, to send what it has."""
 
@@ -206,9 +209,14 @@ class _Call(Generic[R]):
             self._outcome = outcome
             self._ended.release()
 
-    def wait(self, timeout_s: float = -1) -> None:
-        """Wait until the work has ended."""
-        self._ended.acquire(timeout=timeout_s)
+    def wait(self, timeout_s: float = math.inf) -> None:
+        """Wait until the work has ended, in steps: a signal does not end a wait that begins just after the signal has
+        arrived, or that is the main thread's while another thread has got the signal. Its handler runs between two
+        steps."""
+        until = time.monotonic() + timeout_s
+        while not self._ended.acquire(timeout=max(0.0, min(SIGNAL_STEP_S, until - time.monotonic()))):
+            if time.monotonic() >= until:
+                return
 
     def result(self) -> R:
         assert self._outcome is not None
