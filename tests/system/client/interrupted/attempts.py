@@ -220,7 +220,7 @@ class Interrupting(Attempts):
             self._guarded = False
 
     async def signalled(self, after_s: float, action: Callable[[], None], call: Call) -> Any:
-        """Make a call during which a signal handler runs `action`."""
+        """Make a call during which a signal handler runs `action`; if the call ends earlier, `action` runs then."""
         self.on_signal = action
         signal.setitimer(signal.ITIMER_REAL, after_s)
         try:
@@ -228,6 +228,9 @@ class Interrupting(Attempts):
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self._guarded = False
+            if self.on_signal is not None:
+                self.on_signal = None
+                action()
 
     async def _make(self, name: str, call: Call) -> Any:
         self.runs += 1
