@@ -448,6 +448,7 @@ NOT_ATTACKED: dict[ApiKey, str] = {
     _K.SASL_HANDSHAKE: "The request has no list, and the response lists the mechanisms.",
     _K.SASL_AUTHENTICATE: _NO_LIST,
     _K.DESCRIBE_ACLS: "The request has no list.",
+    _K.DESCRIBE_CLIENTS: "The request has no list, and the response at most 2,000 rows.",
     _K.RENEW_DELEGATION_TOKEN: _NO_LIST,
     _K.EXPIRE_DELEGATION_TOKEN: _NO_LIST,
     _K.READ_LINK: _NO_LIST,

@@ -68,6 +68,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._unsent = 0  # the unsent bytes of this connection that are counted in the node's budget
         self.share = NO_SHARE
         self._share_of = ""
+        self.usage = owner.new_usage()
         self._is_slow = False  # the transport has more unsent bytes than UNSENT_COUNTED_BYTES
         self._cancellable: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
@@ -90,9 +91,11 @@ class AcceptedConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
             return
-        owner = self._owner
-        self.last_active = owner.now()
-        owner.received_bytes.value += nbytes
+        owner, usage = self._owner, self.usage
+        now = self.last_active = owner.now()
+        if now >= usage.due and self._peer is not None and owner.clients is not None:
+            owner.clients.on_due(self._peer, now)
+        usage.bytes_in += nbytes
         try:
             requests = self._wire.received(nbytes)
         except WireError as error:
@@ -102,10 +105,19 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             for request in requests:
                 self._waiting_bytes += len(request.frame)
             self._waiting.extend(requests)
+            if request.header.client_id != usage.client_id:
+                self._on_client_id(request.header.client_id)
             self.start_waiting()
         if owner.budget.counts_bytes:
             self._count_waiting()
             self._regulate()
+
+    def _on_client_id(self, client_id: str | None) -> None:
+        clients = self._owner.clients
+        if self._peer is None or clients is None:
+            self.usage.client_id = client_id
+        else:
+            clients.on_client_id(self._peer, client_id, self.last_active)
 
     def data_received(self, data: bytes) -> None:
         """For in-memory transports, which have bytes and no socket to receive from."""
@@ -139,6 +151,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             task.cancel()
         self._owner.forget(self)
         if self._peer is not None:
+            if self._owner.clients is not None:
+                self._owner.clients.on_closed(self._peer, self._owner.now())
             self._owner.handler.on_closed(self._peer)
 
     def _on_bad_frame(self, error: WireError) -> None:
@@ -236,7 +250,12 @@ class AcceptedConnection(asyncio.BufferedProtocol):
                 self._write_out()
             if started:
                 spent, least = clock() - began, started * REQUEST_S
-                turns.left -= spent if spent > least else least
+                if spent < least:
+                    spent = least
+                turns.left -= spent
+                usage = self.usage
+                usage.requests += started
+                usage.seconds += spent
         if waiting or self._counted[0]:
             self._count_waiting()
         if waiting or self._in_flight or not self._reading or not self._writable:
@@ -344,7 +363,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         buffers, self._outgoing = self._outgoing, []
         size, self._outgoing_bytes = self._outgoing_bytes, 0
-        self._owner.sent_bytes.value += size
+        self.usage.bytes_out += size
         if not self._transport.is_closing():
             was_slow = self._is_slow
             self._transport.writelines(buffers)

@@ -2,7 +2,7 @@
 
 `serve` returns after `stop`, or when it is cancelled; it then closes every accepted connection and cancels the tasks of
 unanswered requests. Listeners that are given the same `RequestBudget`, `TurnTaking` and `ConnectionQuotas` share their
-limits.
+limits, and those with the same `ClientMeter` are counted together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.protocol.transport.admission import Admission
 from barnabas.protocol.transport.connection_quotas import UNLIMITED, ConnectionLimits, ConnectionQuotas
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import OccasionalWarning, RequestBudget, TransportConfig
-from barnabas.protocol.transport.ports import Peer, RequestHandler
+from barnabas.protocol.transport.ports import ClientMeter, Peer, RequestHandler, Usage
 from barnabas.protocol.transport.turn_taking import TurnTaking
 from barnabas.protocol.wire.frame_buffer import ReceiveMemory
 
@@ -52,11 +52,12 @@ class Listener:
         quotas: ConnectionQuotas | None = None,
         budget: RequestBudget | None = None,
         turns: TurnTaking | None = None,
+        clients: ClientMeter | None = None,
         sock: socket.socket | None = None,
         security: ListenerSecurity | None = None,
         principals: PrincipalBuilder | None = None,
     ) -> None:
-        """`security` is None for a PLAINTEXT listener."""
+        """`security` is None for a PLAINTEXT listener. `clients` counts what clients use, and the listener's bytes."""
         self.metrics = metrics
         self.endpoint = endpoint
         self.handler = handler
@@ -80,6 +81,7 @@ class Listener:
         self.quotas.add_listener(self)
         self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
         self.turns = turns or TurnTaking()
+        self.clients = clients
         self._sock = sock
         self._server: asyncio.Server | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -146,10 +148,16 @@ class Listener:
         """Call the connection's `enter`, now or later, or its `refuse`."""
         self._admission.accept(connection, transport)
 
+    def new_usage(self) -> Usage:
+        """The numbers of a new connection."""
+        return Usage() if self.clients is None else self.clients.new_usage(self.received_bytes, self.sent_bytes)
+
     def _enter(self, connection: AcceptedConnection, host: str, port: int) -> None:
         self._connections[connection] = None
         endpoint = self.endpoint
-        peer = Peer(next(_connection_ids), endpoint.name, endpoint.security_protocol, host, port)
+        peer = Peer(
+            next(_connection_ids), endpoint.name, endpoint.security_protocol, host, port, usage=connection.usage
+        )
         connection.enter(peer)
         if endpoint.security_protocol == "PLAINTEXT" and self._principals is not None:
             self.set_principal(connection, peer, ANONYMOUS)

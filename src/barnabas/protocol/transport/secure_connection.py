@@ -261,8 +261,14 @@ class SecureConnection(AcceptedConnection):
     def _shake_hands(self, tls: TlsTransport) -> bool:
         """Continue the handshake. Returns whether requests may be read."""
         self.last_active = self._owner.now()
-        if not tls.shake_hands():
-            return False
+        clock, usage = self._owner.turns.clock, self.usage
+        began = clock()
+        try:
+            if not tls.shake_hands():
+                return False
+        finally:
+            usage.seconds += clock() - began
+        usage.requests += 1
         self._shaking_hands = False
         if self._conversation is None:
             return self._accept_certificate(tls)

@@ -121,6 +121,7 @@ class ApiKey(IntEnum):
     READ_MIRROR_STATE = 10_008
     WRITE_MIRROR_STATE = 10_009
     ALTER_MIRROR_TOPICS = 10_010
+    DESCRIBE_CLIENTS = 10_011
 
 
 PRIVATE_FROM: Final = 10_000
@@ -271,6 +272,7 @@ _TABLE: Final = (
     Api(ApiKey.READ_MIRROR_STATE, "0", flexible_from=0),
     Api(ApiKey.WRITE_MIRROR_STATE, "0", flexible_from=0),
     Api(ApiKey.ALTER_MIRROR_TOPICS, "0", flexible_from=0, listeners=CONTROLLER),
+    Api(ApiKey.DESCRIBE_CLIENTS, "0", flexible_from=0),
 )
 
 APIS: Final[dict[ApiKey, Api]] = {api.key: api for api in _TABLE}

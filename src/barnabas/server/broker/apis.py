@@ -132,6 +132,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     # Barnabas' own: explanations and maintenance (docs/COMPATIBILITY.md)
     Route(_K.EXPLAIN_PARTITION, "maintenance.explain_partition", 0, 0),
     Route(_K.EXPLAIN_GROUP, "maintenance.explain_group", 0, 0),
+    Route(_K.DESCRIBE_CLIENTS, "maintenance.describe_clients", 0, 0),
     Route(_K.RUN_MAINTENANCE, "maintenance.run_maintenance", 0, 0, RequestScheduling.PIPELINED),
     # cluster links
     Route(_K.ALTER_LINK, "links.alter_link", 0, 0),

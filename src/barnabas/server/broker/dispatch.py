@@ -22,7 +22,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Metrics, get_logger
-from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, StepCounter, in_steps
+from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, in_steps
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import APIS, ApiKey
@@ -241,18 +241,17 @@ class Dispatcher(Generic[ServicesT]):
         """Run the rest of a handler that has suspended to wait for `awaited`. Its first step, which is over, began at
         `step.began`."""
         began, clock, quotas = step.began, self._clock, self._quotas
-        hold: StepCounter = loaded.hold
-        if quotas is not None and quotas.is_active:
-            hold = _RequestTime(ctx, loaded.hold)
         try:
-            response = await in_steps(coroutine, awaited, hold, clock, step)
+            response = await in_steps(coroutine, awaited, _RequestTime(ctx, loaded.hold), clock, step)
         except CloseConnectionError:
             loaded.hold.add(clock() - step.began)
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
             response = _error_response(ctx, error)
+        last_s = clock() - step.began
+        ctx.held_s += last_s
+        ctx.client.usage.seconds += last_s
         if quotas is not None and quotas.is_active:
-            ctx.held_s += clock() - step.began
             response = quotas.apply(ctx, message, len(request.frame), response, _size_in(request))
         if response is not None and (
             ctx.has_many_entries or (loaded.large_fields and _is_large(request, response, loaded))
@@ -312,6 +311,7 @@ class _RequestTime:
 
     def add(self, seconds: float) -> None:
         self._ctx.held_s += seconds
+        self._ctx.client.usage.seconds += seconds
         self._hold.add(seconds)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
@@ -19,6 +20,7 @@ from barnabas.server.broker.verification import TransactionalWrite, TransactionS
 TOPIC_IDS_SINCE = 13
 ADD_PARTITION_SINCE = 12
 ABORTABLE_SINCE = 11
+_PRODUCER_ID = slice(43, 51)
 ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; a request has one batch for each partition
 BUFFERS = (memoryview, bytes, bytearray)
 SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID."
@@ -43,6 +45,11 @@ def each_partition(request: ProduceRequest) -> Iterator[tuple[TopicProduceData, 
 
 def name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -> str | None:
     return topic.name if ctx.api_version < TOPIC_IDS_SINCE else services.partitions.topic_name(topic.topic_id)
+
+
+def producer_id_of(records: Buffer) -> int:
+    """The producer id of a batch; -1 if the producer is not idempotent."""
+    return int.from_bytes(records[_PRODUCER_ID], "big", signed=True)
 
 
 def has_several_producers(services: Services, ctx: RequestContext, request: ProduceRequest) -> bool:

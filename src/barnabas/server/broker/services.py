@@ -17,6 +17,7 @@ from barnabas.server.broker.authorization.table import BROKER_ACCESS, ApiAccess
 from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.client_metrics.store import ClientMetrics
 from barnabas.server.broker.client_quotas import ClientQuotas
+from barnabas.server.broker.client_usage.tables import ClientUsage
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
 from barnabas.server.broker.listener_configs import ListenerConfigs
@@ -94,6 +95,8 @@ class Services(Struct):
     """The configs in server.properties and on the command line, as text."""
     config: BrokerConfig
     client_metrics: ClientMetrics
+    clients: ClientUsage
+    """What clients use, by client id, address, principal and partition."""
     unsent_bytes: Callable[[], int] = int
     """The bytes of responses that wait in memory for slow clients."""
     listener_configs: ListenerConfigs | None = None

@@ -25,6 +25,7 @@ from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.checking.process import CheckProcess
 from barnabas.server.broker.client_metrics.store import ClientMetrics
 from barnabas.server.broker.client_quotas import ClientQuotas
+from barnabas.server.broker.client_usage.tables import ClientUsage
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel
@@ -358,6 +359,7 @@ class BrokerRole:
             authorizer=parts.authorizer,
             config=build_broker_config(parts.config_view(parts.image)),
             client_metrics=self._build_client_metrics(),
+            clients=ClientUsage(),
         )  # fmt: skip
 
     def _build_checker(self) -> BatchChecker:
@@ -405,7 +407,7 @@ class BrokerRole:
         services.unsent_bytes = lambda: budget.unsent
         return lambda port, security: Listener(
             port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, turns=turns,
-            sock=port.sock, security=security, principals=parts.principals,
+            clients=services.clients, sock=port.sock, security=security, principals=parts.principals,
         )  # fmt: skip
 
 

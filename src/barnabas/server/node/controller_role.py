@@ -14,6 +14,7 @@ from barnabas.protocol.security.principal_builder import PrincipalBuilder
 from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.turn_taking import TurnTaking
+from barnabas.server.broker.client_usage.tables import ClientUsage
 from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.forward import ControllerChannel
@@ -92,11 +93,12 @@ class ControllerListeners:
 
         limits = build_transport_config(config)
         self._quotas = build_connection_quotas(config, [port.endpoint.name for port in ports])
-        budget, turns = RequestBudget(limits), TurnTaking()
+        budget, turns, clients = RequestBudget(limits), TurnTaking(), ClientUsage()
         self._listeners = [
             Listener(
                 port.endpoint, NewcomerHandler(), limits, metrics, quotas=self._quotas, budget=budget,
-                turns=turns, sock=port.sock, security=security.listeners.get(port.endpoint.name),
+                turns=turns, clients=clients, sock=port.sock,
+                security=security.listeners.get(port.endpoint.name),
                 principals=principals,
             )
             for port in ports

@@ -51,6 +51,7 @@ def test_the_table_has_every_key_but_the_removed_ones() -> None:
         "READ_MIRROR_STATE",
         "WRITE_MIRROR_STATE",
         "ALTER_MIRROR_TOPICS",
+        "DESCRIBE_CLIENTS",
     ]
     assert list(APIS) == list(ApiKey)
 

@@ -21,6 +21,7 @@ from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.security.quotas.limits import QuotaLimits
 from barnabas.protocol.security.quotas.rates import QuotaWindows
+from barnabas.protocol.transport.ports import Usage
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -415,7 +416,7 @@ class Broker:
 
     async def serve(self, request: Request, version: int) -> Response:
         """Handle a request of a client or of another broker."""
-        client = SimpleNamespace(listener="PLAINTEXT", connection_id=1)
+        client = SimpleNamespace(listener="PLAINTEXT", connection_id=1, usage=Usage())
         ctx = RequestContext(
             _key(request),
             version,

@@ -16,7 +16,15 @@ from barnabas.core.telemetry.table.kafka_rows import (
     REQUEST_ROWS,
     TOPIC_ROWS,
 )
-from barnabas.core.telemetry.table.own_rows import LAG_ROWS, LINK_ROWS, NETWORK_ROWS, NODE_ROWS, OWN_ROWS, STORAGE_ROWS
+from barnabas.core.telemetry.table.own_rows import (
+    CLIENT_ROWS,
+    LAG_ROWS,
+    LINK_ROWS,
+    NETWORK_ROWS,
+    NODE_ROWS,
+    OWN_ROWS,
+    STORAGE_ROWS,
+)
 from barnabas.core.telemetry.table.row import MetricKind, MetricRow, NameFamily
 
 __all__ = ["METRICS", "SECTIONS", "MetricKind", "MetricRow", "NameFamily"]
@@ -30,6 +38,7 @@ SECTIONS: Final[Mapping[str, tuple[MetricRow, ...]]] = {
     "Consumer lag, transactions, share groups": LAG_ROWS,
     "Cluster links": LINK_ROWS,
     "Network": NETWORK_ROWS,
+    "Clients": CLIENT_ROWS,
     "Storage": STORAGE_ROWS,
     "Node": NODE_ROWS,
 }

@@ -20,6 +20,7 @@ _DISPATCH: Final = "server/broker/request_metrics"
 _DESCRIPTORS: Final = "server/node/setup/descriptors"
 _MOVER: Final = "server/replication/directories"
 _CLIENTS: Final = "server/broker/client_metrics"
+_USAGE: Final = "server/node/monitoring/clients"
 
 LAG_ROWS: Final[tuple[MetricRow, ...]] = (
     own(_G, "kafka_consumergroup_current_offset", "The committed offset of a group.", _GROUPS,
@@ -106,6 +107,30 @@ NETWORK_ROWS: Final[tuple[MetricRow, ...]] = (
     own(_G, "barnabas_authorizer_acls", "ACLs that the authorizer has loaded.", "server/broker/authorization"),
 )  # fmt: skip
 
+CLIENT_ROWS: Final[tuple[MetricRow, ...]] = (
+    *(
+        own(_C, f"barnabas_client_{name}_total", f"{help_text} By client id, address (an IPv6 address counts as its "
+            "/64 network) and principal; of at most 100 names each. The series without a name counts all others.",
+            _USAGE, "by", "name")
+        for name, help_text in (
+            ("received_bytes", "Bytes received from clients."),
+            ("sent_bytes", "Bytes sent to clients."),
+            ("requests", "Requests of clients."),
+            ("loop_seconds", "For how long requests of clients have held the event loop: 1 per second is all of it."),
+            ("records", "Records appended for clients."),
+        )
+    ),
+    *(
+        own(_C, f"barnabas_partition_{name}_total", f"{help_text} Of at most 100 partitions. The series without a "
+            "topic counts all others.", _USAGE, "topic", "partition")
+        for name, help_text in (
+            ("bytes_in", "Bytes appended by clients."),
+            ("bytes_out", "Bytes of records read by consumers."),
+            ("messages_in", "Records appended by clients."),
+        )
+    ),
+)  # fmt: skip
+
 STORAGE_ROWS: Final[tuple[MetricRow, ...]] = (
     own(_G, "barnabas_remote_reads_waiting", "Parts of objects that wait to be read from the object store.",
         "server/node/monitoring/tiered"),
@@ -181,4 +206,4 @@ NODE_ROWS: Final[tuple[MetricRow, ...]] = (
         "many.", _CLIENTS),
 )  # fmt: skip
 
-OWN_ROWS: Final = (*LAG_ROWS, *LINK_ROWS, *NETWORK_ROWS, *STORAGE_ROWS, *NODE_ROWS)
+OWN_ROWS: Final = (*LAG_ROWS, *LINK_ROWS, *NETWORK_ROWS, *CLIENT_ROWS, *STORAGE_ROWS, *NODE_ROWS)

@@ -220,6 +220,7 @@ BROKER_ACCESS: Final[Mapping[int, ApiAccess]] = {
     # Barnabas' own
     _K.EXPLAIN_PARTITION: guarded("topics.explain_partition", _topic(_O.DESCRIBE)),
     _K.EXPLAIN_GROUP: guarded("groups.describe_groups_by_id", _group(_O.DESCRIBE)),
+    _K.DESCRIBE_CLIENTS: cluster(_O.DESCRIBE),
     _K.RUN_MAINTENANCE: guarded("topics.run_maintenance", _topic(_O.ALTER)),
     _K.ALTER_LINK: guarded("links.alter", _cluster(_O.ALTER, 1), _cluster(_O.CLUSTER_ACTION, 1)),
     _K.ALTER_MIRRORS: guarded("links.alter", _cluster(_O.ALTER, 1), _cluster(_O.CLUSTER_ACTION, 1)),

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.transport.ports import Usage
 from barnabas.protocol.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from barnabas.server.broker.fetching.reads import FetchParams, FetchRead, read_for_consumer, read_for_follower
 from barnabas.server.broker.fetching.session import PartitionKey, RequestedPartition
@@ -17,7 +18,6 @@ from barnabas.server.broker.fetching.session_cache import FetchContext
 from barnabas.server.broker.services import Services
 from barnabas.server.replication.partition import NEWS_S, Partition, PartitionRead
 from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
-from barnabas.server.replication.traffic import TopicTraffic
 
 _PARTITIONS_PER_TURN = 2048
 """Partitions that are read before other tasks of the event loop may run."""
@@ -39,9 +39,11 @@ class DelayedFetch:
         context: FetchContext,
         params: FetchParams,
         max_bytes: int,
+        usage: Usage,
         may_read: Callable[[str], bool] | None = None,
     ) -> None:
-        """`may_read` is None if the client may read every topic."""
+        """What a consumer reads is added to `usage`. `may_read` is None if the client may read every topic."""
+        self._usage = usage
         self._may_read = may_read
         self.answers: dict[PartitionKey, PartitionData] = {}
         self._services = services
@@ -54,7 +56,7 @@ class DelayedFetch:
         self._passes = 0
         self._size = 0
         """Bytes of records in the latest pass. A partition that returned data is read again by the next pass."""
-        self._sent: list[tuple[TopicTraffic, int]] = []
+        self._sent: list[tuple[Partition, int]] = []
         """The bytes of records of each partition in the latest pass."""
         self.errors: list[int] | None = None
         """The errors of partitions; None if there are none."""
@@ -81,11 +83,14 @@ class DelayedFetch:
                 await self._run(min_bytes, deadline)
             finally:
                 session.requests_in_progress -= 1
-        for traffic, size in self._sent:
+        usage = self._usage
+        for partition, size in self._sent:
             if self._from_follower:
-                traffic.replication_bytes_out += size
+                partition.traffic.replication_bytes_out += size
             else:
-                traffic.bytes_out += size
+                partition.traffic.bytes_out += size
+                used = usage.partitions.get(partition) or usage.start(partition)
+                used.bytes_out += size
         if self._throttled_size:
             self._replication.leader_throttle.take(self._throttled_size, self._replication.now_ms())
 
@@ -176,7 +181,7 @@ class DelayedFetch:
             self._must_complete = True
         size = len(found.data)
         if size:
-            self._sent.append((partition.traffic, size))
+            self._sent.append((partition, size))
         if self._passes == 1:
             partition.traffic.reads += 1
         self._size += size
@@ -191,7 +196,7 @@ class DelayedFetch:
             # the first pass has counted the read, which was begun
             self._fail(key, partition.name.topic, error.code, is_counted=self._passes == 1)
             return
-        self._sent.append((partition.traffic, len(found.data)))
+        self._sent.append((partition, len(found.data)))
         self._size += len(found.data)
         self.answers[key] = _answer(key[1], found)
 

@@ -18,6 +18,7 @@ from barnabas.server.broker.services import Services
 from barnabas.server.node.channels.shares import LogEnds
 from barnabas.server.node.health import Health
 from barnabas.server.node.link_coordination.building import ClusterLinks
+from barnabas.server.node.monitoring.clients import ClientMonitor
 from barnabas.server.node.monitoring.cluster import ClusterMonitor
 from barnabas.server.node.monitoring.groups import GroupMonitor
 from barnabas.server.node.monitoring.limits import LeftOut
@@ -93,6 +94,7 @@ def monitor_broker(
     groups = GroupMonitor(services, ends, parts.clock, left_out)
     network = NetworkMonitor(parts.metrics, budget)
     mirrors = LinkMonitor(links.mirrors.reports, links.workers.troubles, left_out)
-    own = [replicas.collect, topics.collect, groups.collect, mirrors.collect, network.collect]
+    clients = ClientMonitor(services.clients, parts.clock.monotonic)
+    own = [replicas.collect, topics.collect, groups.collect, mirrors.collect, network.collect, clients.collect]
     parts.metrics.collectors += [*own, left_out.collect]
     return groups

@@ -344,6 +344,7 @@ BROKER_CASES = [
     # Barnabas' own
     Case("EXPLAIN_PARTITION", 0, "T:DESCRIBE", _topics(0, field="partition_indexes")),
     Case("EXPLAIN_GROUP", 0, "G:DESCRIBE", {"group_ids": [GROUP]}),
+    Case("DESCRIBE_CLIENTS", 0, "C:DESCRIBE", {"view": 0}),
     Case("RUN_MAINTENANCE", 0, "T:ALTER", {"operation": 1, "dry_run": True, **_topics(0, field="partition_indexes")}),
     Case("ALTER_LINK", 0, "C:ALTER", {"operation": 2, "validate_only": True, "only_local": True}),
     Case("ALTER_MIRRORS", 0, "C:ALTER", {"link": "absent", "operation": 1, "only_local": True}),

@@ -64,6 +64,7 @@ from barnabas.server.broker.produced_transactions import (
     each_partition,
     has_several_producers,
     name_of,
+    producer_id_of,
     verify,
 )
 from barnabas.server.broker.request_context import RequestContext
@@ -313,6 +314,10 @@ def _produce(
         info = partition.append(records, request.acks, ctx.now_ms, checked=outcome)
     except KafkaError as error:
         return _refused(ctx, partition, data, error)
+    usage = ctx.client.usage
+    used = usage.partitions.get(partition) or usage.start(partition, producer_id_of(records))
+    used.bytes_in += info.size
+    used.records_in += info.last_offset - info.first_offset + 1
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
