@@ -30,6 +30,7 @@ NOUNS = (
     "restore",
     "verify",
     "top",
+    "clients",
     "context",
     "schemas",
     "registry",

@@ -441,6 +441,7 @@ class Admin(Blocking[AsyncAdmin]):
     end_transaction = wait(AsyncAdmin.end_transaction)
     fence_producer = wait(AsyncAdmin.fence_producer)
     explain_groups = wait(AsyncAdmin.explain_groups)
+    describe_clients = wait(AsyncAdmin.describe_clients)
     explain_partitions = wait(AsyncAdmin.explain_partitions)
     compact = wait(AsyncAdmin.compact)
     enforce_retention = wait(AsyncAdmin.enforce_retention)

@@ -49,6 +49,13 @@ EMPTY: Final[dict[str, Any]] = {
     "interrupted": ["string"],
     "notes": ["string"],
     "runs": ["string"],
+    "clients.clients": [
+        {
+            **dict.fromkeys(("client_id", "address", "principal", "topic"), "string"),
+            **dict.fromkeys(("partition", "producer_id"), "integer"),
+            **dict.fromkeys(("bytes_in", "bytes_out", "requests", "seconds", "records_in"), "number"),
+        }
+    ],
     "cluster moves": [{"partition": "string", "replicas": ["integer"], "adding": ["integer"], "removing": ["integer"]}],
     "cluster elect": [{"partition": "string", "result": "string", "why": "string"}],
     "partitions": [{"topic": "string", "partition": "integer", "replicas": ["integer"]}],
@@ -75,7 +82,7 @@ EMPTY: Final[dict[str, Any]] = {
     "references": [{"name": "string", "subject": "string", "version": "integer"}],
 }
 """The shapes of lists that are empty in the samples."""
-MAPS: Final = {"client", "configs", "settings", "quotas", "entity", "metrics"}
+MAPS: Final = {"client", "configs", "failed", "settings", "quotas", "entity", "metrics"}
 """Fields whose value has any names."""
 
 

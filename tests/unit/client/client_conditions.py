@@ -149,6 +149,7 @@ ADMIN: Final[dict[str, Call]] = {
     "end_transaction": lambda c: c.end_transaction(HandedOverTransaction("x", 1, 1), commit=True),
     "fence_producer": lambda c: c.fence_producer("x"),
     "explain_groups": lambda c: c.explain_groups(["g"]),
+    "describe_clients": lambda c: c.describe_clients(),
     "create_link": lambda c: c.create_link(Link("l", "127.0.0.1:1")),
     "alter_link": lambda c: c.alter_link(Link("l", "127.0.0.1:1")),
     "delete_link": lambda c: c.delete_link("l"),

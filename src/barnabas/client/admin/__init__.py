@@ -16,6 +16,7 @@ from uuid import UUID
 
 from barnabas.client import offsets as _offsets
 from barnabas.client.admin import acls as _acls
+from barnabas.client.admin import clients as _clients
 from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import elections as _elections
 from barnabas.client.admin import groups as _groups
@@ -29,6 +30,7 @@ from barnabas.client.admin import tokens as _tokens
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
 from barnabas.client.admin import users as _users
+from barnabas.client.admin.clients import ClientUses, ClientView
 from barnabas.client.admin.elections import ElectionType
 from barnabas.client.admin.links import Link, LinkDescription, MirrorAction, MirrorChange, MirrorStatus
 from barnabas.client.admin.maintenance import GroupFacts, MaintenanceReport, PartitionFacts
@@ -597,6 +599,13 @@ class AsyncAdmin:
     ) -> dict[str, GroupFacts | KafkaError]:
         """Explain what a group waits for, for which members, and how much longer."""
         return await _maintenance.explain_groups(self.cluster, names_of(group_ids), deadline=self._deadline(timeout_ms))
+
+    async def describe_clients(
+        self, view: ClientView = ClientView.CLIENT_ID, *, timeout_ms: float | None = None
+    ) -> ClientUses:
+        """What clients use per second, over all brokers: bytes, requests, and time of the event loop. Brokers that do
+        not answer are in `failed`. Raises KafkaError if none does."""
+        return await _clients.describe_clients(self.cluster, view, deadline=self._deadline(timeout_ms))
 
     async def compact(
         self,
