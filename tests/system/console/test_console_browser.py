@@ -26,7 +26,8 @@ PHONE: Final = {"width": 390, "height": 844}
 PAGES: Final = (
     "/", "/topics", "/topics/flights", "/topics/flights/messages", "/topics/flights/configs", "/topics/flights/groups",
     "/topics/flights/producers", "/topics/flights/produce", "/topics/payments/why", "/groups", "/groups/delays",
-    "/groups/delays/reset?to=earliest", "/groups/delays/why", "/share-groups", "/transactions?hanging=1",
+    "/groups/delays/reset?to=earliest", "/groups/delays/why", "/share-groups", "/clients", "/clients?by=producer",
+    "/transactions?hanging=1",
     "/transactions/billing-1", "/schemas", "/schemas/orders-value", "/brokers", "/brokers/1", "/quorum", "/moves",
     "/links", "/acls", "/users", "/quotas", "/nowhere",
 )  # fmt: skip

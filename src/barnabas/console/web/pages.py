@@ -14,6 +14,7 @@ from barnabas.console.changes.security import SECURITY_CHANGES
 from barnabas.console.changes.topics import TOPIC_CHANGES
 from barnabas.console.documents import (
     brokers,
+    clients,
     connectors,
     groups,
     links,
@@ -65,6 +66,7 @@ PAGES: Final = (
     Page("/groups/{group:path}", "group.html", groups.group, "{group}", "lag"),
     Page("/share-groups", "share_groups.html", groups.share_group_list, "Share groups"),
     Page("/share-groups/{group:path}", "share_group.html", groups.share_group, "{group}"),
+    Page("/clients", "clients.html", clients.client_list, "Client activity"),
     Page("/transactions", "transactions.html", transactions.transaction_list, "Transactions"),
     Page("/transactions/{id:path}", "transaction.html", transactions.transaction, "{id}"),
     Page("/schemas", "schemas.html", schemas.subject_list, "Schemas"),
@@ -108,6 +110,7 @@ NAVIGATION: Final = (
     (
         "Clients",
         (
+            NavEntry("/clients", "Activity"),
             NavEntry("/groups", "Groups"),
             NavEntry("/share-groups", "Share groups"),
             NavEntry("/transactions", "Transactions"),
