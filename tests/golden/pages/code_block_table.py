@@ -109,6 +109,8 @@ SHOWN: Final = (
     Shown("docs/CONSOLE.md", "curl -s http://127.0.0.1:8090", "tests/system/console tests these addresses"),
     Shown("docs/OPERATIONS.md", '{"ready": false', _OUTPUT + ", shortened"),
     Shown("docs/OPERATIONS.md", "2026-01-31T08:15:00.123+01:00 INFO", _OUTPUT),
+    Shown("docs/OPERATIONS.md", "CLIENT ID          COST", _OUTPUT + ", shortened"),
+    Shown("docs/OPERATIONS.md", "CLIENT ID    ADDRESS", _OUTPUT + ", shortened"),
     Shown("docs/PIPELINES.md", '{"event": "state"', _OUTPUT + ", several lines of JSON"),
     Shown("docs/REGISTRY.md", "{errorType:", _OUTPUT + ", in the registry's own notation"),
     Shown("docs/SECURITY.md", "export BARNABAS_SASL_OAUTHBEARER_ALLOWED_URLS", "a variable for a provider of tokens"),
