@@ -269,6 +269,7 @@ class Node:
                 channel = ActiveController(
                     metadata, outgoing, parts.publisher, node_id=parts.node_id, rng=self._rng,
                     local=None if controller is None else controller.services,
+                    heartbeat_timeout_ms=parts.config["broker.session.timeout.ms"] // 2,
                 )  # fmt: skip
 
                 def ready() -> None:

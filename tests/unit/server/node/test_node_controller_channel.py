@@ -28,6 +28,7 @@ from barnabas.protocol.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -97,6 +98,8 @@ class Network:
         self.places: Places = {}
         self.versions: dict[ApiKey, int] = {}
         """The newest version of an API that the controllers know, if they are older than this node."""
+        self.limits: list[int] = []
+        """The time-outs of the requests."""
 
     async def version_of(
         self, host: str, port: int, key: ApiKey, *, timeout_ms: int, purpose: str = "", version_max: int
@@ -118,6 +121,7 @@ class Network:
         controller = self.places.get((host, port))
         if controller is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "connection refused")
+        self.limits.append(timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await controller.answer(request)
@@ -160,6 +164,7 @@ class World:
             node_id=ME,
             rng=random.Random(3),
             timeout_ms=10_000,
+            heartbeat_timeout_ms=4_500,
         )
 
     async def create(self, name: str = "t", **more: Any) -> ErrorCode:
@@ -308,6 +313,22 @@ def test_unanswered_request_is_retried_only_if_idempotent() -> None:
         world.first.failures = [lost]
         error = await failure(world.channel.call(AlterPartitionRequest(broker_id=5), 3))
         assert error is lost, "whoever asks for an ISR has to know that it may have come true"
+
+    scenario(run)
+
+
+def test_heartbeat_without_a_response_ends_in_time_for_the_next_one() -> None:
+    """Half of the session is over then. The connection that carried the heartbeat is closed by its time-out."""
+
+    async def run(world: World) -> None:
+        world.quorum.move(1, ("dark", 1))
+        dark = world.network.places["dark", 1] = Controller(world.house)
+        dark.silent = True
+        began = now()
+        heartbeat = BrokerHeartbeatRequest(broker_id=5, broker_epoch=world.house.epochs[5])
+        assert (await failure(world.channel.call(heartbeat, 1))).code is ErrorCode.REQUEST_TIMED_OUT
+        assert now() - began == pytest.approx(4.5, abs=0.01)
+        assert world.network.limits[0] == pytest.approx(4_500, abs=1)
 
     scenario(run)
 

@@ -93,7 +93,11 @@ class ActiveController:
         rng: Rng,
         local: ControllerServices | None = None,
         timeout_ms: int = 30_000,
+        heartbeat_timeout_ms: int = 4_500,
     ) -> None:
+        """`heartbeat_timeout_ms` limits heartbeats and registrations: half of broker.session.timeout.ms, as in Kafka.
+        A request without a response by then closes its connection, so that the next one opens another. The old one
+        may be dead in one direction only, or may wait for a retransmission long after the network works again."""
         self._quorum = quorum
         self._outgoing = outgoing
         self._publisher = publisher
@@ -101,6 +105,7 @@ class ActiveController:
         self._rng = rng
         self._local = local
         self._timeout_ms = timeout_ms
+        self._heartbeat_timeout_ms = heartbeat_timeout_ms
         self.images_applied: Callable[[], Awaitable[None]] = _nothing_to_apply
         """Returns when this node's broker has applied all images. `Node` sets it on a node with a broker."""
         self._image_waiters: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[None]]] = []
@@ -117,8 +122,11 @@ class ActiveController:
         Raises KafkaError: REQUEST_TIMED_OUT if no controller was found or none answered in time; the error with which
         the controller rejected the whole request; an UnansweredError if the request may have been handled.
         """
-        requested_ms = getattr(request, "timeout_ms", self._timeout_ms)
-        deadline = asyncio.get_running_loop().time() + min(self._timeout_ms, max(requested_ms, _TIMEOUT_MS_MIN)) / 1000
+        if ApiKey(schema_of(request).key) in _PURPOSES:
+            limit_ms = self._heartbeat_timeout_ms
+        else:
+            limit_ms = min(self._timeout_ms, max(getattr(request, "timeout_ms", self._timeout_ms), _TIMEOUT_MS_MIN))
+        deadline = asyncio.get_running_loop().time() + limit_ms / 1000
         pause = _BACKOFF_MIN_S
         reason = "no controller is known"
         await enter_task()
