@@ -95,9 +95,11 @@ class ControllerService:
         quorum: KRaftVersionUpdater | None = None,
         prober: BrokerProber | None = None,
         limits: ClientQuotaCallback | None = None,
+        former_leader: Callable[[], tuple[int, int] | None] = lambda: None,
     ) -> None:
         """Without a `prober`, or if barnabas.broker.probe.enable is false, a broker whose process has ended is fenced
-        when its session expires."""
+        when its session expires. `former_leader` returns the node that was the active controller before this one, and
+        the time of its last response to this node (see `BrokerSessions`)."""
         self._log = metadata_log
         self._image = image
         self._node_id = node_id
@@ -125,6 +127,7 @@ class ControllerService:
             image,
             settings,
             prober,
+            former_leader,
             node_id=node_id,
             on_expired=self._changed.set,
             on_leaderless=self._on_leaderless,

@@ -3,7 +3,8 @@
     heartbeat ──► the session is renewed ──► `decide_heartbeat`: unfence, fence, continue a controlled shutdown
     no heartbeat for broker.session.timeout.ms, or the process has ended (`FailureDetector`) ──► `decide_fence_broker`
 
-Sessions are not replicated: a new active controller gives every broker a full `broker.session.timeout.ms`.
+Sessions are not replicated: a new active controller gives every broker a full `broker.session.timeout.ms`, except the
+one on the node of the previous active controller, of which it knows since when that node has been silent.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class SessionKeeper:
         committed: Callable[[], ClusterImage],
         settings: ControllerConfig,
         prober: BrokerProber | None,
+        former_leader: Callable[[], tuple[int, int] | None],
         *,
         node_id: int,
         on_expired: Callable[[], None],
@@ -57,6 +59,7 @@ class SessionKeeper:
         self._driver = driver
         self._committed = committed
         self._settings = settings
+        self._former_leader = former_leader
         self._node_id = node_id
         self._on_expired = on_expired
         self._on_leaderless = on_leaderless
@@ -72,7 +75,7 @@ class SessionKeeper:
     def start(self) -> None:
         """This controller has become active."""
         timeout_ms = self._settings.broker_session_timeout_ms
-        self.sessions = BrokerSessions(self._committed(), _now_ms(), timeout_ms, self._node_id)
+        self.sessions = BrokerSessions(self._committed(), _now_ms(), timeout_ms, self._node_id, self._former_leader())
         self.detector.start()
 
     def stop(self) -> None:

@@ -150,6 +150,7 @@ def _build_service(parts: Parts, log_dir: str) -> ControllerService:
         settings=config,
         bootstrap=first_records,
         quorum=parts.metadata if isinstance(parts.metadata, RaftMetadataLog) else None,
+        former_leader=parts.metadata.former_leader if isinstance(parts.metadata, RaftMetadataLog) else lambda: None,
         prober=BrokerConnector(),
         limits=build_limits(parts.config.given),
     )

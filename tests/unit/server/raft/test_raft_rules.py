@@ -341,6 +341,20 @@ def test_fetches_of_a_majority_keep_the_leader() -> None:
     assert one.machine.is_leader
 
 
+def test_replica_knows_when_the_leader_before_it_was_last_heard() -> None:
+    one = One().follow()
+    assert one.machine.quorum.leader_contact is None, "BeginQuorumEpoch is no response"
+    one.step(Tick(), after_ms=100)
+    one.answer(2, FetchResponse(NONE, 1, 2, 0, 0))
+    one.step(Tick(), after_ms=5_000)
+    one.answer(3, VoteResponse(NONE, 1, 2, granted=True))
+    one.answer(3, VoteResponse(NONE, 2, granted=True))
+    assert isinstance(one.state, Leader)
+    assert one.machine.quorum.leader_contact == (2, 100)
+    one.ask(BeginQuorumEpochRequest(3, 2, ME))
+    assert one.machine.quorum.leader_contact is None, "this replica has led since"
+
+
 def test_begin_quorum_epoch_is_sent_to_voters_that_do_not_fetch() -> None:
     one = One().lead_and_commit()
     one.answer(2, BeginQuorumEpochResponse(NONE, 1, 1))

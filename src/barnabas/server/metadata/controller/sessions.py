@@ -2,6 +2,11 @@
 
 Sessions exist only in the memory of the active controller. A new active controller gives every broker that is not
 fenced a full `broker.session.timeout.ms` for its first heartbeat (`BrokerHeartbeatManager`, `BrokerHeartbeatTracker`).
+
+Stricter than Kafka is the session of a broker that shares its node with the previous active controller. If that node is
+paused or cut off, the election has taken seconds already, and the new controller has polled the node all the time. The
+session of its broker therefore begins with the last response of the node, but at least a third of the time-out is left:
+a broker that runs sends a heartbeat as soon as it learns of the new controller.
 """
 
 from __future__ import annotations
@@ -32,14 +37,25 @@ class Session(Struct):
 class BrokerSessions:
     """The sessions of all brokers, in one epoch of the active controller."""
 
-    def __init__(self, image: ClusterImage, now_ms: int, session_timeout_ms: int, node_id: int = -1) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        now_ms: int,
+        session_timeout_ms: int,
+        node_id: int = -1,
+        former_leader: tuple[int, int] | None = None,
+    ) -> None:
         """`node_id`: the node of this controller. If a broker with this id is registered and has sent no heartbeat yet,
         the registration is that of the previous process of this node. `live` leaves such a broker out, so that the new
-        process can register at once."""
+        process can register at once. `former_leader`: the node of the previous active controller, and the time of its
+        last response."""
         self._timeout_ms = session_timeout_ms
         self._node_id = node_id
         self._sessions: dict[int, Session] = {}
         self.cover(image, now_ms)
+        if former_leader is not None and former_leader[0] in self._sessions:
+            silent_ms = min(now_ms - former_leader[1], session_timeout_ms * 2 // 3)
+            self._sessions[former_leader[0]].heartbeat_ms -= max(silent_ms, 0)
         for broker in image.brokers:
             if broker.in_controlled_shutdown and broker.broker_id in self._sessions:
                 self._sessions[broker.broker_id].shutdown_offset = image.offset

@@ -306,6 +306,11 @@ class RaftMetadataLog:
         answers = state is not None and state.has_fetched and quorum.now_ms < state.fetch_deadline_ms
         return leader_id if answers else NO_NODE
 
+    def former_leader(self) -> tuple[int, int] | None:
+        """The leader that this replica followed before the present election, and the time of its last response in
+        milliseconds of the event loop's clock; None if there was no such leader."""
+        return self._replica.machine.quorum.leader_contact
+
     @property
     def is_open(self) -> bool:
         """Whether `open` was called."""

@@ -6,6 +6,8 @@ Each transition sets what must be durable (`Effects.election`), so that no handl
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode
@@ -41,6 +43,13 @@ from barnabas.server.raft.machine.values import (
     VoterNode,
     Voters,
 )
+
+
+class LeaderContact(NamedTuple):
+    """The last response of a leader that this replica follows, or followed until it lost contact."""
+
+    leader_id: int
+    at_ms: int
 
 
 class DelayedRaftFetch(Struct):
@@ -87,6 +96,8 @@ class Quorum:
         self.epoch = election.epoch
         self.leader_id = election.leader_id
         self.leader_endpoints: Endpoints = ()
+        self.leader_contact: LeaderContact | None = None
+        """None if this replica has had no response of its last leader."""
         self.voted = election.voted
         self._saved = election
         self._notified = LeaderAndEpoch(NO_NODE, 0)
@@ -233,11 +244,18 @@ class Quorum:
                 "twice, so its disk has lost synced data. Find and replace that disk."
             )
         self.leader_endpoints = endpoints or self.endpoints_of(leader_id)
+        if self.leader_contact is not None and self.leader_contact.leader_id != leader_id:
+            self.leader_contact = None
         self._enter(self._follower(), epoch=epoch, leader_id=leader_id)
 
     def _follower(self) -> Follower:
         timeout = self.config.controller_quorum_fetch_timeout_ms
         return Follower(self.now_ms + timeout, membership_check_ms=self.now_ms)
+
+    def on_leader_contact(self, state: Follower) -> None:
+        """The leader has answered a fetch: the fetch timeout begins again."""
+        self.leader_contact = LeaderContact(self.leader_id, self.now_ms)
+        state.fetch_deadline_ms = self.now_ms + self.config.controller_quorum_fetch_timeout_ms
 
     def resign(self, *, shutting_down: bool = False) -> None:
         """Give up leadership, and send EndQuorumEpoch to the other voters."""
@@ -277,6 +295,7 @@ class Quorum:
             self.fx.leader = leader
 
     def _stop_leading(self, epoch: int, leader_id: int) -> None:
+        self.leader_contact = None
         for fetch in self.delayed_fetches:
             self.reply(fetch.token, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch, leader_id))
         self.delayed_fetches.clear()

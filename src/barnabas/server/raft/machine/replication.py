@@ -128,7 +128,7 @@ def on_fetch_answer(q: Quorum, response: FetchResponse) -> None:
         q.raise_high_watermark(min(q.log.end_offset, response.high_watermark))
     state.has_fetched = True
     state.refused = False
-    state.fetch_deadline_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
+    q.on_leader_contact(state)
 
 
 def _follows(q: Quorum, batch: RaftBatch) -> bool:

@@ -46,7 +46,7 @@ def on_fetch_snapshot_answer(q: Quorum, response: FetchSnapshotResponse) -> None
     state = q.follower
     if state is None or state.snapshot is None:
         return
-    state.fetch_deadline_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
+    q.on_leader_contact(state)
     expected = response.snapshot_id == state.snapshot and response.position == state.snapshot_position
     if response.error or not expected:
         # The leader does not have the snapshot any more; the response to the next fetch names another one.
