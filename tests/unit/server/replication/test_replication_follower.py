@@ -110,10 +110,19 @@ def test_fenced_follower_waits_for_an_image_and_other_errors_back_off() -> None:
     assert follow(fenced, 2, 5) is fenced
     assert follow(fenced, 2, 6).stage is Stage.FETCHING
     for code in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT):
-        waiting = on_error(STATE, ASKED, code, 50, backoff_ms=100)
-        assert next_request(waiting, Log(), 149) is None
-        assert next_request(waiting, Log(), 150) == ASKED
+        waiting = on_error(STATE, ASKED, code, 50, backoff_ms=1_000)
+        assert next_request(waiting, Log(), 99) is None
+        assert next_request(waiting, Log(), 100) == ASKED
     assert on_error(STATE, replace(ASKED, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=1) is STATE
+
+
+def test_retries_come_less_often_up_to_the_backoff() -> None:
+    state, waits = STATE, []
+    for _ in range(7):
+        state = on_error(state, ASKED, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, backoff_ms=1_000)
+        waits.append(state.retry_at_ms)
+    assert waits == [50, 100, 200, 400, 800, 1_000, 1_000]
+    assert follow(state, 2, 6).retry_at_ms == 0, "a new leader is asked at once"
 
 
 def test_out_of_range_follower_truncates_or_restarts() -> None:
@@ -123,7 +132,7 @@ def test_out_of_range_follower_truncates_or_restarts() -> None:
     assert on_bounds(lost, BoundsRequest(5), 20, 30, Log(), 0, backoff_ms=100) == (STATE, RestartLog(20))
     assert on_bounds(lost, BoundsRequest(5), 0, 6, Log(), 0, backoff_ms=100) == (STATE, TruncateLog(6))
     again, step = on_bounds(lost, BoundsRequest(5), 0, 12, Log(), 0, backoff_ms=100)
-    assert (step, again.retry_at_ms, again.stage) == (None, 100, Stage.FETCHING)
+    assert (step, again.retry_at_ms, again.stage) == (None, 50, Stage.FETCHING)
     assert on_bounds(lost, BoundsRequest(4), 20, 30, Log(), 0, backoff_ms=100) == (lost, None)
 
 
@@ -157,8 +166,8 @@ def test_a_late_state_of_the_copies_is_discarded() -> None:
 def test_a_failure_to_read_the_state_is_repeated_after_the_backoff() -> None:
     moved = replace(STATE, stage=Stage.TIERED)
     failed = on_error(moved, TIERED, ErrorCode.KAFKA_STORAGE_ERROR, 50, backoff_ms=100)
-    assert next_request(failed, Log(), 149) is None
-    assert next_request(failed, Log(), 150) == TIERED
+    assert next_request(failed, Log(), 99) is None
+    assert next_request(failed, Log(), 100) == TIERED
 
 
 def test_a_tiered_log_is_not_truncated_below_its_local_start() -> None:

@@ -18,7 +18,7 @@ response and return a step; the shell `roles/follower.py` truncates and appends.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,11 @@ from msgspec.structs import replace
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER, NO_LEADER_EPOCH
 from barnabas.server.replication.rules.watermark import follower_watermark, truncated_watermark
+
+FIRST_RETRY_MS: Final = 50
+"""The time before the first retry of a failed request. It doubles with each failure, up to replica.fetch.backoff.ms
+(Kafka always waits for the latter). After an election some replicas fetch before their new leader has read that it
+leads, and until they fetch again nothing that needs them is committed."""
 
 
 class EpochEnd(Protocol):
@@ -264,7 +269,7 @@ def on_bounds(
         return _truncate(_healthy(state), max(leader_end, 0), log)  # only an unclean election leads here
     # The follower's offset is within the leader's bounds: these have changed since. The fetch waits for the backoff,
     # because it might fail again.
-    return replace(state, retry_at_ms=now_ms + backoff_ms, failures=state.failures + 1), None
+    return _retry_later(state, now_ms, backoff_ms), None
 
 
 def on_tiered(
@@ -302,7 +307,12 @@ def on_error(
         return replace(state, stage=Stage.TIERED)
     # UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID: the leader has an older image. Other errors come
     # from its disk or from the network.
-    return replace(state, retry_at_ms=now_ms + backoff_ms, failures=state.failures + 1)
+    return _retry_later(state, now_ms, backoff_ms)
+
+
+def _retry_later(state: FollowerState, now_ms: int, backoff_ms: int) -> FollowerState:
+    wait_ms = min(backoff_ms, FIRST_RETRY_MS << min(state.failures, 16))
+    return replace(state, retry_at_ms=now_ms + wait_ms, failures=state.failures + 1)
 
 
 # -- after a step ------------------------------------------------------------------------------------------------------
