@@ -14,6 +14,7 @@ from barnabas.client.errors import DeliveryFailedError
 from barnabas.client.offsets import offsets_at
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import LATEST
+from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.transport import outgoing_connection
 from barnabas.protocol.wire.apis import ApiKey
@@ -134,6 +135,33 @@ async def test_metadata_comes_from_another_broker_than_the_paused_one() -> None:
         await cluster.connection(2)
         for broker in (1, 2):
             fake.paused = {broker}
+            await cluster.refresh(["t"])
+
+
+async def test_metadata_comes_from_another_broker_than_the_one_that_rejects_what_it_leads() -> None:
+    """A leader that is cut off from the cluster still names itself."""
+    fake = two_brokers()
+    async with fake.cluster() as cluster:
+        for rejecting, other in ((1, 2), (2, 1)):
+            elect(fake, rejecting)
+            await cluster.refresh(["t"])
+            await cluster.connection(1)
+            await cluster.connection(2)
+            cluster.note_error(T0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            before = len(fake.requests)
+            await cluster.refresh(["t"])
+            assert [(broker, key) for broker, key, _ in fake.requests[before:]] == [(other, ApiKey.METADATA)]
+
+
+async def test_the_only_broker_is_asked_even_if_it_rejects_what_it_leads() -> None:
+    fake = FakeCluster(brokers=1)
+    fake.add_topic("t", 1)
+    async with fake.cluster() as cluster:
+        await cluster.topic("t")
+        for is_connected in (True, False):
+            cluster.note_error(T0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if not is_connected:
+                (await cluster.connection(1)).abort()
             await cluster.refresh(["t"])
 
 

@@ -66,6 +66,9 @@ class Cluster:
         self.coordinators = Coordinators(self)
         self._pool = open_pool(options, self.rng, opener)
         self._pool.on_stalled = self._on_stalled
+        self._doubted: tuple[str, int] | None = None
+        """The address of a broker that does not lead what it leads by its own metadata, so that another broker is asked
+        for the next metadata: the broker may be cut off from the cluster."""
         self._search: asyncio.Task[None] | None = None
         """Looks for the new leaders of partitions whose leader does not answer."""
         self.problems = Problems()
@@ -225,11 +228,12 @@ class Cluster:
     async def _any_connection(self, deadline: float) -> OutgoingConnection:
         if self._closed:
             raise ClientClosedError("This client")
-        best = self._pool.least_busy()
-        if best is not None and best.stalled_since is None:
+        best = self._pool.least_busy(self._is_doubted)
+        if best is not None and best.stalled_since is None and not self._is_doubted(best.to):
             return best
         failures: list[str] = []
         candidates = [node for node in self._candidates() if not self._has_stalled(node)]
+        candidates.sort(key=self._is_doubted)
         for index, node in enumerate(candidates):
             left = max(deadline - self.now(), 0.0)
             try:  # each server gets its share of the time: one that drops packets must leave time for the next
@@ -246,6 +250,9 @@ class Cluster:
             + " ".join(dict.fromkeys(failures))
             + " Check that a broker runs there, and that the address is one this machine can reach."
         )
+
+    def _is_doubted(self, node: Destination) -> bool:
+        return self._doubted is not None and self._doubted == (node.host, node.port)
 
     def _has_stalled(self, node: Destination) -> bool:
         connection = self._pool.current(node)
@@ -333,6 +340,7 @@ class Cluster:
                         raise
                     attempt += 1
             self.problems.solved(CLUSTER)
+            self._doubted = None
             self.metadata.apply(response, now=self.now(), all_topics=names is None)
             self._metadata_at = began
 
@@ -440,8 +448,13 @@ class Cluster:
 
     def note_error(self, partition: TopicPartition, code: ErrorCode) -> None:
         """Handle the error of a partition in a response: if it means outdated metadata, mark the topic as stale."""
-        if code.refresh_metadata:
-            self.metadata.mark_stale([partition.topic])
+        if not code.refresh_metadata:
+            return
+        self.metadata.mark_stale([partition.topic])
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            view = self.metadata.partition(partition.topic, partition.partition)
+            broker = None if view is None else self.metadata.brokers.get(view.leader)
+            self._doubted = None if broker is None else (broker.host, broker.port)
 
     def _is_fresh(self, name: str, oldest: float) -> bool:
         view = self.metadata.topics.get(name)

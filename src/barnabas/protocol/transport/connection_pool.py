@@ -104,11 +104,12 @@ class ConnectionPool:
             raise self._errors.unreachable(to, f"The connection to {to} was closed by this side.", None)
         return attempt.result()
 
-    def least_busy(self) -> OutgoingConnection | None:
-        """The open connection with the fewest unanswered requests; one that has stalled only if there is no other."""
+    def least_busy(self, is_doubted: Callable[[Destination], bool] = lambda _: False) -> OutgoingConnection | None:
+        """The open connection with the fewest unanswered requests; one that has stalled, or leads to a doubted node,
+        only if there is no other."""
         alive = [s.connection for s in self._slots.values() if s.connection is not None and s.connection.alive]
         return min(
-            alive, key=lambda connection: (connection.stalled_since is not None, connection.in_flight), default=None
+            alive, key=lambda each: (each.stalled_since is not None, is_doubted(each.to), each.in_flight), default=None
         )
 
     async def close(self) -> None:

@@ -166,6 +166,7 @@ class BrokerRole:
             LIFECYCLE.build(config.__getitem__),
             on_epoch=self._on_epoch,
             feature_levels=lambda: dict(parts.image.features.levels),
+            on_silence=self._on_silence,
         )
         parts.publisher.subscribe_leader(self._lifecycle.on_leader)
         parts.outgoing.on_lost(HEARTBEAT, self._lifecycle.on_connection_lost)
@@ -300,6 +301,14 @@ class BrokerRole:
 
     def _on_epoch(self, broker_epoch: int) -> None:
         self._services.producer_ids.broker_epoch = broker_epoch
+
+    def _on_silence(self, silent: bool) -> None:
+        """No controller answers, or one answers again (`BrokerLifecycle`)."""
+        half_ms = self._parts.config["broker.session.timeout.ms"] // 2
+        self._replication.context.silence_max_ms = half_ms if silent else None
+        if silent:
+            for partition in self.partitions:
+                partition.release_clients()
 
     def on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
         self.partitions.on_directory_failed(directory, error)

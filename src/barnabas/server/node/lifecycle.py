@@ -50,6 +50,7 @@ _SOON_S: Final = 0.01
 up to `broker.heartbeat.interval.ms`."""
 _RETRY_MAX_S: Final = 1.0
 _WAITING_LOG_S: Final = 5.0
+_SILENCE_CHECK_S: Final = 1.0
 
 
 class BrokerState(Enum):
@@ -107,10 +108,13 @@ class BrokerLifecycle:
         *,
         on_epoch: Callable[[int], None] = lambda _: None,
         feature_levels: Callable[[], Mapping[str, int]] = dict,
+        on_silence: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """`metadata_offset` returns the last offset of the metadata log that this node has read. `on_epoch` is called
         with the broker epoch after each registration. `feature_levels` returns the finalized levels in this node's
-        image; with them the reason of a refused registration is more precise."""
+        image; with them the reason of a refused registration is more precise. `on_silence` is called with True when no
+        controller has answered for so long that one that runs has fenced this broker, and again every
+        `_SILENCE_CHECK_S` while that is so; with False when one has answered again."""
         self._channel = channel
         self._identity = identity
         self._endpoints = endpoints
@@ -121,6 +125,12 @@ class BrokerLifecycle:
         self._config = config
         self._on_epoch = on_epoch
         self._feature_levels = feature_levels
+        self._on_silence = on_silence
+        self._silence_s = (config.broker_session_timeout_ms + config.broker_heartbeat_interval_ms) / 1000
+        """A heartbeat that was sent within the interval after the last response may have arrived, and have prolonged
+        the session of this broker, although its own response was lost."""
+        self._silence: asyncio.TimerHandle | None = None
+        self._is_silent = False
         self._incarnation_id = random_uuid(rng)
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
@@ -308,6 +318,13 @@ class BrokerLifecycle:
 
         A heartbeat after that would request unfencing, and this broker could become a leader again.
         """
+        try:
+            await self._run()
+        finally:
+            if self._silence is not None:
+                self._silence.cancel()
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         pause = _SOON_S
         interval = self._config.broker_heartbeat_interval_ms / 1000
@@ -341,7 +358,7 @@ class BrokerLifecycle:
             log.warning("heartbeat failed", reason=str(error))
             return False
         assert isinstance(response, BrokerHeartbeatResponse)
-        self.answered_at = asyncio.get_running_loop().time()
+        self._on_answered()
         code = error_code(response.error_code)
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             return await self._register_again(leaving=leaving)
@@ -354,6 +371,30 @@ class BrokerLifecycle:
             return False
         self._on_fenced(response.is_fenced)
         return not (self._ready and response.is_fenced)
+
+    def _on_answered(self) -> None:
+        """The controller has answered a heartbeat, so that this broker is not fenced for the length of a session."""
+        loop = asyncio.get_running_loop()
+        self.answered_at = loop.time()
+        if self._silence is not None:
+            self._silence.cancel()
+        if self._is_silent:
+            self._is_silent = False
+            log.info("a controller answers again", epoch=self.broker_epoch)
+            self._on_silence(False)
+        self._silence = loop.call_at(self.answered_at + self._silence_s, self._on_silent)
+
+    def _on_silent(self) -> None:
+        if not self._is_silent:
+            self._is_silent = True
+            log.warning(
+                "no controller has answered for longer than broker.session.timeout.ms: this broker may be fenced, and "
+                "rejects writes with acks=all to partitions whose followers do not fetch, either",
+                epoch=self.broker_epoch,
+                seconds=self._silence_s,
+            )
+        self._silence = asyncio.get_running_loop().call_later(_SILENCE_CHECK_S, self._on_silent)
+        self._on_silence(True)
 
     async def _register_again(self, *, leaving: bool) -> bool:
         """Register again, after this broker was unregistered or another process has registered its id.

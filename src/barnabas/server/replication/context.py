@@ -36,6 +36,10 @@ class ReplicationContext(Struct):
     """Limits what this broker fetches for throttled replicas (KIP-73)."""
     active_brokers: Mapping[int, int]
     """Broker id -> broker epoch of every broker that is neither fenced nor shutting down in the newest image."""
+    silence_max_ms: int | None = None
+    """None while the active controller answers this broker's heartbeats, or has answered one within the broker's
+    session. Otherwise a controller that runs has fenced this broker, and a leader that an in-sync follower has not
+    fetched from for so long is cut off (`LeaderRole.is_cut_off`)."""
     traffic: Traffic = field(default_factory=Traffic)
     """Counts what the replicas append and read."""
     tiered: TieredReplicas | None = None

@@ -283,14 +283,20 @@ class Partition(LocalReplica, LogListener):
         leader = role if type(role) is LeaderRole else self._require_leader()
         return leader.append(records, acks, now_ms, origin, checked)
 
-    async def wait_committed(self, offset: int, deadline: float) -> ErrorCode:
+    async def wait_committed(self, offset: int, deadline: float, *, for_client: bool = False) -> ErrorCode:
         """Wait until all records below `offset` are committed. Returns NONE, or the error: time-out, leadership lost,
-        too few in-sync replicas."""
+        too few in-sync replicas. With `for_client` the wait ends, too, when this leader is cut off."""
         answer = self.try_committed(offset)
         if answer is not None:
             return answer
-        outcome = await self.delayed_produces.wait(offset, deadline)
+        outcome = await self.delayed_produces.wait(offset, deadline, for_client=for_client)
         return ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome
+
+    def release_clients(self) -> None:
+        """Answer the clients that wait for a commit with NOT_LEADER_OR_FOLLOWER, if this leader is cut off. Their
+        records may still be committed, as after any other lost leadership."""
+        if self.delayed_produces and isinstance(self.role, LeaderRole) and self.role.is_cut_off():
+            self.delayed_produces.complete_clients(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def try_committed(self, offset: int) -> ErrorCode | None:
         """The answer of `wait_committed`, or None if that method would wait."""

@@ -25,22 +25,23 @@ class CommitPurgatory(Generic[ResultT]):
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, asyncio.Future[ResultT | None]]] | None = None
+        self._waiting: deque[tuple[int, asyncio.Future[ResultT | None], bool]] | None = None
         """None until the first operation: an empty deque takes 700 bytes, and a node may have 20,000 partitions."""
 
     def __len__(self) -> int:
         return 0 if self._waiting is None else len(self._waiting)
 
-    async def wait(self, offset: int, deadline: float) -> ResultT | None:
+    async def wait(self, offset: int, deadline: float, *, for_client: bool = False) -> ResultT | None:
         """Wait until the high watermark reaches `offset` or the deadline passes.
 
-        Returns the result that was passed to `complete` or `complete_all`, or None if the deadline passed first.
+        Returns the result that was passed to `complete`, `complete_all` or, with `for_client`, `complete_clients`, or
+        None if the deadline passed first.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ResultT | None] = loop.create_future()
         if self._waiting is None:
             self._waiting = deque()
-        self._waiting.append((offset, future))
+        self._waiting.append((offset, future, for_client))
         timer = loop.call_at(deadline, _expire, future)
         try:
             return await future
@@ -51,7 +52,7 @@ class CommitPurgatory(Generic[ResultT]):
         """Complete every operation whose offset is at most `high_watermark`, with `result(offset)`."""
         waiting = self._waiting
         while waiting and (waiting[0][0] <= high_watermark or waiting[0][1].done()):
-            offset, future = waiting.popleft()
+            offset, future, _ = waiting.popleft()
             if not future.done():
                 future.set_result(result(offset))
 
@@ -59,8 +60,14 @@ class CommitPurgatory(Generic[ResultT]):
         """Complete every operation, whatever its offset: the leadership or the partition has ended."""
         waiting = self._waiting
         while waiting:
-            _, future = waiting.popleft()
+            _, future, _ = waiting.popleft()
             if not future.done():
+                future.set_result(result)
+
+    def complete_clients(self, result: ResultT) -> None:
+        """Complete every operation that a client waits for, whatever its offset; coordinators keep waiting."""
+        for _, future, for_client in self._waiting or ():
+            if for_client and not future.done():
                 future.set_result(result)
 
 

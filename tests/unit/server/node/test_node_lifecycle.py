@@ -78,6 +78,8 @@ class Broker:
         self.dirs = [Directory(UUID(int=7000 + broker_id))]
         self.lag = 0
         self.epochs: list[int] = []
+        self.silences: list[tuple[float, bool]] = []
+        """When `on_silence` was called, and with what."""
         self.life = BrokerLifecycle(
             self.channel,
             Identity(cluster_id, broker_id, is_new=False),
@@ -88,6 +90,7 @@ class Broker:
             random.Random(broker_id),
             lifecycle_config(initial_broker_registration_timeout_ms=20_000),
             on_epoch=self.epochs.append,
+            on_silence=lambda silent: self.silences.append((now(), silent)),
         )
         self.images = LateImages(self.life)
         house.publisher.subscribe(self.images)
@@ -187,6 +190,28 @@ def test_lost_heartbeats_fence_and_the_next_one_unfences() -> None:
             broker.channel.broken = None
             await asyncio.sleep(2)
             assert (house.fenced(), broker.life.fenced, broker.epochs) == ([], False, [broker.life.broker_epoch])
+
+    scenario(run)
+
+
+def test_broker_knows_when_no_controller_has_answered_for_a_session() -> None:
+    """A session of 9 s, and the interval of 2 s in which a heartbeat may have arrived without a response."""
+
+    async def run(house: House) -> None:
+        broker = Broker(house)
+        await broker.life.register()
+        async with broker.running():
+            await broker.life.wait_unfenced()
+            await asyncio.sleep(20)
+            assert broker.silences == []
+            last = broker.life.answered_at
+            broker.channel.broken = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+            await asyncio.sleep(last + 14.5 - now())
+            assert [round(when - last, 2) for when, _ in broker.silences] == [11, 12, 13, 14]
+            assert all(silent for _, silent in broker.silences)
+            broker.channel.broken = None
+            await asyncio.sleep(20)
+            assert [silent for _, silent in broker.silences[-2:]] == [True, False]
 
     scenario(run)
 

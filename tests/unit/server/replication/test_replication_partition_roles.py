@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import pytest
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.validate import Origin
 from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.partition import FollowerFetch, Partition
@@ -23,6 +25,7 @@ from barnabas.testing.sim.disk import MemoryDisk
 from tests.configs import log_config
 
 NAME = TopicPartition("t", 0)
+A_LONG_TIME = 1e9
 BATCH = build_batch([SimpleRecord(None, b"v", 0)])
 
 
@@ -103,6 +106,45 @@ def test_leader_appends_and_proposes_a_caught_up_follower() -> None:
     assert world.partition.high_watermark == 1
     world.partition.read_by_follower(FollowerFetch(2, 20, 1, 1_000, log_start_offset=0), min_one_batch=True)
     assert [sorted(proposal.members) for proposal in world.listener.proposals] == [[1, 2]]
+
+
+def test_a_leader_that_is_cut_off_rejects_clients_and_lets_coordinators_wait() -> None:
+    async def run() -> None:
+        world = World()
+        partition, context = world.partition, world.context
+        world.apply(leader=1, leader_epoch=1, isr=(1, 2))
+        client = asyncio.create_task(
+            partition.wait_committed(partition.append(BATCH, -1, 0).next_offset, A_LONG_TIME, for_client=True)
+        )
+        coordinator = asyncio.create_task(partition.wait_committed(1, A_LONG_TIME))
+        await asyncio.sleep(0)
+        context.now_ms = lambda: 5_000
+        partition.append(BATCH, -1, 0)
+        partition.release_clients()
+        assert not client.done(), "the controller answers: it removes the follower from the ISR if that is necessary"
+        context.silence_max_ms = 4_500
+        with pytest.raises(KafkaError) as caught:
+            partition.append(BATCH, -1, 0)
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.append(BATCH, 1, 0)
+        partition.append(BATCH, -1, 0, Origin.COORDINATOR)
+        partition.release_clients()
+        assert await client is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        end = world.log.log_end_offset
+        partition.read_by_follower(FollowerFetch(2, 20, end, 1_000, log_start_offset=0), min_one_batch=True)
+        assert await coordinator is ErrorCode.NONE
+        partition.append(BATCH, -1, 0)  # the follower fetches: no controller is needed
+
+    asyncio.run(run())
+
+
+def test_a_leader_without_followers_needs_no_controller() -> None:
+    world = World()
+    world.apply(leader=1, leader_epoch=1)
+    world.context.now_ms = lambda: 60_000
+    world.context.silence_max_ms = 4_500
+    end = world.partition.append(BATCH, -1, 0).next_offset
+    assert world.partition.try_committed(end) is ErrorCode.NONE
 
 
 def test_follower_requests_a_flush_before_its_next_fetch() -> None:

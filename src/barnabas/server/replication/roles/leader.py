@@ -35,6 +35,7 @@ from barnabas.server.replication.rules.leader import (
     LeaderState,
     acknowledge,
     is_stale_fetch,
+    lacks_follower,
     refuse_append,
 )
 from barnabas.server.replication.rules.watermark import high_watermark
@@ -117,6 +118,12 @@ class LeaderRole:
                     f"{len(state.isr)} replicas of {replica.name} are in sync, "
                     f"min.insync.replicas is {config.min_insync_replicas}.",
                 )
+            if self._context.silence_max_ms is not None and origin is Origin.CLIENT and self.is_cut_off():
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"This leader of {replica.name} is cut off from the controller and from an in-sync follower: "
+                    "another broker may lead by now.",
+                )
         info = target.append_as_leader(
             records, leader_epoch=state.leader_epoch, now_ms=now_ms, origin=origin, checked=checked
         )
@@ -127,6 +134,19 @@ class LeaderRole:
             traffic.bytes_in += info.size
             self.on_appended(info.size)
         return info
+
+    def is_cut_off(self) -> bool:
+        """Whether neither the controller nor every in-sync follower is in contact with this leader.
+
+        Nothing can be committed then, and another broker may lead. Writes with acks=all are rejected, so that their
+        clients look for that broker (clients of Kafka's leader wait for their time-outs). Without a controller, a
+        leader goes on as long as its followers fetch.
+        """
+        silence_max_ms = self._context.silence_max_ms
+        if silence_max_ms is None:
+            return False
+        self._replica.follower_fetches.record_caught_up()
+        return lacks_follower(self.state, self._context.now_ms(), silence_max_ms)
 
     def on_appended(self, size: int) -> None:
         """Commit what was appended, if no follower is needed for that, and wake up the requests that wait for it."""

@@ -166,6 +166,16 @@ def refuse_append(state: LeaderState, acks: int, min_insync_replicas: int) -> Er
     return ErrorCode.NONE
 
 
+def lacks_follower(state: LeaderState, now_ms: int, silence_max_ms: int) -> bool:
+    """Whether a replica that the high watermark depends on has not fetched for `silence_max_ms`. Until it fetches, or
+    the controller removes it from the ISR, nothing is committed."""
+    for broker in state.maximal_isr:
+        known = state.progress(broker)
+        if broker != state.local_id and now_ms - max(known.last_fetch_ms, known.caught_up_ms) > silence_max_ms:
+            return True
+    return False
+
+
 def acknowledge(state: LeaderState, required_offset: int, watermark: int, min_insync_replicas: int) -> ErrorCode | None:
     """The answer to a delayed append with acks=all, or None while the append has to wait.
 

@@ -158,7 +158,7 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
                 traffic = partition.context.traffic
                 traffic.waiting_produces += 1
                 try:
-                    code = await partition.wait_committed(end, ctx.deadline(request.timeout_ms))
+                    code = await partition.wait_committed(end, ctx.deadline(request.timeout_ms), for_client=True)
                 finally:
                     traffic.waiting_produces -= 1
             if code is not ErrorCode.NONE:
