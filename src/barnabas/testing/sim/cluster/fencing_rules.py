@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _FENCING_MS: Final = 1_000
 """A controller that runs, and has nothing else to do, fences a silent broker within this time."""
+_SLOW_S: Final = 0.1
+"""Heartbeats over a link with a longer delay may arrive late."""
 
 
 class RunningBrokerIsNotFenced(Rule):
@@ -128,6 +130,49 @@ class SilentBrokerIsFenced(Rule):
         return 0 if node is None else int(node.config["broker.session.timeout.ms"])
 
 
+class DeafBrokerIsSilent(Rule):
+    """The controller gets no heartbeat of a broker to which it cannot send: the broker's connection is closed when a
+    heartbeat has no response. Otherwise a leader that nobody reaches would never be fenced."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._sessions: object = None
+        """The sessions of the active controller at the last observation."""
+        self._deaf: dict[int, int] = {}
+        """For each broker that no packet of the active controller reaches: the time since which that is so."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        controller = self.cluster.active_controller()
+        sessions = None if controller is None else sessions_of(controller)
+        if controller is None or sessions is None or sessions is not self._sessions:
+            self._sessions = sessions
+            self._deaf.clear()
+            return
+        now_ms = int(self.cluster.world.loop.time() * 1000)
+        network = self.cluster.world.network
+        for node in self.cluster.brokers:
+            way = network.link(node.name, controller.name)
+            slow = way.loss > 0 or way.delay_max > _SLOW_S
+            if node is controller or slow or not network.link(controller.name, node.name).cut:
+                self._deaf.pop(node.node_id, None)
+                continue
+            since_ms = self._deaf.setdefault(node.node_id, now_ms)
+            session = sessions._sessions.get(node.node_id)
+            if session is not None and session.heartbeat_ms - since_ms > self._limit_ms(node):
+                self.broken(
+                    f"{controller.name} has a heartbeat of {node.name} {session.heartbeat_ms - since_ms} ms after its "
+                    "last packet could reach that broker"
+                )
+
+    @staticmethod
+    def _limit_ms(node: SimNode) -> int:
+        """The next heartbeat may be due, and waits for its response for half of the session time-out."""
+        interval_ms, session_ms = (
+            int(node.config[f"broker.{name}.ms"]) for name in ("heartbeat.interval", "session.timeout")
+        )
+        return interval_ms + session_ms // 2 + _FENCING_MS
+
+
 class FencedBrokerLeadsNothing(Rule):
     """The decision that fences a broker gives each of its partitions another leader, or none."""
 
@@ -161,6 +206,7 @@ class EpochIsOneProcess(Rule):
 FENCING_RULES: tuple[type[Rule], ...] = (
     RunningBrokerIsNotFenced,
     SilentBrokerIsFenced,
+    DeafBrokerIsSilent,
     FencedBrokerLeadsNothing,
     EpochIsOneProcess,
 )

@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.testing.sim.cluster.directory_faults import DIRECTORY_FAULTS
 from barnabas.testing.sim.cluster.disk_faults import DISK_FAULTS
 from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext, RareFault
-from barnabas.testing.sim.cluster.network_faults import LATE_JOINER, LATE_PROPOSAL, WEATHER
+from barnabas.testing.sim.cluster.network_faults import LATE_JOINER, LATE_PROPOSAL, ONE_WAY, WEATHER
 from barnabas.testing.sim.cluster.operator_actions import OPERATIONS
 from barnabas.testing.sim.cluster.process_faults import LATE_MARKER, PROCESS_FAULTS
 from barnabas.testing.sim.cluster.rot_faults import BIT_ROT, LOST_TOPIC_ID
@@ -22,6 +22,7 @@ from barnabas.testing.sim.cluster.rot_faults import BIT_ROT, LOST_TOPIC_ID
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
 RARE: Final = (
     RareFault(LATE_PROPOSAL, 0.4),
+    RareFault(ONE_WAY, 0.4),
     RareFault(BIT_ROT, 0.3),
     RareFault(LATE_JOINER, 0.3),
     RareFault(LATE_MARKER, 0.3),

@@ -15,6 +15,7 @@ _JOINED_S: Final = 3.0
 """Seconds within which a follower joins the ISR again."""
 _POLL_S: Final = 0.0005
 _SLOW_S: Final = 0.4
+_AGAIN_S: Final = 0.1
 Pairs = list[tuple[str, str]]
 _DEPOSED_S: Final = 8.0
 """Seconds within which a leader that is cut from the controllers is fenced, and another one is elected."""
@@ -151,6 +152,25 @@ async def late_proposal(context: FaultContext) -> None:
     network.heal()
 
 
+async def cut_one_way(context: FaultContext) -> None:
+    """Cuts the leader of a partition or the active controller from all other nodes in one direction, for longer than a
+    broker session, so that the others have to go on without it. The clients mostly reach it all the time."""
+    cluster, network, rng = context.cluster, context.world.network, context.rng
+    node = cluster.leader(context.choice(context.partitions())) if rng.random() < 0.7 else cluster.active_controller()
+    if node is None:
+        return
+    deaf = rng.random() < 0.5
+    others = [other for other in cluster.hosts if other != node.name]
+    if rng.random() < 0.3:
+        others += sorted(context.workload.hosts)
+    end = context.world.loop.time() + rng.uniform(_DEPOSED_S / 2, _DEPOSED_S)
+    while context.world.loop.time() < end:
+        for other in others:  # again and again, because the end of another fault of the network heals all links
+            network.cut(*((other, node.name) if deaf else (node.name, other)), both=False)
+        await asyncio.sleep(_AGAIN_S)
+    network.heal()
+
+
 async def cut_off_a_joiner(context: FaultContext) -> None:
     """Cuts a follower off from its leader until it has left the ISR, and again in the moment in which the leader
     proposes to add it. The way to the controllers is slow, so that the proposal is in flight for some time."""
@@ -214,4 +234,5 @@ WEATHER = (
 )
 
 LATE_JOINER = ClusterFault("a follower is cut off while it joins the ISR", 1, cut_off_a_joiner)
+ONE_WAY = ClusterFault("cut a leader or the controller in one direction", 1, cut_one_way)
 LATE_PROPOSAL = ClusterFault("the proposal of a deposed leader", 1, late_proposal)

@@ -66,6 +66,39 @@ class MonotonicQuorumWatermark(Rule):
         self._seen[node.name] = machine, mark
 
 
+class LeaderHearsAMajority(Rule):
+    """A controller that runs leads only as long as a majority of the voters fetches from it. Otherwise another one may
+    be elected, and this one would keep requests that it cannot commit (check quorum)."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._since_ms: dict[tuple[str, int], int] = {}
+        """For each process and epoch in which the process leads: the time since which it has run."""
+
+    def observe(self, seen: ClusterObservation) -> None:
+        now_ms = int(self.cluster.world.loop.time() * 1000)
+        since_ms: dict[tuple[str, int], int] = {}
+        for node in self.cluster.controllers:
+            machine = raft_of(node)
+            leader = None if machine is None else machine.quorum.leader
+            if machine is None or leader is None or node.process is None:
+                continue
+            key = node.process.name, machine.epoch
+            since_ms[key] = now_ms if node.paused else self._since_ms.get(key, now_ms)
+            mine, voters = machine.quorum.me.id, leader.progress.voters
+            fetches = sorted((known.last_fetch_ms for other, known in voters.items() if other != mine), reverse=True)
+            needed = len(voters) // 2 + 1 - (mine in voters)
+            # A leader resigns after one and a half of these time-outs. If several voters are needed, each of their
+            # fetches counts once in that time.
+            limit_ms = (2 if needed == 1 else 4) * int(node.config["controller.quorum.fetch.timeout.ms"])
+            if needed and now_ms - max(fetches[needed - 1], since_ms[key]) > limit_ms:
+                self.broken(
+                    f"{node.name} leads epoch {machine.epoch}, and the last fetch of a majority was "
+                    f"{now_ms - fetches[needed - 1]} ms ago"
+                )
+        self._since_ms = since_ms
+
+
 class ConsistentMetadata(Rule):
     """No two metadata logs differ below their high watermarks."""
 
@@ -145,6 +178,7 @@ RAFT_RULES: tuple[type[Rule], ...] = (
     MonotonicEpoch,
     SingleLeader,
     MonotonicQuorumWatermark,
+    LeaderHearsAMajority,
     ConsistentMetadata,
     ControllerContinuesFromCommitted,
     OneTruth,
