@@ -229,6 +229,8 @@ class World:
                 process.discard()
             for task in sorted(asyncio.all_tasks(self.loop), key=hash):
                 discard(task)
+            for process in self.processes:  # a fault whose coroutine was closed may have started a node
+                process.discard()
             self.loop.close()
             gc.collect()
         finally:
