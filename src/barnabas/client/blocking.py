@@ -555,7 +555,7 @@ class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
 
     def __init__(self, reader: BlockingReader[Any], *, is_loop: bool = True) -> None:
         self._reader = reader
-        self._is_loop = is_loop
+        self._reference = weakref.ref(self) if is_loop else None
         self._until = 0.0
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
@@ -566,10 +566,12 @@ class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
             or delivery.ended
             or count >= len(delivery.records)
             or time.monotonic() >= self._until
+            or reader._iterator is not self._reference
             or reader._closed
         ):
             delivery = self._poll()
             count = 0
+        reader._reader_thread = threading.get_ident()
         record = delivery.records[count]
         reader._given = (delivery, count + 1)  # no signal handler can run between this and the return
         return record  # type: ignore[no-any-return]
@@ -581,8 +583,7 @@ class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
             if delivery is not None:
                 delivery.one_by_one = True
                 self._until = time.monotonic() + STEP_INTERVAL_S
-                if self._is_loop:
-                    reader._iterator = weakref.ref(self)
+                reader._iterator = self._reference
                 return delivery
         raise StopIteration
 

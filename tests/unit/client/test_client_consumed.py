@@ -215,6 +215,43 @@ def test_an_interrupted_poll_of_a_share_consumer_acknowledges_nothing(settings: 
         assert [record.offset for record in consumer.poll(20_000)] == list(range(3, COUNT))
 
 
+async def test_close_consumes_no_record_that_another_task_has_got(settings: dict[str, Any]) -> None:
+    consumer = AsyncConsumer(settings)
+    consumer.assign([T0])
+    assert (await consumer.getone()).offset == 0
+    assert (await asyncio.create_task(consumer.getone())).offset == 1
+    await consumer.close()
+    assert await asyncio.to_thread(committed, settings) == 1
+
+
+async def test_close_within_a_loop_consumes_no_record_of_the_loop(settings: dict[str, Any]) -> None:
+    consumer = AsyncConsumer(settings)
+    consumer.assign([T0])
+    await consumer.getone()
+    async for record in consumer:
+        assert record.offset == 1
+        await consumer.close()
+        break
+    assert await asyncio.to_thread(committed, settings) == 1
+
+
+def test_blocking_close_consumes_no_record_that_another_thread_or_a_loop_has_got(settings: dict[str, Any]) -> None:
+    consumer = Consumer(settings)
+    consumer.assign([T0])
+    consumer.getone()
+    thread = threading.Thread(target=consumer.getone)
+    thread.start()
+    thread.join()
+    consumer.close()
+    assert committed(settings) == 1
+    consumer = Consumer(settings)
+    consumer.assign([T0])
+    loop = iter(consumer)
+    assert [next(loop).offset, consumer.getone().offset, next(loop).offset] == [1, 2, 3]
+    consumer.close()
+    assert committed(settings) == 3
+
+
 def test_close_ends_the_calls_of_other_threads(settings: dict[str, Any]) -> None:
     consumer = Consumer(settings)
     consumer.subscribe(["empty"])

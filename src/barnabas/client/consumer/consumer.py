@@ -279,6 +279,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         It counts as consumed when the next one is asked for. A call that is cancelled has no effect.
         """
         if not partitions and (record := self._next_at_once()) is not None:
+            self._single_reader, self._iterator = asyncio.current_task(), None
             return record
         return await self._next(frozenset(partitions) or None)
 
@@ -328,7 +329,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         """The next record of an iteration, if no other work is due; None otherwise."""
         return self._handout.next_at_once() if self._now() < self._step_at else None
 
-    async def _next(self, wanted: Wanted, iterator: _Records | None = None) -> Record:
+    async def _next(self, wanted: Wanted, iterator: weakref.ref[_Records] | None = None) -> Record:
         self._begin_read()
         while True:
             await self._step()
@@ -341,8 +342,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
                 self._start_fetches()
                 self._now = asyncio.get_running_loop().time
                 self._step_at = self._now() + STEP_INTERVAL_S
-                self._single_reader = asyncio.current_task()
-                self._iterator = None if iterator is None else weakref.ref(iterator)
+                self._single_reader, self._iterator = asyncio.current_task(), iterator
                 return record
             await self._wait(self.cluster.now() + 1.0)
 
@@ -493,16 +493,17 @@ class _Records:
 
     def __init__(self, consumer: AsyncConsumer) -> None:
         self._consumer = consumer
+        self._reference = weakref.ref(self)
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return self
 
     async def __anext__(self) -> Record:
         consumer = self._consumer
-        if consumer._now() < consumer._step_at:
+        if consumer._iterator is self._reference and consumer._now() < consumer._step_at:
             record = consumer._handout.next_at_once()
             if record is not None:
                 return record
         if consumer._closed:
             raise StopAsyncIteration
-        return await consumer._next(None, self)
+        return await consumer._next(None, self._reference)

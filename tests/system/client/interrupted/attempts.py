@@ -118,7 +118,7 @@ class Cancelling(Attempts):
             task.uncancel()
             self.runs += 1
             self._moments[name] += 1
-            raise Interrupted().with_traceback(cancelled.__traceback__) from None
+            raise Interrupted().with_traceback(_taken_from(cancelled)) from None
         self.runs += step.has_suspended
         if step.was_cancelled:  # the call has ended all the same
             task.uncancel()
@@ -126,6 +126,13 @@ class Cancelling(Attempts):
         else:
             self._moments[name] = 0
         return result
+
+
+def _taken_from(cancelled: asyncio.CancelledError) -> TracebackType | None:
+    """The traceback, which the exception no longer has afterwards: asyncio keeps the exception until the task suspends
+    again, and would so keep the call, and the iterator whose step was cancelled."""
+    trace, cancelled.__traceback__ = cancelled.__traceback__, None
+    return trace
 
 
 class _CancelledStep:

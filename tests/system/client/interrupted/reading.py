@@ -220,8 +220,7 @@ class Reader:
         self.ask()
         await self.attempts.tried("close", lambda: self.consumer.close())
         await self.attempts.plain(lambda: self.consumer.close())
-        # The record in hand may come again: an iterator that a traceback still holds counts as a loop that goes on.
-        await self._check_end(everything=False)
+        await self._check_end(everything=True)
 
     async def close_after_error(self) -> None:
         """An exception in the body of a loop, and `close` in the `finally` around it."""
