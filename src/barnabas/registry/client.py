@@ -22,8 +22,8 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 from barnabas.client.arguments import checks_arguments
-from barnabas.client.blocking import LoopThread
 from barnabas.client.errors import ClientClosedError
+from barnabas.client.loop_thread import LoopThread
 from barnabas.core.config import ConfigError
 from barnabas.registry.access import URL, read_login
 from barnabas.registry.http_client import HttpClient

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
-from barnabas.client.blocking import LoopThread
+from barnabas.client.loop_thread import LoopThread
 
 READ_BYTES: Final = 64 * 1024
 QUEUED_MAX: Final = 64

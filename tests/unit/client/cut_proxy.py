@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
-from barnabas.client.blocking import LoopThread
+from barnabas.client.loop_thread import LoopThread
 from barnabas.protocol.wire.apis import ApiKey
 
 _PREPARING: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.METADATA})

@@ -9,9 +9,10 @@ from types import FrameType
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.blocking import Admin, Consumer, LoopThread, ShareConsumer
+from barnabas.client.blocking import Admin, Consumer, ShareConsumer
 from barnabas.client.blocking_producer import Producer
 from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.loop_thread import LoopThread
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.share.consumer import AsyncShareConsumer
 

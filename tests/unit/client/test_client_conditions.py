@@ -20,8 +20,9 @@ from typing import Any, Final
 import pytest
 
 from barnabas import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
-from barnabas.client.blocking import LoopThread, ShareConsumer
+from barnabas.client.blocking import ShareConsumer
 from barnabas.client.errors import BrokerUnreachableError, ClientClosedError, RequestTimeoutError
+from barnabas.client.loop_thread import LoopThread
 from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.protocol.transport.http import HttpServer
