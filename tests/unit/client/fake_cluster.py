@@ -175,6 +175,8 @@ class FakeCluster:
         self.down: set[int] = set()
         self.paused: set[int] = set()
         """Brokers that accept connections and answer nothing."""
+        self.coordinator = 1
+        """The broker that coordinates all groups and transactional ids."""
         self.requests: list[tuple[int, ApiKey, Any]] = []
         self.transports: list[_Transport] = []
         self.api_versions_max = 4
@@ -406,9 +408,9 @@ class FakeCluster:
 
     def _find_coordinator(self, request: find_coordinator.FindCoordinatorRequest) -> Any:
         keys = request.coordinator_keys or [request.key]
-        port = self.ports[1]
+        at, port = self.coordinator, self.ports[self.coordinator]
         return find_coordinator.FindCoordinatorResponse(
-            coordinators=[find_coordinator.Coordinator(key=k, node_id=1, host="fake", port=port) for k in keys]
+            coordinators=[find_coordinator.Coordinator(key=k, node_id=at, host="fake", port=port) for k in keys]
         )
 
 

@@ -394,7 +394,8 @@ async def test_a_cancelled_commit_goes_on_and_is_continued(servers: str) -> None
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await producer.commit_transaction()
+            if task.cancelled():  # on a busy machine the coordinator may have answered before
+                await producer.commit_transaction()
         producer.begin_transaction()
         with pytest.raises(TransactionStateError):
             producer.begin_transaction()

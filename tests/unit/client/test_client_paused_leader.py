@@ -1,14 +1,17 @@
-"""Behind a leader that answers nothing, requests are repeated at its successor as soon as the brokers know it."""
+"""Behind a leader or coordinator that answers nothing, requests are repeated at its successor as soon as the brokers
+know it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from barnabas.client.cluster import cluster as cluster_module
+from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.errors import DeliveryFailedError
 from barnabas.client.offsets import offsets_at
@@ -18,7 +21,14 @@ from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.transport import outgoing_connection
 from barnabas.protocol.wire.apis import ApiKey
-from tests.unit.client.fake_cluster import FakeCluster
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.unit.client.fake_cluster import FakeCluster, partitions_added
 from tests.unit.client.test_client_reader import batch
 
 REQUEST_TIMEOUT_MS = 60_000
@@ -179,3 +189,119 @@ async def test_a_slow_broker_keeps_its_requests_while_it_leads() -> None:
         assert not sent.done()
         with pytest.raises(DeliveryFailedError):
             await producer.close(timeout_ms=0)
+
+
+# -- coordinators ------------------------------------------------------------------------------------------------------
+
+
+async def asked_again(fake: FakeCluster, key: ApiKey) -> None:
+    """Wait until the brokers have got two more requests of a kind."""
+    await asked(fake, key, sum(1 for _, seen, _ in fake.requests if seen is key) + 2)
+
+
+def brokers_of(fake: FakeCluster, key: ApiKey) -> list[int]:
+    """The brokers that have answered requests of a kind, in order."""
+    return [broker for broker, seen, _ in fake.requests if seen is key]
+
+
+def member_of_t1(broker: int, request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
+    """A script for ConsumerGroupHeartbeat that assigns partition 1."""
+    part = TopicPartitions(topic_id=UUID(int=100), partitions=[1])
+    return ConsumerGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=max(request.member_epoch, 1),
+        heartbeat_interval_ms=5,
+        assignment=Assignment(topic_partitions=[part]),
+    )
+
+
+async def test_heartbeats_and_commits_go_to_the_next_coordinator() -> None:
+    fake = two_brokers()
+    fake.scripts[ApiKey.CONSUMER_GROUP_HEARTBEAT] = member_of_t1
+    fake.log("t", 1).put(batch(b"a"))
+    cluster = fake.cluster(request_timeout_ms=REQUEST_TIMEOUT_MS)
+    settings: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 1, "enable_auto_commit": False}
+    async with (
+        cluster,
+        AsyncConsumer(cluster=cluster, group_id="g", group_protocol="consumer", **settings) as consumer,
+    ):
+        consumer.subscribe(["t"])
+        assert (await consumer.getone()).value == b"a"
+        await consumer.commit()
+        fake.paused.add(1)
+        commit = asyncio.create_task(consumer.commit({T1: 1}))
+        await asked_again(fake, ApiKey.FIND_COORDINATOR)  # the client asks for a successor that there is not yet
+        assert not commit.done()
+        fake.coordinator = 2
+        await commit
+        assert brokers_of(fake, ApiKey.OFFSET_COMMIT) == [1, 2]
+        while 2 not in brokers_of(fake, ApiKey.CONSUMER_GROUP_HEARTBEAT):
+            await consumer.poll(10)
+        fake.log("t", 1).put(batch(b"b"))
+        assert (await consumer.getone()).value == b"b"
+
+
+async def test_a_transaction_is_ended_by_the_next_coordinator() -> None:
+    fake = two_brokers()
+    fake.scripts[ApiKey.ADD_PARTITIONS_TO_TXN] = partitions_added
+    fake.scripts[ApiKey.END_TXN] = lambda *_: EndTxnResponse()
+    cluster = fake.cluster(request_timeout_ms=REQUEST_TIMEOUT_MS)
+    async with cluster, AsyncProducer(cluster=cluster, linger_ms=0, transactional_id="x") as producer:
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send("t", b"0", partition=1)
+        producer.begin_transaction()
+        await (await producer.send("t", b"1", partition=1))
+        fake.paused.add(1)
+        commit = asyncio.create_task(producer.commit_transaction())
+        await asked_again(fake, ApiKey.FIND_COORDINATOR)
+        fake.coordinator = 2
+        await commit
+    assert brokers_of(fake, ApiKey.END_TXN) == [1, 2]
+
+
+async def test_a_paused_coordinator_that_no_client_was_connected_to() -> None:
+    """The connection is accepted, and the handshake is not answered."""
+    fake = two_brokers()
+    fake.paused.add(1)
+    cluster = fake.cluster(request_timeout_ms=REQUEST_TIMEOUT_MS, bootstrap_servers="fake:9002")
+    async with cluster, AsyncProducer(cluster=cluster, transactional_id="x") as producer:
+        await cluster.refresh()
+        initialized = asyncio.create_task(producer.init_transactions())
+        await asked_again(fake, ApiKey.FIND_COORDINATOR)
+        fake.coordinator = 2
+        await initialized
+    assert brokers_of(fake, ApiKey.INIT_PRODUCER_ID) == [2]
+
+
+@pytest.mark.parametrize("paused", [1, 2])
+async def test_the_coordinator_is_named_by_another_broker_than_the_paused_one(paused: int) -> None:
+    fake = two_brokers()
+    async with fake.cluster(request_timeout_ms=REQUEST_TIMEOUT_MS) as cluster:
+        await cluster.refresh()
+        await cluster.connection(1)
+        await cluster.connection(2)
+        fake.paused.add(paused)
+        assert await cluster.coordinators.find(CoordinatorType.GROUP, "g") == 1
+
+
+async def test_a_slow_coordinator_keeps_its_requests_whatever_else_it_loses() -> None:
+    """A join is answered when all members have come, however long that takes."""
+    fake = two_brokers()
+    fake.scripts[ApiKey.HEARTBEAT] = lambda *_: HeartbeatResponse()
+    async with fake.cluster(request_timeout_ms=REQUEST_TIMEOUT_MS) as cluster:
+        await cluster.topic("t")
+
+        async def ask() -> Any:
+            request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+            return await cluster.send_coordinator(CoordinatorType.GROUP, "g", request, purpose="group")
+
+        await ask()
+        fake.paused.add(1)
+        waiting = asyncio.create_task(ask())
+        await asked_again(fake, ApiKey.FIND_COORDINATOR)
+        elect(fake, 2)
+        await cluster.refresh(["t"])
+        await asked_again(fake, ApiKey.FIND_COORDINATOR)
+        assert not waiting.done()
+        waiting.cancel()

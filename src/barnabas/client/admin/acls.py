@@ -28,7 +28,7 @@ async def describe_acls(cluster: Cluster, selected: AclBindingFilter, *, deadlin
     )
 
     async def attempt() -> DescribeAclsResponse:
-        response: DescribeAclsResponse = await cluster.send_any(request, deadline=deadline)
+        response: DescribeAclsResponse = await cluster.ask_any(request, deadline=deadline)
         if response.error_code:
             raise item_error(response.error_code, response.error_message, "Describing ACLs")
         return response

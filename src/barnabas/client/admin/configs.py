@@ -142,7 +142,7 @@ async def describe_cluster(cluster: Cluster, *, include_fenced_brokers: bool, de
 
     async def attempt() -> DescribeClusterResponse:
         request = Versioned(ApiKey.DESCRIBE_CLUSTER, build)
-        response: DescribeClusterResponse = await cluster.send_any(request, deadline=deadline)
+        response: DescribeClusterResponse = await cluster.ask_any(request, deadline=deadline)
         if response.error_code:
             raise item_error(response.error_code, response.error_message, "Describing the cluster")
         return response
@@ -165,7 +165,7 @@ async def list_config_resources(
 
     async def attempt() -> ListConfigResourcesResponse:
         request = Versioned(ApiKey.LIST_CONFIG_RESOURCES, build)
-        response: ListConfigResourcesResponse = await cluster.send_any(request, deadline=deadline)
+        response: ListConfigResourcesResponse = await cluster.ask_any(request, deadline=deadline)
         if response.error_code:
             raise item_error(response.error_code, None, "Listing the resources with configs")
         return response

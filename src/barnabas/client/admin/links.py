@@ -171,7 +171,7 @@ async def describe_links(
 
     async def attempt() -> dict[str, LinkDescription]:
         request = DescribeLinksRequest(names=wanted, include_mirrors=True)
-        response: DescribeLinksResponse = await cluster.send_any(request, deadline=deadline)
+        response: DescribeLinksResponse = await cluster.ask_any(request, deadline=deadline)
         if response.error_code:
             raise item_error(response.error_code, response.error_message, "Describing links")
         return {entry.link.name: _described(entry) for entry in response.links}

@@ -54,7 +54,7 @@ async def describe_quorum(cluster: Cluster, *, deadline: float) -> QuorumDescrip
     )
 
     async def attempt() -> PartitionDataResponse:
-        response: DescribeQuorumResponse = await cluster.send_any(request, deadline=deadline)
+        response: DescribeQuorumResponse = await cluster.ask_any(request, deadline=deadline)
         if response.error_code:
             raise item_error(response.error_code, response.error_message, "Describing the quorum")
         quorum = response.topics[0].partitions[0]

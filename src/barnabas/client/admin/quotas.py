@@ -60,7 +60,7 @@ async def describe_client_quotas(
     )
 
     async def attempt() -> DescribeClientQuotasResponse:
-        response: DescribeClientQuotasResponse = await cluster.send_any(request, deadline=deadline)
+        response: DescribeClientQuotasResponse = await cluster.ask_any(request, deadline=deadline)
         if response.error_code:
             raise item_error(response.error_code, response.error_message, "Describing client quotas")
         return response

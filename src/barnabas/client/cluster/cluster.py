@@ -70,7 +70,9 @@ class Cluster:
         """The address of a broker that does not lead what it leads by its own metadata, so that another broker is asked
         for the next metadata: the broker may be cut off from the cluster."""
         self._search: asyncio.Task[None] | None = None
-        """Looks for the new leaders of partitions whose leader does not answer."""
+        """Looks for the successors of a leader or coordinator that does not answer."""
+        self._asking: set[asyncio.Task[None]] = set()
+        """Ask questions again of other brokers than the one that does not answer."""
         self.problems = Problems()
         """What fails and is tried again; logged seldom."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,10 +96,16 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection. Unanswered requests fail."""
         self._closed = True
-        if self._search is not None:
-            self._search.cancel()
-            await asyncio.wait((self._search,))
+        tasks = self._cancel_tasks()
+        if tasks:
+            await asyncio.wait(tasks)
         await self._pool.close()
+
+    def _cancel_tasks(self) -> list[asyncio.Task[None]]:
+        tasks = [*self._asking, *(() if self._search is None else (self._search,))]
+        for task in tasks:
+            task.cancel()
+        return tasks
 
     def abandon(self) -> None:
         """Count as closed without closing anything, because the process ends."""
@@ -109,8 +117,7 @@ class Cluster:
         if self._closed or not self._pool.is_used:
             return
         self._closed = True
-        if self._search is not None:
-            self._search.cancel()
+        self._cancel_tasks()
         warnings.warn(f"{owner!r} was not closed; call close().{left}", ResourceWarning, stacklevel=3, source=owner)
         if left:
             log.error("%r was not closed.%s Call flush() or close() before the program ends.", owner, left)
@@ -186,14 +193,66 @@ class Cluster:
             await self.connection(broker_id, deadline)
             broker = self.metadata.brokers[broker_id]
         connection = await self._pool.connection(_destination(broker, purpose), deadline)
-        return await self._send_on(connection, request, deadline, max_version)
+        return await (await self._post(connection, request, deadline, deadline, max_version))
 
     async def send_any(self, request: Any, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send over the open connection with the fewest unanswered requests, or else to any broker in reach."""
         if deadline is None:
             deadline = self.deadline()
         connection = await self._any_connection(deadline)
-        return await self._send_on(connection, request, deadline, max_version)
+        return await (await self._post(connection, request, deadline, deadline, max_version))
+
+    async def ask_any(self, request: Any, *, deadline: float | None = None) -> Any:
+        """`send_any`, for a question that any broker can answer: after a second without an answer, others are asked."""
+        if deadline is None:
+            deadline = self.deadline()
+        connection = await self._any_connection(deadline)
+        answer = await self._post(connection, request, deadline, deadline)
+        if len(self.metadata.brokers) < 2:
+            return await answer  # no other broker is known
+        timer = asyncio.get_running_loop().call_later(STALLED_S, self._ask_others, request, deadline, answer)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _ask_others(self, request: Any, deadline: float, answer: asyncio.Future[Any]) -> None:
+        async def ask() -> None:
+            with contextlib.suppress(KafkaError):
+                response = await self._ask_in_turn(request, deadline, again=True)
+                if not answer.done():
+                    answer.set_result(response)
+
+        if not self._closed:
+            asking = asyncio.get_running_loop().create_task(ask(), name="ask another broker")
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+
+    async def _ask_in_turn(self, request: Any, deadline: float, *, again: bool = False) -> Any:
+        """Ask one broker, and another one while the first does not answer. The first response counts. With `again`, one
+        was asked before: another one that cannot be reached at once is passed over, too."""
+        asked: dict[asyncio.Future[Any], OutgoingConnection] = {}
+        try:
+            while True:
+                try:
+                    limit = min(deadline, self.now() + STALLED_S) if asked or again else deadline
+                    connection = await self._any_connection(limit)
+                    if connection not in asked.values():
+                        asked[await self._post(connection, request, limit, deadline)] = connection
+                except KafkaError:
+                    if not asked and (not again or self.now() >= deadline):
+                        raise
+                if not asked:
+                    await asyncio.sleep(STALLED_S)
+                    continue
+                done, _ = await asyncio.wait(asked, timeout=STALLED_S, return_when=asyncio.FIRST_COMPLETED)
+                for answer in done:
+                    del asked[answer]
+                    if answer.exception() is None or not asked:
+                        return answer.result()
+        finally:
+            for answer in asked:
+                answer.cancel()
 
     async def send_controller(self, request: Any, *, deadline: float | None = None) -> Any:
         """Send to the broker that the metadata names as controller (with KRaft, any broker forwards the request)."""
@@ -214,16 +273,22 @@ class Cluster:
         broker_id = await self.coordinators.find(kind, key, deadline=deadline)
         return await self.send(broker_id, request, deadline=deadline, purpose=purpose)
 
-    async def _send_on(
-        self, connection: OutgoingConnection, request: Any, deadline: float, max_version: int | None
-    ) -> Any:
+    async def _post(
+        self,
+        connection: OutgoingConnection,
+        request: Any,
+        write_by: float,
+        deadline: float,
+        max_version: int | None = None,
+    ) -> asyncio.Future[Any]:
+        """Write a request as soon as the connection takes it. Returns the future of its response."""
         if isinstance(request, Versioned):
             version = connection.choose_version(request.api_key, max_version=max_version, unstable=request.unstable)
             request = request.build(version)
         else:
             version = connection.choose_version(ApiKey(schema_of(request).key), max_version=max_version)
-        await connection.wait_writable(deadline)
-        return await connection.send(request, version, min(deadline, self.deadline()))
+        await connection.wait_writable(write_by)
+        return connection.send(request, version, min(deadline, self.deadline()))
 
     async def _any_connection(self, deadline: float) -> OutgoingConnection:
         if self._closed:
@@ -259,19 +324,25 @@ class Cluster:
         return connection is not None and connection.stalled_since is not None
 
     def _on_stalled(self, connection: OutgoingConnection) -> None:
-        """Look for new leaders of the partitions of a broker that does not answer, for example because it is paused."""
-        if self._closed or connection.to.purpose or self._leave(connection) or self._search is not None:
+        """Look for the successors of a broker that does not answer, for example because it is paused: for the new
+        leaders of its partitions, and the new coordinators of its groups and transactions."""
+        if self._closed or self._leave(connection) or self._search is not None:
             return
-        topics = self.metadata.led_by(connection.to.broker_id)[:TOPICS_PER_REQUEST_MAX]
-        if topics:
+        broker_id = connection.to.broker_id
+        topics = [] if connection.to.purpose else self.metadata.led_by(broker_id)[:TOPICS_PER_REQUEST_MAX]
+        if topics or self.coordinators.may_have_moved_from(broker_id):
             self._search = asyncio.get_running_loop().create_task(
-                self._find_leaders(connection, topics), name=f"find the leaders of broker {connection.to.broker_id}"
+                self._find_successors(connection, topics), name=f"find the successors of broker {broker_id}"
             )
             self._search.add_done_callback(self._on_searched)
 
-    async def _find_leaders(self, connection: OutgoingConnection, topics: list[str]) -> None:
+    async def _find_successors(self, connection: OutgoingConnection, topics: list[str]) -> None:
         with contextlib.suppress(KafkaError):
-            await self.refresh(topics, quiet=True)
+            if topics:
+                await self.refresh(topics, quiet=True)
+                self._leave(connection)
+        with contextlib.suppress(KafkaError):
+            await self.coordinators.look_again(connection.to.broker_id)
             self._leave(connection)
 
     def _on_searched(self, search: asyncio.Task[None]) -> None:
@@ -279,15 +350,20 @@ class Cluster:
 
     def _leave(self, connection: OutgoingConnection) -> bool:
         """Close a connection whose oldest request has no response, if the broker has lost the leadership of a partition
-        since. The requests fail with an error that is retried, and are repeated at the new leader. (An answer to any of
-        them would come after one of the oldest.)
+        or the coordination of a group or transaction since. The requests fail with an error that is retried, and are
+        repeated at the successor. (An answer to any of them would come after one of the oldest.)
+
+        A connection with a purpose is that of a group: a join may wait for long, so that a leadership does not matter.
         """
-        since, lost_at = connection.stalled_since, self.metadata.leadership_lost_at.get(connection.to.broker_id)
-        if since is None or lost_at is None or lost_at < since:
+        since, broker_id = connection.stalled_since, connection.to.broker_id
+        lost_at = self.coordinators.moved_at.get(broker_id, float("-inf"))
+        if not connection.to.purpose:
+            lost_at = max(lost_at, self.metadata.leadership_lost_at.get(broker_id, float("-inf")))
+        if since is None or lost_at < since:
             return False
         connection.abort(
-            f"{connection.peer} has not answered for {self.now() - since:.1f} s, and other brokers lead its partitions"
-            " now. The connection was closed by this side."
+            f"{connection.peer} has not answered for {self.now() - since:.1f} s, and other brokers have taken over from"
+            " it. The connection was closed by this side."
         )
         return True
 
@@ -328,7 +404,7 @@ class Cluster:
             attempt = 0
             while True:
                 try:
-                    response = await self._ask_for_metadata(request, deadline)
+                    response: MetadataResponse = await self._ask_in_turn(request, deadline)
                     break
                 except KafkaError as error:
                     if not error.retriable or self.now() >= deadline:
@@ -343,30 +419,6 @@ class Cluster:
             self._doubted = None
             self.metadata.apply(response, now=self.now(), all_topics=names is None)
             self._metadata_at = began
-
-    async def _ask_for_metadata(self, request: MetadataRequest, deadline: float) -> MetadataResponse:
-        """Ask one broker, and another one while the first does not answer. The first response counts."""
-        asked: dict[asyncio.Future[MetadataResponse], OutgoingConnection] = {}
-        try:
-            while True:
-                try:
-                    limit = min(deadline, self.now() + STALLED_S) if asked else deadline
-                    connection = await self._any_connection(limit)
-                    if connection not in asked.values():
-                        version = connection.choose_version(ApiKey.METADATA)
-                        await connection.wait_writable(limit)
-                        asked[connection.send(request, version, min(deadline, self.deadline()))] = connection
-                except KafkaError:
-                    if not asked:
-                        raise
-                done, _ = await asyncio.wait(asked, timeout=STALLED_S, return_when=asyncio.FIRST_COMPLETED)
-                for answer in done:
-                    del asked[answer]
-                    if answer.exception() is None or not asked:
-                        return answer.result()
-        finally:
-            for answer in asked:
-                answer.cancel()
 
     async def topics(
         self, names: Iterable[str], *, deadline: float | None = None, allow_auto_create: bool = False

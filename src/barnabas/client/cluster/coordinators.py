@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -9,7 +10,11 @@ from barnabas.client.cluster.metadata import BrokerAddress
 from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.protocol.wire.apis import ApiKey
-from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 if TYPE_CHECKING:
     from barnabas.client.cluster.cluster import Cluster
@@ -25,6 +30,8 @@ class CoordinatorType(IntEnum):
 
 KEYS_MAX: Final = 10_000
 """The number of keys whose coordinators are kept. A client may use transactional ids that never come again."""
+KEYS_PER_REQUEST_MAX: Final = 1_000
+"""The number of keys in one request that looks for the successors of a broker."""
 COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
 )
@@ -37,6 +44,8 @@ class Coordinators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[tuple[CoordinatorType, str], int] = {}
+        self.moved_at: dict[int, float] = {}
+        """When each broker was last found to coordinate something no longer."""
 
     async def find(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> int:
         """The broker id of the coordinator. Retries until the deadline, then raises KafkaError."""
@@ -60,26 +69,55 @@ class Coordinators:
         if code in COORDINATOR_MOVED:
             self.forget(kind, key)
 
+    def may_have_moved_from(self, broker_id: int) -> bool:
+        """Whether this broker is the coordinator of anything, and there is another broker that may be its successor."""
+        return len(self._cluster.metadata.brokers) > 1 and broker_id in self._known.values()
+
+    async def look_again(self, broker_id: int) -> None:
+        """Look up again what this broker coordinates, because the broker does not answer. Errors are ignored: they mean
+        that there is no successor yet."""
+        for kind in CoordinatorType:
+            keys = [key for (known, key), at in self._known.items() if known is kind and at == broker_id]
+            if keys:
+                for found in await self._ask(kind, keys[:KEYS_PER_REQUEST_MAX], self._cluster.deadline()):
+                    if found.error_code == 0:
+                        self._keep(kind, found)
+
     async def _find(self, kind: CoordinatorType, key: str, deadline: float) -> int:
+        found = (await self._ask(kind, [key], deadline))[0]
+        code = error_code(found.error_code)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, found.error_message or f"Coordinator of {key!r}: {code.message}")
+        self._keep(kind, found)
+        return found.node_id
+
+    async def _ask(self, kind: CoordinatorType, keys: Sequence[str], deadline: float) -> Sequence[Coordinator]:
+        """The answers for these keys; from a broker before version 4 only the first."""
+
         def build(version: int) -> FindCoordinatorRequest:
             if version >= 4:
-                return FindCoordinatorRequest(key_type=int(kind), coordinator_keys=[key])
-            return FindCoordinatorRequest(key=key, key_type=int(kind))
+                return FindCoordinatorRequest(key_type=int(kind), coordinator_keys=list(keys))
+            return FindCoordinatorRequest(key=keys[0], key_type=int(kind))
 
         request = Versioned(ApiKey.FIND_COORDINATOR, build)
-        response: FindCoordinatorResponse = await self._cluster.send_any(request, deadline=deadline)
-        if response.coordinators:
-            found = response.coordinators[0]
-            code, message = error_code(found.error_code), found.error_message
-            address = BrokerAddress(found.node_id, found.host, found.port)
-        else:
-            code, message = error_code(response.error_code), response.error_message
-            address = BrokerAddress(response.node_id, response.host, response.port)
-        if code is not ErrorCode.NONE:
-            raise KafkaError(code, message or f"Coordinator of {key!r}: {code.message}")
-        if address.broker_id not in self._cluster.metadata.brokers:
-            self._cluster.metadata.add_broker(address)
+        one: FindCoordinatorResponse = await self._cluster.ask_any(request, deadline=deadline)
+        return one.coordinators or [
+            Coordinator(
+                key=keys[0],
+                node_id=one.node_id,
+                host=one.host,
+                port=one.port,
+                error_code=one.error_code,
+                error_message=one.error_message,
+            )
+        ]
+
+    def _keep(self, kind: CoordinatorType, found: Coordinator) -> None:
+        if found.node_id not in self._cluster.metadata.brokers:
+            self._cluster.metadata.add_broker(BrokerAddress(found.node_id, found.host, found.port))
+        former = self._known.get((kind, found.key))
+        if former not in (None, found.node_id):
+            self.moved_at[former] = self._cluster.now()
         if len(self._known) >= KEYS_MAX:
             self._known.clear()
-        self._known[(kind, key)] = address.broker_id
-        return address.broker_id
+        self._known[(kind, found.key)] = found.node_id

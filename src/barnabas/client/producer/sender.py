@@ -436,7 +436,7 @@ class Sender:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2_147_483_647)
 
         async def attempt() -> InitProducerIdResponse:
-            response: InitProducerIdResponse = await self._cluster.send_any(request)
+            response: InitProducerIdResponse = await self._cluster.ask_any(request)
             if response.error_code:
                 raise KafkaError(response.error_code)
             return response
