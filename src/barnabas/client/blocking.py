@@ -27,7 +27,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
@@ -404,6 +404,23 @@ class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
         raise StopIteration
 
 
+class _BlockingBatches(Iterator[Any]):
+    """An endless iterator over a consumer's RecordBatches. A step that is interrupted can be repeated."""
+
+    def __init__(self, reader: BlockingReader[Any], options: dict[str, Any]) -> None:
+        self._reader = reader
+        self._options = options
+
+    def __next__(self) -> Any:
+        reader = self._reader
+        while not reader._closed:
+            batch, given = reader._read(lambda: reader._client.poll_arrow(1_000, **self._options))
+            if batch is not None:
+                reader._given = given  # no signal handler can run between this and the return
+                return batch
+        raise StopIteration
+
+
 def read(
     method: Callable[Concatenate[Any, P], Awaitable[R]],
 ) -> Callable[Concatenate[BlockingReader[Any], P], R]:
@@ -484,13 +501,9 @@ class Consumer(BlockingReader[AsyncConsumer]):
         self._given = given
         return record
 
-    def arrow(self, **options: Any) -> Generator[Any, None, None]:
+    def arrow(self, **options: Any) -> Iterator[Any]:
         """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""
-        while not self._closed:
-            batch, given = self._read(lambda: self._client.poll_arrow(1_000, **options))
-            if batch is not None:
-                self._given = given
-                yield batch
+        return _BlockingBatches(self, options)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

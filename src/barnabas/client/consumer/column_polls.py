@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.fetcher import Fetcher
@@ -125,7 +125,7 @@ class ColumnPolls(ABC):
                     self.cluster.problems.raise_current()
                 return None
 
-    async def arrow(
+    def arrow(
         self,
         *,
         columns: Sequence[str] | None = None,
@@ -134,13 +134,28 @@ class ColumnPolls(ABC):
         value_format: ColumnDecoder | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
         """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""
-        while not self._closed:
-            batch = await self.poll_arrow(
-                1_000,
-                columns=columns,
-                include_headers=include_headers,
-                key_format=key_format,
-                value_format=value_format,
-            )
+        options = {
+            "columns": columns,
+            "include_headers": include_headers,
+            "key_format": key_format,
+            "value_format": value_format,
+        }
+        return _Batches(self, options)
+
+
+class _Batches:
+    """An endless iterator over a consumer's RecordBatches. A step that is cancelled can be repeated."""
+
+    def __init__(self, polls: ColumnPolls, options: dict[str, Any]) -> None:
+        self._polls = polls
+        self._options = options
+
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        while not self._polls._closed:
+            batch = await self._polls.poll_arrow(1_000, **self._options)
             if batch is not None:
-                yield batch
+                return batch
+        raise StopAsyncIteration

@@ -97,7 +97,7 @@ class Reader:
 
     async def getone(self) -> None:
         wanted = self.rng.choice([(), (self.rng.choice(self.world.partitions),)])
-        if not any(p not in self.paused and self.next[p] < RECORDS for p in wanted or self.world.partitions):
+        if not self._has_more(wanted):
             return
         self.ask()
         self.receive([await self.attempts.attempt("getone", lambda: self.consumer.getone(*wanted))])
@@ -107,7 +107,7 @@ class Reader:
         records = iter(self.consumer) if self.world.is_blocking else aiter(self.consumer)
         step = records.__next__ if self.world.is_blocking else records.__anext__
         for _ in range(self.rng.randrange(1, 6)):
-            if not any(p not in self.paused and self.next[p] < RECORDS for p in self.world.partitions):
+            if not self._has_more():
                 return
             self.ask()
             self.receive([await self.attempts.repeated("iteration", step)])
@@ -116,9 +116,26 @@ class Reader:
         self.ask()
         batch = await self.attempts.attempt("poll_arrow", lambda: self.consumer.poll_arrow(20))
         if batch is not None:
-            columns = (batch.column(name).to_pylist() for name in ("partition", "offset"))
-            for partition, offset in zip(*columns, strict=True):
-                self.receive_one(TopicPartition(self.world.topic, partition), offset)
+            self._receive_columns(batch)
+
+    async def iterate_arrow(self) -> None:
+        """`iterate`, with columns."""
+        batches = self.consumer.arrow(columns=("partition", "offset"))
+        step = batches.__next__ if self.world.is_blocking else batches.__anext__
+        for _ in range(self.rng.randrange(1, 3)):
+            if not self._has_more():
+                return
+            self.ask()
+            self._receive_columns(await self.attempts.repeated("arrow", step))
+
+    def _receive_columns(self, batch: Any) -> None:
+        columns = (batch.column(name).to_pylist() for name in ("partition", "offset"))
+        for partition, offset in zip(*columns, strict=True):
+            self.receive_one(TopicPartition(self.world.topic, partition), offset)
+
+    def _has_more(self, wanted: Iterable[TopicPartition] = ()) -> bool:
+        """Whether a call for records of these partitions, or of all, gets any."""
+        return any(p not in self.paused and self.next[p] < RECORDS for p in wanted or self.world.partitions)
 
     async def commit(self) -> None:
         self.ask()
@@ -207,7 +224,8 @@ class Reader:
                 self.next[partition] = offset
 
     def choose(self) -> Callable[[], Awaitable[None]]:
-        reads = [self.poll, self.poll, self.getmany, self.getone, self.getone, self.iterate, self.poll_arrow]
+        records = [self.poll, self.poll, self.getmany, self.getone, self.getone, self.iterate]
+        reads = [*records, self.poll_arrow, self.iterate_arrow]
         commits = [self.commit, self.commit_offsets, self.commit_nowait]
         others = [self.position, self.seek, self.pause, self.wakeup]
         seldom = [self.seek_to_beginning, self.unsubscribe]

@@ -92,6 +92,9 @@ class World:
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
 
+    async def administrator(self) -> Any:
+        return await self._make(self.clients.admin)
+
     async def producer(self, **settings: Any) -> Any:
         return await self._make(self.clients.producer, **settings)
 

@@ -1,18 +1,23 @@
 """Programs of producers without transactions.
 
 The rules: a record whose `send` has returned is written exactly once when `flush` or `close` has returned; a record
-whose `send` was interrupted is written at most once.
+whose `send` was interrupted is written at most once. The same holds for the columns of `send_arrow` and the batches of
+`send_batches`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+import pyarrow
+
 from barnabas.client.errors import ClientClosedError
 from barnabas.core.ids import TopicPartition
-from tests.system.client.interrupted.attempts import Interrupted
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from tests.system.client.interrupted.attempts import Call, Interrupted
 from tests.system.client.interrupted.world import PARTITIONS, World
 
 CALLS = 60
@@ -51,12 +56,34 @@ class Writer:
 
     async def send_and_wait(self) -> None:
         value, partition = self._record()
-        self.maybe.add(value)
-        await self.attempts.attempt(
-            "send_and_wait", lambda: self.producer.send_and_wait(self.world.written, value, partition=partition)
+        await self._write(
+            "send_and_wait",
+            [value],
+            lambda: self.producer.send_and_wait(self.world.written, value, partition=partition),
         )
-        self.maybe.discard(value)
-        self.sent[value] = None
+
+    async def send_arrow(self) -> None:
+        """Columns are written when the call returns; an interrupted call writes each of its records at most once."""
+        values, places = zip(*(self._record() for _ in range(self.rng.randrange(1, 6))), strict=True)
+        table = pyarrow.table({"value": pyarrow.array(values, pyarrow.binary()), "at": places})
+        await self._write(
+            "send_arrow", values, lambda: self.producer.send_arrow(self.world.written, table, partition="at")
+        )
+
+    async def send_batches(self) -> None:
+        """`send_arrow`, with batches that are encoded already."""
+        values = [self._record()[0] for _ in range(self.rng.randrange(1, 6))]
+        batches = [(build_batch([SimpleRecord(None, value, 1, ())]), 1) for value in values]
+        partition = self.rng.randrange(PARTITIONS)
+        await self._write(
+            "send_batches", values, lambda: self.producer.send_batches(self.world.written, partition, batches)
+        )
+
+    async def _write(self, name: str, values: Iterable[bytes], call: Call) -> None:
+        self.maybe.update(values)
+        await self.attempts.attempt(name, call)
+        self.maybe.difference_update(values)
+        self.sent.update(dict.fromkeys(values))
 
     async def flush(self) -> None:
         await self.attempts.attempt("flush", lambda: self.producer.flush())
@@ -85,7 +112,8 @@ async def write(world: World, written: list[Writer]) -> None:
     producer = await world.producer(batch_size=500, buffer_memory=2_000, linger_ms=world.rng.choice([0, 2]))
     writer = Writer(world, producer, world.new_name())
     written.append(writer)
-    calls = [writer.send, writer.send, writer.send_and_wait, writer.flush, writer.result, writer.partitions_for]
+    sends = [writer.send, writer.send, writer.send_and_wait, writer.send_arrow, writer.send_batches]
+    calls = [*sends, writer.flush, writer.result, writer.partitions_for]
     for _ in range(CALLS):
         with suppress(Interrupted):  # the model stands as it was
             await world.rng.choice(calls)()
