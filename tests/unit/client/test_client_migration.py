@@ -1,4 +1,8 @@
-"""Every row of the tables in docs/migration: what stands on its right side is run, or looked up if it is no call."""
+"""Every row of the tables in docs/migration: what stands on its right side is run, or looked up if it is no call.
+
+Every method that the prose of these pages and of the tutorial names is run, too: by a block of the page, or by a test
+here.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +23,31 @@ from barnabas import (
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    AsyncShareConsumer,
     Consumer,
     KafkaError,
     Producer,
     RebalanceListener,
+    ShareConsumer,
     SubscriptionPattern,
     TopicPartition,
 )
 from barnabas.client.config import CONSUMER_CONFIGS, PRODUCER_CONFIGS
 from barnabas.client.oauth_configs import OAUTH_ROWS
+from barnabas.client.values import ConfigChange, ConfigResource
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode
 from barnabas.testing.embedded import EmbeddedBroker
 
-PAGES: Final = Path(__file__).parents[3] / "docs" / "migration"
+DOCS: Final = Path(__file__).parents[3] / "docs"
+PAGES: Final = DOCS / "migration"
 ROWS: Final[dict[str, dict[str, Callable[[Case], object]]]] = {}
 """For each page, the test of each row, by the left side of the row."""
+PROSE: Final[dict[str, dict[str, Callable[[Case], object]]]] = {}
+"""For each page, the test of each method that only its prose names."""
+CLASSES: Final = (AsyncAdmin, AsyncConsumer, AsyncProducer, AsyncShareConsumer, RebalanceListener)
+METHODS: Final = {name for each in CLASSES for name in dir(each) if not name.startswith("_")}
+"""Those of the asyncio clients, which the blocking ones have, too."""
 NAMES_OF_PLACEHOLDERS: Final = {"f", "g", "h", "str"}
 WAIT_MS: Final = 5_000
 
@@ -82,6 +95,14 @@ def row(page: str, *lefts: str) -> Callable[[Callable[[Case], object]], Callable
     def add(test: Callable[[Case], object]) -> Callable[[Case], object]:
         for left in lefts:
             ROWS.setdefault(page, {})[left] = test
+        return test
+
+    return add
+
+
+def prose(page: str, *names: str) -> Callable[[Callable[[Case], object]], Callable[[Case], object]]:
+    def add(test: Callable[[Case], object]) -> Callable[[Case], object]:
+        PROSE.setdefault(page, {}).update(dict.fromkeys(names, test))
         return test
 
     return add
@@ -519,7 +540,70 @@ def _oauth(case: Case) -> None:
     assert wanted <= {each[0] for each in OAUTH_ROWS}
 
 
+# -- the tutorial ------------------------------------------------------------------------------------------------------
+
+
+@prose("tutorial/worker", "init_transactions", "prepare_transaction", "complete_transaction")
+def _two_phases(case: Case) -> None:
+    """After a crash `complete_transaction` commits if it gets the transaction that waits, and aborts it otherwise."""
+
+    async def run() -> None:
+        settings = {"bootstrap.servers": case.servers, "transactional.id": case.topic}
+        settings["transaction.two.phase.commit.enable"] = "true"
+        for value in (b"committed", b"aborted"):
+            producer = AsyncProducer(settings)
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send(case.topic, value)
+            kept = await producer.prepare_transaction()
+            await producer.close()  # the crash
+            async with AsyncProducer(settings) as heir:
+                await heir.init_transactions(keep_prepared=True)
+                decided = str(kept) if value == b"committed" else "1:1"
+                assert await heir.complete_transaction(decided) is (value == b"committed")
+
+    asyncio.run(run())
+    with case.consumer(isolation_level="read_committed") as consumer:
+        values: list[bytes] = []
+        while consumer.position(case.tp) < consumer.end_offsets([case.tp])[case.tp]:
+            values += [record.value for record in consumer.poll(WAIT_MS)]
+    assert values == [b"0", b"1", b"2", b"3", b"4", b"committed"]
+
+
+@prose("tutorial/arrow", "poll_arrow")
+def _poll_arrow(case: Case) -> None:
+    with case.consumer() as consumer:
+        batch = consumer.poll_arrow(WAIT_MS)
+        assert batch is not None and batch.column("value").to_pylist() == [b"%d" % number for number in range(5)]
+
+
+@prose("tutorial/queue", "commit", "close")
+def _share_loop(case: Case) -> None:
+    """Without `share.acknowledgement.mode=explicit`: the loop acknowledges a record when it asks for the next one;
+    `commit` acknowledges the last one, and `close` releases it."""
+    begin = {ConfigResource.group(case.topic): [ConfigChange("share.auto.offset.reset", "earliest")]}
+    with Admin(bootstrap_servers=case.servers) as admin:
+        admin.incremental_alter_configs(begin)
+    seen = []
+    for commits in (True, False, True):
+        worker = ShareConsumer(bootstrap_servers=case.servers, group_id=case.topic)
+        worker.subscribe([case.topic])
+        for record in worker:
+            seen.append(record.offset)
+            if len(seen) % 2 == 0:
+                break
+        if commits:
+            worker.commit()
+        worker.close()
+    assert seen == [0, 1, 2, 3, 3, 4]
+
+
 # -- the pages ---------------------------------------------------------------------------------------------------------
+
+
+PAGES_WITH_PROSE: Final = sorted(
+    str(path.relative_to(DOCS)) for folder in ("migration", "tutorial") for path in (DOCS / folder).glob("*.md")
+)
 
 
 def rows_of(page: str) -> dict[str, str]:
@@ -535,17 +619,20 @@ def rows_of(page: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    quick = {"group.consumer.min.heartbeat.interval.ms": "50", "group.consumer.heartbeat.interval.ms": "50"}
-    with EmbeddedBroker(quick) as broker:
+    kinds = ("consumer", "share")
+    quick = {f"group.{kind}.{name}heartbeat.interval.ms": "50" for kind in kinds for name in ("", "min.")}
+    with EmbeddedBroker({**quick, "transaction.two.phase.commit.enable": "true"}) as broker:
         yield broker.bootstrap_servers
 
 
-CASES: Final = [(page, test) for page, tests in ROWS.items() for test in dict.fromkeys(tests.values())]
+CASES: Final = [
+    (page, test) for pages in (ROWS, PROSE) for page, tests in pages.items() for test in dict.fromkeys(tests.values())
+]
 
 
 @pytest.mark.parametrize(("page", "test"), CASES, ids=[f"{page}{test.__name__}" for page, test in CASES])
-def test_right_side_of_the_rows_runs(servers: str, page: str, test: Callable[[Case], object]) -> None:
-    case = Case(servers, f"{page}{test.__name__}")
+def test_what_the_page_tells_of_is_so(servers: str, page: str, test: Callable[[Case], object]) -> None:
+    case = Case(servers, f"{page.rpartition('/')[2]}{test.__name__}")
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topic(case.topic, 1)
     with case.producer() as producer:
@@ -562,5 +649,38 @@ def test_every_row_has_a_test_that_calls_what_it_names(page: str) -> None:
     for left, right in rows.items():
         source = inspect.getsource(ROWS[page][left])
         named = set(re.findall(r"(\w+)\(", " ".join(re.findall(r"`([^`]+)`", right)))) - NAMES_OF_PLACEHOLDERS
-        missing = {name for name in named if f"{name}(" not in source}
+        named |= methods_named_in(f"{left} {right}" if "the same" in right else right)
+        missing = {name for name in named if f"{name}(" not in source and not calls(source, name)}
         assert not missing, f"{left}: the test does not call {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_PROSE)
+def test_every_method_that_the_prose_names_is_called(page: str) -> None:
+    blocks, text = blocks_and_prose((DOCS / page).read_text(encoding="utf-8"))
+    tests = PROSE.get(page.removesuffix(".md"), {})
+    named = methods_named_in(text)
+    assert tests.keys() <= named, "tests of what the page does not name"
+    for name in named:
+        source = inspect.getsource(tests[name]) if name in tests else blocks
+        assert calls(source, name), f"{page} names {name}, and neither its blocks nor a test here call it"
+
+
+def blocks_and_prose(page: str) -> tuple[str, str]:
+    """The page's blocks of Python, which `tests/system/client/test_tutorial.py` runs, and its text without blocks and
+    tables."""
+    parts = re.split(r"```(\w*)\n(.*?)```", page, flags=re.DOTALL)
+    blocks = "".join(body for kind, body in zip(parts[1::3], parts[2::3], strict=True) if kind == "python")
+    return blocks, "\n".join(line for part in parts[::3] for line in part.splitlines() if line[:1] != "|")
+
+
+def methods_named_in(text: str) -> set[str]:
+    """The methods of our clients that the text names between backticks, alone or as part of a call."""
+    spans = re.findall(r"`([^`]+)`", text)
+    called = {name for span in spans for name in re.findall(r"(\w+)\(", span)}
+    alone = {name for span in spans if re.fullmatch(r"(\w+\.)?\w+", span) for name in span.split(".")[-1:]}
+    return (called | alone) & METHODS
+
+
+def calls(source: str, name: str) -> bool:
+    """Whether the source calls a method, or (a listener's) defines it, or reads it (a property)."""
+    return re.search(rf"(\.|def ){name}\b", source) is not None
