@@ -164,7 +164,7 @@ PLANTED = [
         _failed_callback_leaves_partition_revoking,
         10,
         WRONG_OR_STUCK,
-        first=8,
+        first=106,
     ),
     Planted("a topic created again is read from its end", _created_again_is_the_same_topic, 10, WRONG_OR_STUCK),
     Planted("records of an ended share consumer acknowledged", _left_records_acknowledged, 10, first=3),

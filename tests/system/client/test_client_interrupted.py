@@ -125,7 +125,7 @@ PROGRAMS = pytest.mark.parametrize(
         (share_consumers, 1),
         (producers, 2),
         (transactions, 2),
-        (two_phase_commits, 4),
+        (two_phase_commits, 2),
         (administration, 4),
     ],
 )

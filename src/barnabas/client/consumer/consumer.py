@@ -500,9 +500,11 @@ class _Records:
 
     async def __anext__(self) -> Record:
         consumer = self._consumer
-        if consumer._iterator is self._reference and consumer._now() < consumer._step_at:
+        if consumer._now() < consumer._step_at:
             record = consumer._handout.next_at_once()
             if record is not None:
+                if consumer._iterator is not self._reference:
+                    consumer._single_reader, consumer._iterator = asyncio.current_task(), self._reference
                 return record
         if consumer._closed:
             raise StopAsyncIteration
