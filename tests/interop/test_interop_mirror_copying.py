@@ -80,7 +80,7 @@ def test_records_come_out_equal_and_once(pair: Pair) -> None:
 @pytest.mark.timeout(300)
 def test_a_topic_that_is_created_anew_is_noticed(pair: Pair) -> None:
     copying.test_a_topic_that_is_created_anew_stops_the_copier_or_is_copied_from_its_beginning(
-        pair, f"again-{uuid4().hex[:8]}"
+        pair, f"again-{uuid4().hex[:8]}", 9
     )
 
 

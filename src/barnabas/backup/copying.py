@@ -16,12 +16,12 @@ from barnabas.backup.planning import PartitionPlan
 from barnabas.backup.store import BackupStore
 from barnabas.backup.values import PartitionBackup, StoredBatches
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.errors import OffsetOutOfRangeError
+from barnabas.client.errors import OffsetOutOfRangeError, TopicReplacedError
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.values import EARLIEST
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import KafkaError
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import TopicPartition, uuid_from_text, uuid_to_text
 from barnabas.protocol.records.errors import CorruptBatchError
 
 
@@ -69,7 +69,8 @@ class PartitionCopy:
     ) -> AsyncGenerator[Piece, None]:
         while self._position < self._end:
             reader = PartitionReader(admin.cluster)
-            batches = reader.batches([OffsetRange(self.name, self._position, self._end)])
+            topic_id = uuid_from_text(self._topic_id)
+            batches = reader.batches([OffsetRange(self.name, self._position, self._end, topic_id)])
             try:
                 async for fetched in batches:
                     pieces = self._whole(fetched.buffer, object_bytes)
@@ -78,6 +79,12 @@ class PartitionCopy:
                     for piece in pieces:
                         yield piece
                 return
+            except TopicReplacedError as error:
+                raise BackupError(
+                    f"The topic {self.name.topic} was deleted and created again during the run: it had the id"
+                    f" {self._topic_id}, and has {uuid_to_text(error.found)} now. Run the backup again, which reads the"
+                    " new topic."
+                ) from error
             except OffsetOutOfRangeError:
                 await self._skip_deleted(admin)
             finally:

@@ -16,6 +16,7 @@ KafkaError                        a response of a broker with an error code (bar
    ├─ TransactionStateError       the call does not fit the state of the transaction
    ├─ TransactionAbortedError     the transaction failed or was aborted; its records will not be seen
    ├─ OffsetOutOfRangeError       the requested offset is no longer, or not yet, in the log
+   │  └─ TopicReplacedError       the offset belongs to a topic that was deleted and created again
    ├─ NoOffsetError               no committed offset, and auto.offset.reset is none
    ├─ TruncationError             the log was truncated below the position (KIP-320)
    ├─ AcknowledgementError         share groups: a record was not acknowledged, or cannot be acknowledged
@@ -26,6 +27,8 @@ ArgumentTypeError                 an argument of a method has the wrong type: a 
 """
 
 from __future__ import annotations
+
+from uuid import UUID
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
@@ -184,6 +187,20 @@ class OffsetOutOfRangeError(ClientError):
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"Offset {offset} of {partition} is out of range.{held} Records may have aged out (retention.ms,"
             " retention.bytes), have been deleted, or the topic was created anew; seek to an offset that exists.",
+        )
+
+
+class TopicReplacedError(OffsetOutOfRangeError):
+    """An offset belongs to a topic that was deleted; another topic has its name now."""
+
+    def __init__(self, partition: TopicPartition, offset: int, wanted: UUID, found: UUID) -> None:
+        super().__init__(partition, offset)
+        self.wanted, self.found = wanted, found
+        ClientError.__init__(
+            self,
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"The topic {partition.topic} was deleted and created again: offset {offset} of {partition} belongs to the"
+            f" one with id {wanted}, and there is the one with id {found} now. Begin at the start of the new topic.",
         )
 
 

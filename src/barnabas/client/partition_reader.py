@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError
+from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError, TopicReplacedError
 from barnabas.client.fetch_sizes import FetchSizes
 from barnabas.client.fetching import (
     ConsumerFetchConfig,
@@ -53,6 +53,8 @@ class OffsetRange:
     partition: TopicPartition
     start: int
     end: int
+    topic_id: UUID = NO_TOPIC_ID
+    """The id of the topic that the offsets belong to; NO_TOPIC_ID: that of the topic at the first fetch."""
 
 
 @dataclass(slots=True)
@@ -67,11 +69,15 @@ class _Progress:
     retry_at: float = 0.0
     last_error: KafkaError | None = None
     topic_id: UUID = NO_TOPIC_ID
-    """The id of the topic that the range is of; NO_TOPIC_ID before the first fetch."""
+    """The id of the topic that the range is of; NO_TOPIC_ID before the first fetch of a range that does not say so."""
 
     @property
     def done(self) -> bool:
         return self.position >= self.end
+
+    def is_of_another(self, topic_id: UUID) -> bool:
+        """Whether the range is of another topic than the one with this id."""
+        return self.topic_id != topic_id and NO_TOPIC_ID not in (self.topic_id, topic_id)
 
 
 @dataclass(slots=True)
@@ -105,12 +111,16 @@ class PartitionReader:
         partitions.
 
         A buffer may have records outside the range, because batches are never cut. Raises OffsetOutOfRangeError when a
-        range is no longer in the log, or when its topic was deleted and created again in the meantime,
+        range is no longer in the log, its subclass TopicReplacedError when the topic was deleted and created again,
         RequestTimeoutError without progress for the stall time-out, and KafkaError for errors that are not retried
         (authorization, a deleted topic).
         """
         now = self.cluster.now()
-        todo = {r.partition: _Progress(r.partition, r.start, r.end, now) for r in ranges if r.start < r.end}
+        todo = {
+            r.partition: _Progress(r.partition, r.start, r.end, now, topic_id=r.topic_id)
+            for r in ranges
+            if r.start < r.end
+        }
         in_flight: dict[int, _InFlight] = {}
         try:
             while todo:
@@ -166,7 +176,11 @@ class PartitionReader:
         if not idle:
             return
         groups: dict[int, dict[TopicPartition, _Progress]] = {}
-        views = await self.cluster.topics({p.partition.topic for p in idle})
+        names = {p.partition.topic for p in idle}
+        views = await self.cluster.topics(names)
+        if any(p.is_of_another(views[p.partition.topic].topic_id) for p in idle):
+            await self.cluster.refresh(sorted(names))  # the ranges may be newer than the metadata
+            views = await self.cluster.topics(names)
         for progress in idle:
             topic = views[progress.partition.topic]
             index = progress.partition.partition
@@ -176,8 +190,8 @@ class PartitionReader:
             elif topic.partitions[index].leader not in self.cluster.metadata.brokers:
                 self._postpone(progress, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
             elif topic.partitions[index].leader not in in_flight:
-                if NO_TOPIC_ID not in (progress.topic_id, topic.topic_id) and progress.topic_id != topic.topic_id:
-                    raise OffsetOutOfRangeError(progress.partition, progress.position)  # the topic was created again
+                if progress.is_of_another(topic.topic_id):
+                    raise TopicReplacedError(progress.partition, progress.position, progress.topic_id, topic.topic_id)
                 progress.topic_id = topic.topic_id
                 groups.setdefault(topic.partitions[index].leader, {})[progress.partition] = progress
         for leader, group in groups.items():

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from barnabas.backup import cluster_state
 from barnabas.backup.cluster_state import Selection
 from barnabas.backup.errors import BackupError, DamagedBackupError, NoSuchRunError, TargetNotEmptyError
 from barnabas.backup.keeping import Retention
@@ -306,25 +308,69 @@ def test_half_a_run_is_continued_and_pruned(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_another_topic_of_the_name_and_another_cluster_are_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [6, 40])
+def test_another_topic_of_the_name_and_another_cluster_are_noticed(tmp_path: Path, count: int) -> None:
+    """The other topic is shorter, or longer, than what was backed up. Both runs can be restored."""
+
     async def scenario() -> None:
         store = store_in(tmp_path)
         async with cluster() as source:
             await source.create_topic("orders", 2, 1)
             await write(source, "orders", 20, "first")
-            await back_up(source, store)
+            first = await back_up(source, store)
+            old = await committed_values(source.servers, T0, T1)
             await source.delete_topics(["orders"])
             await source.create_topic("orders", 2, 1)
-            await write(source, "orders", 40, "other")
+            await write(source, "orders", count, "other")
             run = await back_up(source, store, BackupOptions())
             (topic,) = run.topics
             (listed,) = await source.list_topics()
             assert topic.topic_id == uuid_to_text(listed.topic_id)
             assert "deleted and created again" in run.notes[0]
             assert await is_equal(source, store)
+            new = await committed_values(source.servers, T0, T1)
+        for one, values in ((first, old), (run, new)):
+            async with cluster() as target:
+                await restore(target, store, one.id)
+                assert await committed_values(target.servers, T0, T1) == values
         async with cluster() as other:
             with pytest.raises(BackupError, match="is a backup of cluster"):
                 await back_up(other, store)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [6, 40])
+def test_a_topic_that_is_created_again_during_a_run_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    read_logs = cluster_state.read_logs
+
+    async def slowly(admin: AsyncAdmin, *rest: Any) -> Any:
+        found = await read_logs(admin, *rest)
+        if replaces.pop():
+            await admin.delete_topics(["orders"])
+            await admin.create_topic("orders", 2, 1)
+            await write(admin, "orders", count, "other")
+        return found
+
+    monkeypatch.setattr(cluster_state, "read_logs", slowly)
+    replaces = [False, True]
+
+    async def scenario() -> None:
+        store = store_in(tmp_path)
+        async with cluster() as source:
+            await source.create_topic("orders", 2, 1)
+            await write(source, "orders", 20, "first")
+            (before,) = await source.list_topics()
+            with pytest.raises(BackupError, match="orders was deleted and created again during the run") as failure:
+                await back_up(source, store)
+            (after,) = await source.list_topics()
+            assert f"id {uuid_to_text(before.topic_id)}, and has {uuid_to_text(after.topic_id)} now" in str(
+                failure.value
+            )
+            await back_up(source, store)
+            assert await is_equal(source, store)
 
     asyncio.run(scenario())
 

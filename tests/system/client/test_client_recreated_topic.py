@@ -67,12 +67,13 @@ async def test_every_record_of_the_new_topic_is_read(servers: str, mode: str) ->
         else:
             consumer.subscribe([topic])
         await read(await write("old", 20))
-        await admin.delete_topics([topic])
-        while not await create(admin, topic):
-            await consumer.poll(10)
-        await read(await write("new", 7))
-        await consumer.commit()
-        committed = await consumer.committed([TopicPartition(topic, 0)])
-        assert [commit and commit.offset for commit in committed.values()] == [7]
-        assert [commit and commit.metadata for commit in committed.values()] == [""]
+        for count in (7, 30):  # fewer records than the topic before had, and more
+            await admin.delete_topics([topic])
+            while not await create(admin, topic):
+                await consumer.poll(10)
+            await read(await write(f"new {count}", count))
+            await consumer.commit()
+            committed = await consumer.committed([TopicPartition(topic, 0)])
+            assert [commit and commit.offset for commit in committed.values()] == [count]
+            assert [commit and commit.metadata for commit in committed.values()] == [""]
         await admin.delete_topics([topic])

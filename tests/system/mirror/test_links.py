@@ -261,6 +261,33 @@ async def has_partitions(admin: Side, count: int) -> bool:
     return len(statuses) == count and all(status.state == "MIRRORING" for status in statuses)
 
 
+@pytest.mark.parametrize("count", [6, 40])
+def test_another_topic_of_the_name_is_not_mirrored_into_the_old_one(count: int) -> None:
+    """The new topic of the source is shorter, or longer, than the mirror of the old one."""
+
+    async def scenario() -> None:
+        async with two_clusters() as (theirs, ours):
+            await theirs.create_topics([NewTopic("orders", 2, 1)])
+            await write(theirs, 20, "old")
+            await ours.create_link(Link("paris", theirs.servers, topics=("orders",), settings=QUICK))
+            await until(lambda: caught_up(ours, 20))
+            (old,) = await theirs.list_topics()
+            await theirs.delete_topics(["orders"])
+            await theirs.create_topics([NewTopic("orders", 2, 1)])
+            await write(theirs, count, "new")
+            (new,) = await theirs.list_topics()
+            await until(lambda: all_are(ours, "FAILED"))
+            for status in await ours.describe_mirrors(["all"]):
+                assert f"its id was {old.topic_id} and is {new.topic_id}" in status.reason
+            assert await ends(ours, IsolationLevel.READ_UNCOMMITTED) == [10, 10]
+            await ours.delete_topics(["orders"])
+            await until(lambda: caught_up(ours, count))
+            found = [one async for one in verify(theirs, ours, [T0, T1])]
+            assert [(one.end, one.is_equal, one.missing) for one in found] == [(count // 2, True, 0)] * 2
+
+    asyncio.run(scenario())
+
+
 def test_a_source_that_is_out_of_reach_or_this_cluster_itself_is_refused() -> None:
     async def scenario() -> None:
         async with AsyncEmbeddedBroker() as broker, Side(broker) as admin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.core.ids import TopicPartition
+from tests.progress import wait_until
 from tests.system.spark.broker import Topics, values
 
 Options = dict[str, str]
@@ -162,19 +164,50 @@ def test_lost_records_stop_the_query_or_are_skipped_or_are_counted(
 
 
 @pytest.mark.system
-def test_a_topic_made_anew(spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [4, 14])
+def test_a_topic_made_anew_shorter_or_longer(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path, count: int
+) -> None:
     topics.create(topic)
     topics.produce(topic, values(10))
     run_now(startingOffsets="earliest")
     topics.delete(topic)
     topics.create(topic)
-    topics.produce(topic, values(4, start=50))
+    topics.produce(topic, values(count, start=50))
     with pytest.raises(Exception, match=f"the topic {topic} was replaced: .*up to offset 10"):
         run_now(startingOffsets="earliest")
     run_now(startingOffsets="earliest", failOnDataLoss="false")
-    topics.produce(topic, values(2, start=60))
+    topics.produce(topic, values(2, start=70))
     run_now(startingOffsets="earliest", failOnDataLoss="false")
-    assert rows(spark, tmp_path) == [*range(10), *range(50, 54), 60, 61]
+    assert rows(spark, tmp_path) == [*range(10), *range(50, 50 + count), 70, 71]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [4, 40])
+def test_a_topic_made_anew_while_the_query_runs(
+    spark: SparkSession, topics: Topics, topic: str, options: Options, tmp_path: Path, count: int
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(10))
+    query = (
+        spark.readStream.format("barnabas")
+        .options(**options, startingOffsets="earliest")
+        .load()
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "rows"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        wait_until(lambda: (tmp_path / "checkpoint/commits/0").exists() or not query.isActive, "10 rows are read")
+        topics.delete(topic)
+        topics.create(topic)
+        topics.produce(topic, values(count, start=50))
+        wait_until(lambda: not query.isActive, "the query notices that its topic was replaced")
+        assert re.search("was replaced|the partition was deleted", str(query.exception()))
+        assert rows(spark, tmp_path) == list(range(10))
+    finally:
+        query.stop()
 
 
 def test_options_are_refused_when_the_query_is_made(spark: SparkSession, options: Options) -> None:

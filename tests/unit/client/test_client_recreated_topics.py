@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.commit_marks import add_mark, read_mark
 from barnabas.client.consumer.consumer import AsyncConsumer
-from barnabas.client.errors import AcknowledgementError, NoOffsetError, OffsetOutOfRangeError
+from barnabas.client.errors import AcknowledgementError, NoOffsetError, OffsetOutOfRangeError, TopicReplacedError
 from barnabas.client.fetching import ConsumerFetchConfig
 from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
@@ -276,13 +276,36 @@ async def test_a_range_is_not_read_on_in_another_topic() -> None:
     limits = ConsumerFetchConfig(partition_max_bytes=100, max_wait_ms=1)
     async with fake.cluster() as cluster:
         fetched = []
-        with pytest.raises(OffsetOutOfRangeError, match="created anew"):
+        with pytest.raises(OffsetOutOfRangeError, match="created again"):
             async for batches in PartitionReader(cluster, limits).batches([OffsetRange(T0, 0, 50)]):
                 fetched.append(batches)
                 if len(fetched) == 1:
                     fake.recreate_topic("t")
                     fake.log("t").put(batch(*values("new", 100)))
         assert not any(b"new" in bytes(batches.buffer) for batches in fetched)
+
+
+async def test_a_range_that_was_planned_for_the_old_topic_is_not_read_in_the_new_one() -> None:
+    """The topic is created again before the first fetch of the range."""
+    fake = topic(*(values("old", 10) for _ in range(5)))
+    old = fake.topics["t"]
+    async with fake.cluster() as cluster:
+        reader = PartitionReader(cluster)
+        assert [found.end async for found in reader.batches([OffsetRange(T0, 5, 50, old)])][-1] == 50
+        fake.recreate_topic("t")
+        fake.log("t").put(batch(*values("new", 100)))
+        with pytest.raises(TopicReplacedError, match=f"offset 5 of t-0 .*{old}.*{fake.topics['t']}"):
+            await anext(reader.batches([OffsetRange(T0, 5, 50, old)]))
+
+
+async def test_a_range_of_the_new_topic_is_read_by_a_client_that_knows_the_old_one() -> None:
+    fake = topic(values("old", 10))
+    async with fake.cluster() as cluster:
+        await cluster.topics(["t"])
+        fake.recreate_topic("t")
+        fake.log("t").put(batch(*values("new", 3)))
+        found = [one async for one in PartitionReader(cluster).batches([OffsetRange(T0, 0, 3, fake.topics["t"])])]
+        assert [b"new" in bytes(one.buffer) for one in found] == [True]
 
 
 async def test_a_state_is_not_read_on_in_another_topic() -> None:

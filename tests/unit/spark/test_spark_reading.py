@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pyarrow as pa
 import pytest
 
-from barnabas.client.errors import OffsetOutOfRangeError
+from barnabas.client.errors import OffsetOutOfRangeError, TopicReplacedError
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches
 from barnabas.core.ids import TopicPartition
@@ -59,6 +61,15 @@ def test_records_deleted_by_retention_are_a_loss() -> None:
 def test_truncated_log_is_a_loss() -> None:
     error = OffsetOutOfRangeError(T0, 5, 0, 3)
     with pytest.raises(DataLossError, match="the log ends at offset 3"):
+        reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
+    assert reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 50
+
+
+def test_a_topic_that_was_replaced_is_a_loss() -> None:
+    error = TopicReplacedError(T0, 5, UUID(int=1), UUID(int=2))
+    with pytest.raises(
+        DataLossError, match=r"was replaced: .*id AAAAAAAAAAAAAAAAAAAAAQ, .*id AAAAAAAAAAAAAAAAAAAAAg now"
+    ):
         reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
     assert reading.resume_after_loss(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 50
 

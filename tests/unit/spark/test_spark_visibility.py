@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import pytest
 
@@ -165,3 +165,39 @@ def test_a_commit_does_not_fail_because_it_cannot_see_its_rows(
 ) -> None:
     assert not Cluster({FOREIGN: 1}, error=error).show()
     assert "micro-batch 7 is committed" in caplog.text
+
+
+def check_commits(timeout_ms: int) -> None:
+    """A reader that starts when the commit has returned sees its rows, unless somebody else's transaction is open."""
+    for open_since, late, expected in (
+        ({OURS: 10}, [], True),
+        ({}, [LATE], True),
+        ({FOREIGN: 90}, [LATE], True),
+        ({"somebody-else": 20}, [], False),
+    ):
+        cluster = Cluster(dict(open_since), late)
+        shown = cluster.show(timeout_ms=timeout_ms if expected else 30)
+        sees = asyncio.run(cluster.stable([A]))[A] > 50
+        assert (shown, sees) == (expected, expected), f"{open_since}, {late}: the rows of the commit are not visible"
+
+
+def test_the_rows_of_a_commit_are_visible_when_it_returns() -> None:
+    check_commits(timeout_ms=20_000)
+
+
+def not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visible_commits, "hidden", lambda newest, stable: ())
+
+
+def attempts_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def abort_lost(self: VisibleCommits, name: SinkName, run: str) -> int:
+        return 0
+
+    monkeypatch.setattr(VisibleCommits, "abort_lost", abort_lost)
+
+
+@pytest.mark.parametrize("plant", [not_waited_for, attempts_stay_open])
+def test_planted_bugs_are_caught(monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match="not visible"):
+        check_commits(timeout_ms=30)

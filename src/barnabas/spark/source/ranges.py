@@ -6,11 +6,12 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import OffsetOutOfRangeError
+from barnabas.client.errors import OffsetOutOfRangeError, TopicReplacedError
 from barnabas.client.fetching import next_position
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_TOPIC_ID, uuid_from_text, uuid_to_text
 from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
 from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.spark.connection import LogClient, connect
@@ -65,9 +66,10 @@ def fetch_range(
     if directory is not None and position < wanted.end and (remote is None or position >= remote.local_start):
         left = PartitionRange(wanted.tp, position, wanted.end)
         position = yield from read_segments(directory, left, committed=committed, check_crcs=check_crcs)
+    topic_id = uuid_from_text(wanted.topic_id) if wanted.topic_id else NO_TOPIC_ID
     while position < wanted.end:
         left = PartitionRange(wanted.tp, position, wanted.end)
-        bounds = OffsetRange(wanted.tp, position, wanted.end)
+        bounds = OffsetRange(wanted.tp, position, wanted.end, topic_id)
         try:
             for batches in client.fetch(bounds, stall_timeout_ms=options.stall_timeout_ms):
                 yield FetchedRange(left, batches, check_crcs)
@@ -119,7 +121,10 @@ def resume_after_loss(error: OffsetOutOfRangeError, left: PartitionRange, on_dat
     """The offset at which to continue after records were deleted between planning and reading; `left.end` if no records
     are left.
     """
-    if error.log_start_offset > left.start:
+    if isinstance(error, TopicReplacedError):
+        ids = (uuid_to_text(error.wanted), uuid_to_text(error.found))
+        found, loss = left.end, Loss(left.tp, LossKind.REPLACED, left.start, 0, left.size, ids)
+    elif error.log_start_offset > left.start:
         found = min(error.log_start_offset, left.end)
         loss = Loss(left.tp, LossKind.AGED_OUT, left.start, found, found - left.start)
     elif error.log_end_offset >= left.start:

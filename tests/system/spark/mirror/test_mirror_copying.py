@@ -102,7 +102,11 @@ def test_equal_names_do_not_echo(pair: Pair, topic: str) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_topic_that_is_created_anew_stops_the_copier_or_is_copied_from_its_beginning(pair: Pair, topic: str) -> None:
+@pytest.mark.parametrize("count", [2, 9])
+def test_a_topic_that_is_created_anew_stops_the_copier_or_is_copied_from_its_beginning(
+    pair: Pair, topic: str, count: int
+) -> None:
+    """The new topic is shorter, or longer, than the position in the old one."""
     copy, tp = f"A.{topic}", TopicPartition(topic, 0)
     pair.source.create(topic)
     pair.target.create(copy)
@@ -110,18 +114,37 @@ def test_a_topic_that_is_created_anew_stops_the_copier_or_is_copied_from_its_beg
     pair.copy(pair.plan({topic: copy}))
     pair.source.delete(topic)
     pair.source.create(topic)
-    pair.source.produce(topic, values(9, start=50))
+    pair.source.produce(topic, values(count, start=50))
     with pair.copying(pair.plan({topic: copy})) as copier:
         wait_until(lambda: copier.failure() is not None, "the copier has failed")
         failure = copier.failure()
     assert isinstance(failure, MirrorDataLossError)
-    assert "deleted and created anew" in str(failure)
+    assert f"the topic {topic} was replaced" in str(failure)
     plan = pair.plan({topic: copy}, fail_on_data_loss=False)
     pair.copied.clear()
     with pair.copying(plan) as copier:
-        wait_until(lambda: 58 in _numbers(pair, copy), "all is copied", progress=lambda: _numbers(pair, copy))
-    assert _numbers(pair, copy) == [*range(5), *range(50, 59)]
-    assert pair.positions()[tp] == 9
+        wait_until(lambda: 49 + count in _numbers(pair, copy), "all is copied", progress=lambda: _numbers(pair, copy))
+    assert _numbers(pair, copy) == [*range(5), *range(50, 50 + count)]
+    assert pair.positions()[tp] == count
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_topic_that_is_created_anew_while_it_is_copied_stops_the_copier(pair: Pair, topic: str, count: int) -> None:
+    copy = f"A.{topic}"
+    pair.source.create(topic)
+    pair.target.create(copy)
+    pair.source.produce(topic, values(5))
+    plan = pair.plan({topic: copy})
+    with pair.copying(plan) as copier:
+        pair.wait(plan, copier)
+        pair.source.delete(topic)
+        pair.source.create(topic)
+        pair.source.produce(topic, values(count, start=50))
+        wait_until(lambda: copier.failure() is not None, "the copier has failed")
+        assert f"the topic {topic} was replaced" in str(copier.failure())
+    assert _numbers(pair, copy) == list(range(5))
 
 
 @pytest.mark.timeout(300)

@@ -67,8 +67,8 @@ class CopyLoss:
     expected: int
     found: int
     records: int
-    target: str = ""
-    """The topic of the target cluster that was created anew, and its ids, as text."""
+    problem: str = ""
+    """The topic of the source or the target cluster that was created again, with its ids, as text."""
 
     def __str__(self) -> str:
         match self.reason:
@@ -82,12 +82,12 @@ class CopyLoss:
                 )
             case LossReason.RECREATED:
                 return (
-                    f"{self.partition}: the topic was deleted and created anew (it has another topic id) after it was"
-                    f" copied up to offset {self.expected}; the new topic begins at offset {self.found}"
+                    f"{self.partition}: {self.problem}. It was deleted and created again; the old one was copied up to"
+                    f" offset {self.expected}, and the new one begins at {self.found}"
                 )
             case LossReason.TARGET_RECREATED:
                 return (
-                    f"{self.partition}: {self.target}, after records up to offset {self.expected} were copied into it."
+                    f"{self.partition}: {self.problem}, after records up to offset {self.expected} were copied into it."
                     f" The new one lacks them; they are copied again from offset {self.found} on"
                 )
 
@@ -191,7 +191,8 @@ class CopyPlanner:
             if tp.partition >= target_counts.get(target, 0):
                 waiting.append(tp)
             else:
-                ranges.append(RangeToCopy(tp, target, self._positions[tp], view.latest[tp]))
+                topic_id = self._topic_ids.get(tp.topic, NO_TOPIC_ID)
+                ranges.append(RangeToCopy(tp, target, self._positions[tp], view.latest[tp], topic_id))
         return CopyStep(tuple(ranges), Stored(moved, topic_ids, targets), tuple(losses), tuple(waiting))
 
     def advance(self, copied: Iterable[PartitionCopied]) -> None:
@@ -213,7 +214,9 @@ class CopyPlanner:
         found = []
         for tp in sorted(tp for tp in self._positions if tp.topic in recreated):
             begin = view.earliest.get(tp, 0)
-            found.append(CopyLoss(tp, LossReason.RECREATED, self._positions[tp], begin, begin))
+            ids = {"id": str(self._topic_ids[tp.topic])}, {"id": str(view.topic_ids[tp.topic])}
+            problem = replaced(f"the topic {tp.topic}", *ids)
+            found.append(CopyLoss(tp, LossReason.RECREATED, self._positions[tp], begin, begin, problem))
         return found
 
     def _emptied(self, view: SourceView, recreated: Collection[str], target_ids: Mapping[str, UUID]) -> list[CopyLoss]:

@@ -226,7 +226,7 @@ class _TaskCopy:
         reader = PartitionReader(
             client.source, client.limits, stall_timeout_ms=self._job.stall_timeout_ms, sizes=client.sizes
         )
-        ranges = [OffsetRange(r.partition, r.start, r.end) for r in self._task.ranges]
+        ranges = [OffsetRange(r.partition, r.start, r.end, r.topic_id) for r in self._task.ranges]
         fetched_bytes = 0
         async with aclosing(reader.batches(ranges)) as fetches:
             try:

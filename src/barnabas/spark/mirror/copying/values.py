@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from barnabas.client.values import HandedOverTransaction
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 from barnabas.core.reprs import repr_without
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.spark.delivery.names import SinkName
@@ -32,6 +33,8 @@ class RangeToCopy:
     target_topic: str
     start: int
     end: int
+    topic_id: UUID = NO_TOPIC_ID
+    """The id of the source topic that the offsets belong to; NO_TOPIC_ID if it has none."""
 
     @property
     def target(self) -> TopicPartition:

@@ -35,10 +35,14 @@ def view(
     return SourceView(dict.fromkeys(latest, 0) | (earliest or {}), latest, {tp.topic: topic_id for tp in latest})
 
 
+def wanted(tp: TopicPartition, target: str, start: int, end: int, topic_id: UUID = OLD) -> RangeToCopy:
+    return RangeToCopy(tp, target, start, end, topic_id)
+
+
 def test_a_step_copies_from_the_positions_to_the_ends() -> None:
     plan = planner({A0: 5, A1: 9})
     step = plan.plan(view({A0: 8, A1: 9, B0: 2}, {B0: 1}), COUNTS, 0)
-    assert step.ranges == (RangeToCopy(A0, "x.a", 5, 8), RangeToCopy(B0, "x.b", 1, 2))
+    assert step.ranges == (wanted(A0, "x.a", 5, 8), wanted(B0, "x.b", 1, 2))
     plan.advance([PartitionCopied(A0, 7), PartitionCopied(B0, 4)])
     assert plan.positions == {A0: 7, A1: 9, B0: 4}
 
@@ -50,17 +54,17 @@ def test_positions_of_other_topics_are_ignored() -> None:
 def test_a_partition_waits_until_the_target_has_it() -> None:
     plan = planner()
     step = plan.plan(view({A0: 3, A1: 3, B0: 3}), {"x.a": 1}, 0)
-    assert (step.ranges, step.waiting) == ((RangeToCopy(A0, "x.a", 0, 3),), (A1, B0))
+    assert (step.ranges, step.waiting) == ((wanted(A0, "x.a", 0, 3),), (A1, B0))
     assert plan.plan(view({A0: 3, A1: 3, B0: 3}), COUNTS, 0).waiting == ()
 
 
 def test_latest_is_for_the_partitions_of_the_first_look_and_is_stored() -> None:
     plan = planner({A0: 1}, start_at=StartAt.LATEST)
     first = plan.plan(view({A0: 4, B0: 7}), COUNTS, 0)
-    assert (first.ranges, first.besides.positions) == ((RangeToCopy(A0, "x.a", 1, 4),), {B0: 7})
+    assert (first.ranges, first.besides.positions) == ((wanted(A0, "x.a", 1, 4),), {B0: 7})
     later = plan.plan(view({A0: 4, A1: 3, B0: 7}), COUNTS, 0)
     assert later.besides.positions == {A1: 0}, "a new partition is copied from its beginning, also after a restart"
-    assert RangeToCopy(A1, "x.a", 0, 3) in later.ranges
+    assert wanted(A1, "x.a", 0, 3) in later.ranges
 
 
 @pytest.mark.parametrize("text", ["none", "by_duration:PT1H"])
@@ -75,7 +79,7 @@ def test_deleted_records_stop_the_copier_or_are_counted() -> None:
         planner({A0: 5}).plan(seen, COUNTS, 0)
     plan = planner({A0: 5}, fail_on_data_loss=False)
     step = plan.plan(seen, COUNTS, 0)
-    assert (step.ranges, step.besides.positions) == ((RangeToCopy(A0, "x.a", 8, 20),), {A0: 8})
+    assert (step.ranges, step.besides.positions) == ((wanted(A0, "x.a", 8, 20),), {A0: 8})
     assert [(loss.reason, loss.records) for loss in step.losses] == [(LossReason.DELETED, 3)]
     assert (plan.take_lost(A0), plan.take_lost(A0)) == (3, 0)
 
@@ -83,7 +87,7 @@ def test_deleted_records_stop_the_copier_or_are_counted() -> None:
 def test_a_shorter_log_is_a_loss_only_if_it_stays_so() -> None:
     plan = planner({A0: 5}, fail_on_data_loss=False)
     assert plan.plan(view({A0: 3}), COUNTS, 1_000).losses == ()
-    assert plan.plan(view({A0: 6}), COUNTS, 2_000).ranges == (RangeToCopy(A0, "x.a", 5, 6),)
+    assert plan.plan(view({A0: 6}), COUNTS, 2_000).ranges == (wanted(A0, "x.a", 5, 6),)
     assert plan.plan(view({A0: 4}), COUNTS, 3_000).losses == ()
     (loss,) = plan.plan(view({A0: 4}), COUNTS, 3_000 + TRUNCATION_GRACE_MS).losses
     assert (loss.reason, loss.expected, loss.found, loss.records) == (LossReason.TRUNCATED, 5, 4, 1)
@@ -106,7 +110,7 @@ def test_a_topic_that_was_created_anew_is_noticed_by_its_id() -> None:
         (A0, LossReason.RECREATED),
         (A1, LossReason.RECREATED),
     ]
-    assert step.ranges == (RangeToCopy(A0, "x.a", 0, 9), RangeToCopy(A1, "x.a", 0, 1))
+    assert step.ranges == (wanted(A0, "x.a", 0, 9, NEW), wanted(A1, "x.a", 0, 1, NEW))
     assert step.besides == Stored({A0: 0, A1: 0}, {"a": NEW}), "stored together: a crash in between repeats nothing"
     later = plan.plan(view({A0: 9, A1: 1}, topic_id=NEW), COUNTS, 0)
     assert (later.losses, later.besides) == ((), Stored())
@@ -114,7 +118,9 @@ def test_a_topic_that_was_created_anew_is_noticed_by_its_id() -> None:
 
 def test_a_topic_that_was_created_anew_stops_the_copier_also_after_a_restart() -> None:
     plan = CopyPlanner({"a": "x.a"}, {A0: 5}, {"a": OLD})
-    with pytest.raises(MirrorDataLossError, match=r"deleted and created anew .*copied up to offset 5"):
+    with pytest.raises(
+        MirrorDataLossError, match=f"the topic a was replaced: .*{OLD}.*{NEW} now.* copied up to offset 5"
+    ):
         plan.plan(view({A0: 9}, topic_id=NEW), COUNTS, 0)
     with pytest.raises(MirrorDataLossError):
         plan.plan(view({A0: 9}, topic_id=NEW), COUNTS, 0)
@@ -129,7 +135,7 @@ def test_brokers_without_topic_ids_are_not_suspected() -> None:
 
 def test_a_deleted_source_topic_keeps_its_position() -> None:
     plan = planner({A0: 5, B0: 1})
-    assert plan.plan(view({B0: 2}), COUNTS, 0).ranges == (RangeToCopy(B0, "x.b", 1, 2),)
+    assert plan.plan(view({B0: 2}), COUNTS, 0).ranges == (wanted(B0, "x.b", 1, 2),)
     assert plan.positions[A0] == 5
 
 
@@ -150,7 +156,7 @@ def test_a_topic_of_the_target_that_was_created_anew_is_copied_again() -> None:
         plan.plan(view({A0: 9, B0: 5}, {A0: 2}), COUNTS, 0, {"x.a": other})
     plan = planner({A0: 5, B0: 5}, target_ids={"x.a": first}, fail_on_data_loss=False)
     step = plan.plan(view({A0: 9, B0: 5}, {A0: 2}), COUNTS, 0, {"x.a": other, "x.b": first})
-    assert step.ranges == (RangeToCopy(A0, "x.a", 2, 9),)
+    assert step.ranges == (wanted(A0, "x.a", 2, 9),)
     assert step.besides == Stored({A0: 2}, step.besides.topic_ids, {"x.a": other, "x.b": first})
     assert plan.plan(view({A0: 9}, {A0: 2}), COUNTS, 0, {"x.a": other}).losses == ()
     stored = companions("mm2-offsets.A.internal", "A", [encode_progress(step.besides)])
