@@ -22,7 +22,7 @@ from barnabas.spark.connectors.capture.ports import TableChange
 from barnabas.spark.connectors.capture.rows_output import rows_of, rows_schema
 from barnabas.spark.connectors.events.changes import ChangeBatch, ColumnSchema, NoPositions, TableSchema
 from barnabas.spark.connectors.lake import changes as lake_changes
-from barnabas.spark.connectors.lake.changes import KeyedRows, check_required, fold
+from barnabas.spark.connectors.lake.changes import KeyedRows, check_required, fold, nulls_of
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.iceberg_merge import kept_rows, upserted_rows
 from barnabas.spark.connectors.option_rows import ConnectorOptions
@@ -115,7 +115,7 @@ def write(copy: Any, rows: Any) -> Any:
         for one in TableDivider(row_options(), 0).divide_columns(rows)
     ]
     folded = fold(parts, ("id",), COPY)
-    check_required(folded, copy.select(["id"]))
+    check_required(folded, nulls_of(copy, folded), "t")
     keys = pa.concat_tables([folded.upserts.select(["id"]), folded.deletes])
     kept, changed = kept_rows(copy, keys)
     return pa.concat_tables([kept, upserted_rows(folded, changed, COPY)])
@@ -154,7 +154,7 @@ def written_as_null(monkeypatch: pytest.MonkeyPatch) -> None:
 def new_keys_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """The values of a row with a new key are not read from the table, and the row is written without them."""
     monkeypatch.setattr(completing, "_creates", lambda changes: np.zeros(len(changes), np.bool_))
-    monkeypatch.setitem(globals(), "check_required", lambda folded, keys: None)
+    monkeypatch.setitem(globals(), "check_required", lambda folded, rows, table: None)
     monkeypatch.setitem(globals(), "fold", partial(_without_requirement, lake_changes.fold))
 
 

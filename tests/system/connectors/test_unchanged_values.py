@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ PLAIN = {
     "value.converter": "JsonConverter",
     "value.converter.schemas.enable": "false",
 }
+PLAIN_OPTIONS = {name.replace(".", "_"): text for name, text in PLAIN.items()}
 UNWRAP = {"transforms": "flat", "transforms.flat.type": "io.debezium.transforms.ExtractNewRecordState"}
 KEYED = {"insert.mode": "upsert", "pk.mode": "record_key", "delete.enabled": "true"}
 ROWS = {"insert.mode": "upsert", "pk.fields": "id", "delete.enabled": "true"}
@@ -60,11 +62,12 @@ def source_rows(admin: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
 class Sinks:
     """A table in each kind of sink, written by the same micro-batches."""
 
-    def __init__(self, mariadb: MariaDbServer, folder: Path, *, records: bool) -> None:
+    def __init__(self, mariadb: MariaDbServer, folder: Path, *, records: bool, **more: str) -> None:
         self.database = MariaDbSinkDatabase(mariadb)
         self.database.open()
         self._number = 0
         how = {**PLAIN, **UNWRAP, **KEYED} if records else ROWS
+        how = how | {name.replace("_", "."): text for name, text in more.items()}
         sql = {name.replace(".", "_"): text for name, text in how.items()}
         self.delta = folder / "delta"
         warehouse = {"table": "shop.t", "catalog.warehouse": str(folder / "iceberg")}
@@ -121,8 +124,7 @@ def test_events_through_a_topic_with_two_partitions_give_the_rows_of_the_source(
 ) -> None:
     """The delete and the create of a changed key may be read in either order, and in two micro-batches."""
     sinks = Sinks(mariadb, tmp_path, records=True)
-    plain = {name.replace(".", "_"): text for name, text in PLAIN.items()}
-    texts = capture_texts(postgres, tmp_path, "topics", output="records", tombstones_on_delete="true", **plain)
+    texts = capture_texts(postgres, tmp_path, "topics", output="records", tombstones_on_delete="true", **PLAIN_OPTIONS)
     with table(postgres, "topics") as admin, capturing(texts, CONNECTOR) as capture:
         sinks.write(placed(capture.batch()))
         change(admin)
@@ -156,6 +158,27 @@ def test_a_row_that_has_gone_since_its_key_changed_stops_the_query_or_is_null(
             assert [(row["id"], row["__op"], row["note"]) for row in rows] == [
                 (1, "d", None), (10, "c", None), (10, "d", None),
             ]  # fmt: skip
+
+
+def test_a_column_that_was_renamed_since_takes_no_other_value_with_it(
+    postgres: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The row is there, and so is its value in another column that did not change."""
+    with table(postgres, "elsewhere") as admin:
+        texts = capture_texts(postgres, tmp_path, "elsewhere", output="records", **PLAIN_OPTIONS)
+        with capturing(texts, CONNECTOR) as capture:
+            capture.batch()
+            admin.execute("UPDATE t SET id = 10 WHERE id = 1")
+            admin.execute("ALTER TABLE t RENAME note TO remark")
+            with pytest.raises(CaptureError, match=r"has the new key id=10.*note.*no such column"):
+                capture.batch()
+        texts |= {"unavailable.value.handling.mode": "reselect"}
+        with capturing(texts, CONNECTOR, capture.offset) as again:
+            *_, created = (json.loads(row["value"]) for row in again.batch().to_pylist() if row["value"])
+        assert (created["op"], created["after"]["id"], created["after"]["note"]) == ("c", 10, None)
+        assert created["after"]["file"] == base64.b64encode(BIG.encode()).decode()
+        assert created["after"]["tags"] == [BIG, None]
+        assert "has no column note any more as the changes have it" in caplog.text
 
 
 def test_reselect_reads_the_values_of_updates_so_that_rows_can_be_appended(
@@ -214,3 +237,33 @@ def test_a_publication_with_a_part_of_the_table_gives_snapshot_and_changes_the_s
             admin.execute("UPDATE t SET n = 10 WHERE id = 1")
             with pytest.raises(TableChangedError, match=r"do not have the column note any more.*the publication"):
                 capture.batch()
+
+
+def test_a_renamed_column_is_not_null_in_silence(
+    postgres: PostgresServer, mariadb: MariaDbServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server sends no row because of ALTER TABLE, and no value of an update that did not change it."""
+    sinks = Sinks(mariadb, tmp_path, records=True, auto_evolve="true")
+    texts = capture_texts(postgres, tmp_path, "renamed", output="records", tombstones_on_delete="true", **PLAIN_OPTIONS)
+    with table(postgres, "renamed") as admin, capturing(texts, CONNECTOR) as capture:
+        sinks.write(placed(capture.batch()))
+        admin.execute("ALTER TABLE t RENAME note TO remark")
+        admin.execute("UPDATE t SET n = 1 WHERE id = 1")
+        batch = placed(capture.batch(), first=10)
+        for plan in sinks.plans.values():
+            with pytest.raises(
+                SinkError, match=r"has no column remark, and the source of a row did not send.*UPDATE t"
+            ):
+                write(plan, 1, batch)
+        admin.execute("INSERT INTO t (id, n, remark) VALUES (4, 0, 'new')")
+        sinks.write(placed(capture.batch(), first=20))
+        sinks.write(batch)
+        kept = [record.message for record in caplog.records if "keep NULL in remark" in record.message]
+        assert len(kept) == len(sinks.plans)
+        assert all(message.startswith("1 rows of ") for message in kept)
+        admin.execute("UPDATE t SET n = n + 1, remark = remark || ''")
+        sinks.write(placed(capture.batch(), first=30))
+        expected = [(row[0], row[1], row[2]) for row in source_rows(admin)]
+        columns = {"mariadb": (0, 1, 5), "delta": (0, 1, 5), "iceberg": (0, 1, 5)}
+        for sink, rows in sinks.rows().items():
+            assert [tuple(row[at] for at in columns[sink]) for row in rows] == expected

@@ -25,7 +25,7 @@ from msgspec import structs
 from barnabas.client.columns.byte_column import np, pa
 from barnabas.spark.connectors.capture.errors import not_sent, row_is_gone
 from barnabas.spark.connectors.capture.options import UnavailableValues
-from barnabas.spark.connectors.capture.ports import TableChange
+from barnabas.spark.connectors.capture.ports import GONE, TableChange
 from barnabas.spark.connectors.events.changes import CREATE, DELETE, ChangeBatch
 
 log = logging.getLogger("barnabas.spark")
@@ -33,7 +33,7 @@ log = logging.getLogger("barnabas.spark")
 Key = tuple[Any, ...]
 LookUp = Callable[[ChangeBatch, tuple[int, ...], Sequence[Key]], Mapping[Key, tuple[Any, ...]]]
 """(changes, indexes of columns, keys) -> key -> its values in these columns of the table as it is now, and at least as
-the changes left it. Keys without a row are left out."""
+the changes left it, or GONE. Keys without a row are left out."""
 
 
 def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp | None) -> TableChange:
@@ -57,7 +57,7 @@ def complete(change: TableChange, mode: UnavailableValues, look_up: LookUp | Non
     arrays = [changes.after.field(at) for at in range(changes.after.type.num_fields)]
     unavailable = dict(changes.unavailable)
     for place, at in enumerate(columns):
-        cells = [None if one is None else (one[place],) for one in values]
+        cells = [None if one is None or one[place] is GONE else (one[place],) for one in values]
         arrays[at], unavailable[at] = _filled(changes, at, dict(zip(rows, cells, strict=True)), mode)
     fields = list(changes.after.type)
     after = pa.StructArray.from_arrays(
@@ -116,7 +116,7 @@ def _filled(
     changes: ChangeBatch, at: int, cells: Mapping[int, tuple[Any] | None], mode: UnavailableValues
 ) -> tuple[Any, Any]:
     """(a column of the new rows with the values, which of its values are still missing). `cells` has for a row its
-    value, in a tuple, or None if the row is gone. Raises CaptureError.
+    value, in a tuple, or None if the row or the column is gone. Raises CaptureError.
     """
     array, missing = changes.after.field(at), changes.unavailable[at].copy()
     creates = _creates(changes)
@@ -135,8 +135,8 @@ def _filled(
         raise row_is_gone(table.id, name, dict(zip((table.columns[one].name for one in table.key), key, strict=True)))
     if gone:
         log.warning(
-            "%d rows of %s have changed their keys, and are gone since, with their unchanged values of %s: null is sent"
-            " for these, until the changes are read that remove the rows",
+            "%d rows of %s have changed their keys, and their unchanged values of %s are gone since, with the rows or"
+            " with the column: null is sent for these, until the changes are read that remove the rows",
             len(gone),
             table.id,
             name,

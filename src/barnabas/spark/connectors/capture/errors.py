@@ -43,8 +43,8 @@ def row_is_gone(table: str, column: str, key: Mapping[str, object]) -> CaptureEr
     shown = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "without a key"
     return CaptureError(
         f"a row of {table} has the new key {shown}. Its large value of {column} did not change, so that the database"
-        " did not send it, and the table does not have the row any more. Make the database send whole old rows from now"
-        f" on (PostgreSQL: ALTER TABLE {table} REPLICA IDENTITY FULL, after the same for each partition), and read the"
-        " changes until then with unavailable.value.handling.mode=reselect, which sends null for it: a later change"
-        " removes the row"
+        " did not send it, and the table does not have the row any more, or has no such column any more. Make the"
+        f" database send whole old rows from now on (PostgreSQL: ALTER TABLE {table} REPLICA IDENTITY FULL, after the"
+        " same for each partition), and read the changes until then with unavailable.value.handling.mode=reselect,"
+        " which sends null for it: a later change removes the row, or the column"
     )

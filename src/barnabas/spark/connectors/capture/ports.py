@@ -11,7 +11,8 @@ The driver may call all methods of a source; a worker calls only `read`, `snapsh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -36,7 +37,16 @@ Equal places have equal positions: the reader compares a position with another o
 """
 
 LookedUp = Mapping[tuple[Any, ...], tuple[Any, ...]]
-"""Key of a row -> its values."""
+"""Key of a row -> its values, or GONE where its column is not there any more."""
+
+
+class Gone(Enum):
+    """Stands for the value of a column that a table does not have any more."""
+
+    COLUMN = "column"
+
+
+GONE: Final = Gone.COLUMN
 
 RowPositions = PostgresPositions | MySqlPositions | NoPositions
 

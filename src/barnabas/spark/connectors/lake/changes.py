@@ -6,6 +6,7 @@ a deleted row is gone with all of its columns, also if a later row inserts the k
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ import pyarrow.compute as pc
 from barnabas.spark.connectors.lake.columns import fit
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.ports import Changes
-from barnabas.spark.connectors.sinking.presence import is_new_without
+from barnabas.spark.connectors.sinking.presence import is_new_without, keeps_null
+
+log = logging.getLogger("barnabas.spark")
 
 ORDER = "__barnabas_order"
 DELETED = "__barnabas_deleted"
@@ -109,9 +112,10 @@ def new_without(keys: Any, row: int, names: Sequence[str]) -> LakeError:
     return LakeError(f"the row with {shown} {is_new_without(names)}")
 
 
-def check_required(changes: Changes, keys: Any) -> None:
-    """Raise LakeError if a row lacks a value that its source did not send, and the table does not have the row. `keys`
-    has those keys of the table that the upserts may have.
+def check_required(changes: Changes, rows: Any, table: str) -> None:
+    """Raise LakeError if a row lacks a value that its source did not send, and the table does not have the row; log a
+    warning if the table has NULL there. `rows` has those rows of the table whose keys the upserts may have: the key,
+    and for each column of `changes.required` whether it is null.
     """
     if not changes.required:
         return
@@ -120,12 +124,25 @@ def check_required(changes: Changes, keys: Any) -> None:
     for mask in changes.required.values():
         lacking |= mask.to_numpy(zero_copy_only=False)
     wanted = changes.upserts.select(names).append_column(ORDER, pa.array(np.arange(len(lacking)))).filter(lacking)
+    keys = rows.select(names)
     new = wanted.join(keys.cast(wanted.select(names).schema), names, join_type="left anti")[ORDER].to_pylist()
     if new:
         row = min(new)
         raise new_without(
             changes.upserts.select(names), row, [name for name, mask in changes.required.items() if mask[row].as_py()]
         )
+    for name, mask in changes.required.items():
+        needed = changes.upserts.select(names).filter(mask)
+        nulls = rows.filter(rows[name]).select(names).cast(needed.schema)
+        count = needed.join(nulls, names, join_type="left semi").num_rows
+        if count:
+            log.warning("%s", keeps_null(count, table, [name]))
+
+
+def nulls_of(rows: Any, changes: Changes) -> Any:
+    """What `check_required` needs of rows of the table."""
+    names, columns = [*changes.keys, *changes.required], [rows[key] for key in changes.keys]
+    return pa.table([*columns, *(rows[name].is_null() for name in changes.required)], names=names)
 
 
 def _received(parts: Sequence[KeyedRows], name: str) -> Any:

@@ -81,7 +81,8 @@ def _fits(given: Any, known: Any) -> bool:
 
 def fit(rows: Any, schema: Any) -> Any:
     """An Arrow table of the rows with the columns of `schema`, in its order and types. Columns that the rows lack
-    are null. `rows` is a table or a record batch. Raises LakeError for a value that does not fit.
+    are null, and so are columns that are null in all rows, of whatever type. `rows` is a table or a record batch.
+    Raises LakeError for a value that does not fit.
     """
     columns = []
     for field in schema:
@@ -90,6 +91,9 @@ def fit(rows: Any, schema: Any) -> Any:
             columns.append(pa.nulls(rows.num_rows, field.type))
             continue
         column = rows.column(index)
+        if column.null_count == len(column):  # in JSON without a schema, such a column has no type of its own
+            columns.append(pa.nulls(len(column), field.type))
+            continue
         try:
             columns.append(_conformed(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from barnabas.spark.connectors.lake.changes import check_required
+from barnabas.spark.connectors.lake.changes import check_required, nulls_of
 from barnabas.spark.connectors.lake.columns import lake_schema
 from barnabas.spark.connectors.lake.delta_files import column_statistics, partition_directory, partition_slices
 from barnabas.spark.connectors.lake.errors import LakeConflictError, LakeError, LakeUnavailableError
@@ -167,23 +167,24 @@ class DeltaLakeTable:
     def merge(self, changes: Changes, commit: Commit) -> bool:
         return self._commit(lambda properties: self._merge(changes, properties), commit)
 
-    def _known_keys(self, keys: Any) -> Any:
-        """Those of the keys that the table has, and perhaps others."""
+    def _known_rows(self, changes: Changes) -> Any:
+        """What `check_required` needs of the rows whose keys are in the changes, and perhaps of others."""
         import pyarrow.dataset as ds
 
-        dataset = self._table.to_pyarrow_dataset()
+        dataset, keys = self._table.to_pyarrow_dataset(), changes.upserts.select(list(changes.keys))
         condition = None
         for name in keys.column_names:
             values = keys[name].combine_chunks().cast(dataset.schema.field(name).type)
             found = ds.field(name).isin(values)
             condition = found if condition is None else condition & found
-        return dataset.to_table(columns=keys.column_names, filter=condition)
+        # A projection by is_null() would be false in files that are older than the column.
+        return nulls_of(dataset.to_table(columns=[*changes.keys, *changes.required], filter=condition), changes)
 
     def _merge(self, changes: Changes, properties: CommitProperties | None) -> None:
         import pyarrow as pa
 
         if changes.required:
-            check_required(changes, self._known_keys(changes.upserts.select(list(changes.keys))))
+            check_required(changes, self._known_rows(changes), self.name)
         upserts, deletes = changes.upserts, changes.deletes
         flags = {name: f"__barnabas_has_{index}" for index, name in enumerate(changes.received)}
         for name, flag in flags.items():

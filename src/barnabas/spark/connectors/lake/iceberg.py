@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.spark.connectors.lake.changes import check_required
+from barnabas.spark.connectors.lake.changes import check_required, nulls_of
 from barnabas.spark.connectors.lake.columns import fit, lake_schema
 from barnabas.spark.connectors.lake.errors import LakeConflictError, LakeError
 from barnabas.spark.connectors.lake.iceberg_merge import kept_rows, upserted_rows
@@ -129,7 +129,7 @@ class IcebergLakeTable:
             written.clear()
             schema = self.schema()
             replaced, kept, old = self._changed_files(changes, schema)
-            check_required(changes, old.select(list(changes.keys)))
+            check_required(changes, nulls_of(old, changes), self.name)
             upserts = upserted_rows(changes, old, schema)
             for rows in (*kept, upserts):
                 if rows.num_rows:

@@ -26,6 +26,7 @@ from barnabas.spark.connectors.lake.ports import Commit, LakeTable
 from barnabas.spark.connectors.lake.sweeping import attempt_note, staged_path, sweep
 from barnabas.spark.connectors.sinking.options import InsertMode
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Problem, Stage, StagedPart, TableRows
+from barnabas.spark.connectors.sinking.presence import has_no_column
 from barnabas.spark.delivery.identity import Standing
 
 log = logging.getLogger("barnabas.spark")
@@ -118,6 +119,11 @@ class LakeTarget(msgspec.Struct, frozen=True):
     def _merge(self, table: LakeTable, name: str, parts: Sequence[StagedPart], commit: Commit) -> bool:
         for part in parts:
             self.fit_table(table, name, part.schema)
+        names = table.schema().names
+        for part in parts:
+            absent = [column for column in part.unavailable if column not in names]
+            if absent and part.rows > part.deletes:
+                raise LakeError(f"the table {name} {has_no_column(absent)}")
         rows = [
             from_staged(table.storage.read_parquet(path), part.unavailable)
             for part in parts

@@ -149,6 +149,12 @@ class Session:
         with readable(doing):
             self.connection.execute(sql)
 
+    @contextmanager
+    def transaction(self, doing: str) -> Iterator[None]:
+        """Statements in this context are one transaction."""
+        with readable(doing), self.connection.transaction():
+            yield
+
     def command(self, sql: str, doing: str) -> tuple[Any, ...]:
         """Run a command of the replication protocol, and return its only row."""
         with readable(doing):

@@ -18,6 +18,7 @@ from barnabas import __version__
 from barnabas.client.columns.byte_column import np, pa
 from barnabas.spark.connectors.capture.options import CaptureOptions, Output, SnapshotMode
 from barnabas.spark.connectors.capture.ports import (
+    GONE,
     CapturedChanges,
     Connector,
     LookedUp,
@@ -56,7 +57,7 @@ from barnabas.spark.connectors.postgres.slot import (
     plan_batch,
 )
 from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
-from barnabas.spark.connectors.postgres.statements import SNAPSHOT, advance, peek, probe, select_by_keys
+from barnabas.spark.connectors.postgres.statements import SNAPSHOT, advance, lock_table, peek, probe, select_by_keys
 from barnabas.spark.connectors.postgres.text_columns import convert
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
 from barnabas.spark.connectors.sql.dialects import Statement
@@ -92,6 +93,8 @@ LOOKED_UP_KEYS: Final = 200
 SNAPSHOT_ATTEMPTS: Final = 10
 SNAPSHOT_RETRY_SECONDS: Final = 0.2
 """How often a snapshot is begun while tables are rewritten, and how much longer each time the source waits before."""
+
+_LOST: Final = "it was dropped or renamed, or has another type since, so that its unchanged values cannot be read"
 
 _EXPORT: Final = Statement("SELECT pg_export_snapshot(), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
 
@@ -362,8 +365,8 @@ class PostgresSource:
         check_position(self._options.slot, begin, server, slot)
 
     def look_up(self, changes: ChangeBatch, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]) -> LookedUp:
-        """The values that rows have now in some columns, by the keys of the rows. No value is found if the table has no
-        such columns any more, or has them in other types.
+        """The values that rows have now in some columns, by the keys of the rows. They are GONE if the table has no
+        such column any more, or has it in another type.
         """
         assert isinstance(changes.positions, PostgresPositions)
         xids = frozenset(np.unique(changes.positions.xid).tolist())
@@ -395,24 +398,33 @@ class PostgresSource:
     ) -> LookedUp:
         session, name = self._second_session(), (table.schema, table.table)
         self._wait_until_visible(session, xids)
+        doing = f"reading unchanged values of {table.id}"
         try:
-            now = table_columns(describe_table(session, name), self._options)
+            describe_table(session, name)
         except SlotError:  # the table was dropped
             return {}
-        wanted = [table.columns[at] for at in (*table.key, *columns)]
-        kinds = {one.name: kind for one, kind in zip(now.schema.columns, now.kinds, strict=True)}
-        if any(one.name not in kinds or not kinds[one.name].arrow.equals(one.type) for one in wanted):
-            return {}
-        found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        names, width = [one.name for one in wanted], len(table.key)
-        for first in range(0, len(keys), LOOKED_UP_KEYS):
-            query = select_by_keys(name, names, width, keys[first : first + LOOKED_UP_KEYS])
-            texts = session.texts(query, f"reading unchanged values of {table.id}")
-            values = [
-                convert(pa.array(text, pa.binary()), kinds[one.name], self._options.policy, one.name).column.to_pylist()
-                for text, one in zip(texts, wanted, strict=True)
-            ]
-            found |= {row[:width]: row[width:] for row in zip(*values, strict=True)}
+        with session.transaction(doing):  # the columns stay as they are described
+            session.run(lock_table(name), doing)
+            now = table_columns(describe_table(session, name), self._options)
+            kinds = {one.name: kind for one, kind in zip(now.schema.columns, now.kinds, strict=True)}
+            wanted = [table.columns[at] for at in (*table.key, *columns)]
+            read = [one for one in wanted if one.name in kinds and kinds[one.name].arrow.equals(one.type)]
+            if lost := [one.name for one in wanted if one not in read]:
+                log.warning("%s has no column %s any more as the changes have it: %s", table.id, ", ".join(lost), _LOST)
+            if len(read) == len(table.key) or wanted[: len(table.key)] != read[: len(table.key)]:
+                return {}
+            found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+            names, width = [one.name for one in read], len(table.key)
+            places = [names.index(one.name) if one in read else None for one in wanted[width:]]
+            for first in range(0, len(keys), LOOKED_UP_KEYS):
+                query = select_by_keys(name, names, width, keys[first : first + LOOKED_UP_KEYS])
+                texts = session.texts(query, doing)
+                values = [
+                    convert(pa.array(text, pa.binary()), kinds[one.name], self._options.policy, one.name)
+                    for text, one in zip(texts, read, strict=True)
+                ]
+                for row in zip(*(one.column.to_pylist() for one in values), strict=True):
+                    found[row[:width]] = tuple(GONE if at is None else row[at] for at in places)
         return found
 
     def _second_session(self) -> Session:

@@ -161,6 +161,12 @@ def select_by_keys(
     )
 
 
+def lock_table(table: TableName) -> str:
+    """Keep the table's columns as they are until the end of the transaction."""
+    path = ".".join(quote_for_display(Dialect.POSTGRES, part) for part in table)
+    return f"LOCK TABLE {path} IN ACCESS SHARE MODE"
+
+
 def probe(slot: str, publication: str, end: int) -> Statement:
     """One row if the slot has a change before `end`: the server stops at the end of the first transaction with one."""
     return Statement(

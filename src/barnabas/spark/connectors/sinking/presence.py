@@ -37,6 +37,26 @@ def is_new_without(columns: Sequence[str]) -> str:
     )
 
 
+def has_no_column(columns: Sequence[str]) -> str:
+    """The end of a message about a table without a column whose value was not sent, such as one that was renamed."""
+    return (
+        f"has no column {', '.join(columns)}, and the source of a row did not send its value there, which did not"
+        " change. Nothing is written. If the column was added or renamed in the source, let the source send its values:"
+        " set them again in all rows (UPDATE t SET c = c || ''), or capture with"
+        " unavailable.value.handling.mode=reselect; or leave the column out"
+    )
+
+
+def keeps_null(rows: int, table: str, columns: Sequence[str]) -> str:
+    """A warning: a value that was not sent is never NULL in the source, so that the rows of the table lack it."""
+    return (
+        f"{rows} rows of {table} keep NULL in {' or '.join(columns)}, where their source has a value that it did not"
+        " send, since it did not change. The column was added or renamed in the source, or the row was gone when its"
+        " key changed. Set the values again in the source (UPDATE t SET c = c || ''), or capture with"
+        " unavailable.value.handling.mode=reselect"
+    )
+
+
 def unsent_in_columns(batch: Any, placeholder: str) -> dict[str, Any]:
     """Column -> the rows (Arrow bool) whose value was not sent: by the column UNAVAILABLE, or without one by the
     placeholder.

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from barnabas.spark.connectors.sinking.options import InsertMode
 from barnabas.spark.connectors.sinking.ports import StagedPart
-from barnabas.spark.connectors.sinking.presence import is_new_without
+from barnabas.spark.connectors.sinking.presence import has_no_column, is_new_without
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.sql.sinks.column_types import common_field, created_column
 from barnabas.spark.connectors.sql.sinks.errors import DatabaseSinkError
@@ -48,11 +48,13 @@ class StagedRowsPart(Struct, frozen=True):
 
 class Step(Struct, frozen=True):
     """A statement of the transaction. If it has a `refusal`, it is a query, and its first row is the key of a row that
-    cannot be written: the refusal is the end of the message.
+    cannot be written: the refusal is the end of the message. If it has `kept`, it counts the rows that keep NULL in
+    these columns, whose values were not sent.
     """
 
     statement: Statement
     refusal: str = ""
+    kept: tuple[str, ...] = ()
 
 
 def wanted_columns(
@@ -105,10 +107,16 @@ def new_columns(options: SqlSinkOptions, table: SqlTable, wanted: Mapping[str, T
 
 
 def check_rows(
-    options: SqlSinkOptions, table: SqlTable, names: Sequence[str], key: Sequence[str], *, inserts: bool
+    options: SqlSinkOptions,
+    table: SqlTable,
+    names: Sequence[str],
+    key: Sequence[str],
+    *,
+    inserts: bool,
+    unavailable: Sequence[str] = (),
 ) -> None:
     """Raise DatabaseSinkError if the table, as it is, cannot take rows with these columns. `inserts` is false if all
-    rows only delete their keys.
+    rows only delete their keys. `unavailable` are the columns whose values were not sent.
     """
     shown = display_path(options.dialect, table.path)
     if table.problem:
@@ -116,6 +124,9 @@ def check_rows(
     mode = options.rows.insert_mode
     if not inserts:
         return
+    absent = [name for name in unavailable if table.column(name) is None]
+    if absent:
+        raise DatabaseSinkError(f"the table {shown} {has_no_column(absent)}")
     if mode is InsertMode.INSERT and _required(table, names):
         column = _required(table, names)[0]
         raise DatabaseSinkError(
@@ -254,6 +265,7 @@ def _changes(
         required = _required(table, names)
         if unavailable:
             planned.append(Step(change.missing(), is_new_without(unavailable)))
+            planned.append(Step(change.kept_nulls(unavailable), kept=unavailable))
         elif required:
             planned.append(Step(change.missing(), _lacks(options.dialect, table, required[0])))
         else:

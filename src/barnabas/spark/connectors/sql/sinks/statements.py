@@ -269,6 +269,12 @@ class KeyedChange(Struct, frozen=True):
         exists = f"SELECT 1 FROM {self._table()} AS x WHERE {self._matches('x', 's')}"
         return Statement(f"SELECT {keys} FROM ({self._last()}) AS s WHERE NOT EXISTS ({exists}) LIMIT 1")
 
+    def kept_nulls(self, columns: Sequence[str]) -> Statement:
+        """(how many rows of the table stay NULL in one of the columns, which the rows do not have)"""
+        nulls = " OR ".join(f"x.{name} IS NULL" for name in self._names(columns))
+        rows = f"SELECT count(*) FROM {self._table()} AS x JOIN ({self._last()}) AS s"
+        return Statement(f"{rows} ON {self._matches('x', 's')} WHERE {nulls}")
+
     # Parts of statements
 
     def _source(self) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, Stage, StagedPart
+from barnabas.spark.connectors.sinking.presence import keeps_null
 from barnabas.spark.connectors.sql.dialects import Statement
 from barnabas.spark.connectors.sql.sinks.errors import (
     DatabaseConflictError,
@@ -151,6 +152,11 @@ class SqlTarget(msgspec.Struct, frozen=True):
         for table, of_table in tables:
             doing = f"writing to the table {display_path(dialect, table.path)}"
             for step in plan_changes(self.options, table, of_table):
+                if step.kept:
+                    ((count,),) = session.rows(step.statement, doing)
+                    if count:
+                        log.warning("%s", keeps_null(count, display_path(dialect, table.path), step.kept))
+                    continue
                 if not step.refusal:
                     session.run(step.statement, doing)
                     continue
@@ -200,7 +206,14 @@ class SqlTarget(msgspec.Struct, frozen=True):
             table = self._prepare_table(session, path, schemas, key)
             for part in of_table:
                 inserts = part.part.rows > part.part.deletes
-                check_rows(self.options, table, part.stage.names, part.part.key, inserts=inserts)
+                check_rows(
+                    self.options,
+                    table,
+                    part.stage.names,
+                    part.part.key,
+                    inserts=inserts,
+                    unavailable=part.part.unavailable,
+                )
             found.append((table, of_table))
         return found
 
