@@ -23,8 +23,9 @@ FIRST_BATCH_S = 600.0
 class Driver:
     """A process that runs queries (see `query_driver`). Its log is FOLDER/driver.log."""
 
-    def __init__(self, folder: Path, queries: list[dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, queries: list[dict[str, Any]], master: str = "local[4]") -> None:
         self._folder = folder
+        self._master = master
         self._names = [query["name"] for query in queries]
         self._process: subprocess.Popen[bytes] | None = None
         self._mode = ""
@@ -33,11 +34,17 @@ class Driver:
 
     def start(self, mode: str) -> None:
         command = [sys.executable, "-m", "tests.system.connectors.query_driver", str(self._folder), mode]
+        command.append(self._master)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
         self._mode = mode
         with (self._folder / "driver.log").open("a") as log:
             self._log_begin = log.tell()
             self._process = start_child(command, start_new_session=True, stdout=log, stderr=log, env=environment)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def batches(self) -> tuple[int, ...]:
         """For each query, how many micro-batches are in its log of commits."""

@@ -1,10 +1,11 @@
 """A driver program that the tests kill: the streaming queries of a JSON file, in one Spark session.
 
-    python -m tests.system.connectors.query_driver FOLDER once|continuous
+    python -m tests.system.connectors.query_driver FOLDER once|continuous [MASTER]
 
 FOLDER/queries.json has a list of objects with `name`, `read` and `write` (the options, and the `format`), and perhaps
-`select` (expressions of SQL). A query's checkpoint is FOLDER/NAME. With `once`, the queries that read databases read
-all there is, then those that read topics, and the program ends. With `continuous`, all of them run until one fails.
+`select` (expressions of SQL) and `workers die` (the test kills Spark's Python processes). A query's checkpoint is
+FOLDER/NAME. With `once`, the queries that read databases read all there is, then those that read topics, and the
+program ends. With `continuous`, all of them run until one fails.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from barnabas.spark.environment import prepare_environment
 STARVED = "Python worker failed to connect back"
 """Spark gives a worker ten seconds to start, which a busy machine may need longer for. The query is started again."""
 
+WORKER_DIED = ("Python worker exited unexpectedly", "Connection reset", "EOFException", "Broken pipe")
+"""What Spark says of a query whose Python process was killed. It is started again if the query has `workers die`."""
+
 FAILURES_MAX = 30
 
 
-def main(folder: Path, mode: str) -> None:
+def main(folder: Path, mode: str, master: str = "local[4]") -> None:
     prepare_environment()
     from pyspark.sql import SparkSession
 
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    builder = SparkSession.builder.master("local[4]").config("spark.driver.extraJavaOptions", options)
+    builder = SparkSession.builder.master(master).config("spark.driver.extraJavaOptions", options)
     builder = builder.config("spark.ui.enabled", False).config("spark.sql.session.timeZone", "UTC")
     spark = builder.config("spark.driver.memory", "2g").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -57,7 +61,10 @@ def run_all(spark: Any, folder: Path, queries: list[dict[str, Any]]) -> None:
             if one is not None and not one.isActive:
                 print(f"{name} failed: {one.exception()}", file=sys.stderr, flush=True)
                 failures[name] += 1
-                may_fail = query["read"]["format"] == "barnabas" or STARVED in str(one.exception())
+                excused = (STARVED, *WORKER_DIED) if query.get("workers die") else (STARVED,)
+                may_fail = query["read"]["format"] == "barnabas" or any(
+                    text in str(one.exception()) for text in excused
+                )
                 if not may_fail or failures[name] > FAILURES_MAX:
                     sys.exit(1)
                 one = None
@@ -89,4 +96,4 @@ def start(spark: Any, folder: Path, query: dict[str, Any], *, once: bool) -> Any
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])
