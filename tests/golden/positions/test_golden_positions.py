@@ -7,7 +7,7 @@ before and after `barnabas pipelines repair --apply-again`. `--rewrite` writes w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +21,23 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.values import RegisteredSchema, Schema, SchemaType
+from barnabas.spark.connectors.capture.errors import LostPositionError
+from barnabas.spark.connectors.capture.planning import new_start
+from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, GtidSet
-from barnabas.spark.connectors.mysql.relocation import check_begun, check_executed, check_grown
+from barnabas.spark.connectors.mysql.relocation import (
+    PlaceSearch,
+    check_begun,
+    check_executed,
+    check_grown,
+    parse_gtids,
+    purged,
+)
+from barnabas.spark.connectors.mysql.server import ServerPlan, check_available
 from barnabas.spark.connectors.polling.source import PollingSource
-from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Slot
-from barnabas.spark.connectors.postgres.slot import check_position, check_tables
+from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
+from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Publication, Server, Slot, Table, Wanted
+from barnabas.spark.connectors.postgres.slot import check_position, check_tables, decide_setup
 from barnabas.spark.connectors.sql.dialects import Dialect
 from barnabas.spark.connectors.sql.polling import PolledTable, PollingMode
 from barnabas.spark.connectors.sql.polling import Position as PolledPosition
@@ -122,6 +134,9 @@ def forked(batch: int, run: int) -> Answer:
     return answer
 
 
+UUID_A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+UUID_B = "4350f323-7565-11f1-a9f8-52540041f5b6"
+PLAN = ServerPlan(False, (8, 0, 0), UUID_A, False, True)
 SERVER = Server(150018, 42, "logical", False, 10, 1, 0x5000, "shop", "reader", True, True, 1)
 SLOT = Slot("s", "logical", "pgoutput", "shop", False, None, "reserved", None, False, 0x1000)
 TABLES = (("public.orders", "16402"),)
@@ -130,22 +145,69 @@ TABLES = (("public.orders", "16402"),)
 READ = Checkpoint(0x2000, 42, 1, TABLES)
 
 
-def postgres(checkpoint: Checkpoint = READ, oid: str = "16402", slot: Slot | None = SLOT, **found: Any) -> Answer:
+def captured(check: Callable[[bool], str]) -> Answer:
+    """A query that captures changes: what becomes of a position that the source refuses."""
+
     def answer(fails: bool) -> str:
-        check_position("s", checkpoint, structs.replace(SERVER, **found), slot)
-        warnings = check_tables(checkpoint, [("public.orders", oid)], fails=fails)
+        try:
+            return check(fails)
+        except LostPositionError as error:
+            return new_start(error, fails=fails)
+
+    return answer
+
+
+def postgres(
+    checkpoint: Checkpoint = READ, oid: str = "16402", slot: Slot | None = SLOT, all_tables: bool = False, **found: Any
+) -> Answer:
+    def check(fails: bool) -> str:
+        server = structs.replace(SERVER, **found)
+        try:
+            check_position("s", checkpoint, server, slot)
+        except LostPositionError:
+            if not fails:  # what the new start makes of a slot of the name
+                table = Table(("public", "orders"), "r", "p", ReplicaIdentity.DEFAULT, True, True, True)
+                publication = Publication(
+                    "p", True, False, frozenset(("insert", "update", "delete")), True, frozenset()
+                )
+                decide_setup(Wanted("s", "p", (table.name,), lost=checkpoint), server, slot, publication, [table])
+            raise
+        warnings = check_tables(checkpoint, [("public.orders", oid)], fails=fails, all_tables=all_tables)
         return "; ".join(("goes on", *warnings))
 
-    return answer
+    return captured(check)
 
 
-def mysql(check: Callable[[BinlogPosition], None], begun: int = 7) -> Answer:
-    def answer(fails: bool) -> str:
-        uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-        check(BinlogPosition("mysql-bin.000001", 500, f"{uuid}:1-9", uuid, begun=begun))
+def mysql(check: Callable[[BinlogPosition], None], begun: int = 7, gtids: str = f"{UUID_A}:1-9") -> Answer:
+    def checked(fails: bool) -> str:
+        check(BinlogPosition("mysql-bin.000001", 500, gtids, UUID_A, begun=begun))
         return "goes on"
 
-    return answer
+    return captured(checked)
+
+
+def executed(gtids: str, mariadb: bool = False) -> Callable[[BinlogPosition], None]:
+    """Another server, which has executed these transactions."""
+    return lambda at: check_executed(at, parse_gtids(gtids, mariadb=mariadb), UUID_B)
+
+
+def searched(*, begin: str, written: Sequence[str], mariadb: bool = False) -> Callable[[BinlogPosition], None]:
+    """Another server, whose binlog begins behind the transactions `begin` and has the transactions `written`."""
+
+    def check(at: BinlogPosition) -> None:
+        place = BinlogPosition("other-bin.000001", 4, begin, UUID_B)
+        search = PlaceSearch(at, place, mariadb=mariadb)
+        for number, gtid in enumerate(written):
+            if search.place is None:
+                transaction = BinlogTransaction(gtid, "other-bin.000001", 100 + number, 2, 0, (), 0)
+                search.handle(transaction, structs.replace(place, position=100 + number))
+        search.finish()
+
+    return check
+
+
+def has_purged(position: BinlogPosition) -> None:
+    raise purged(position, f"{UUID_A}:1-20", UUID_B)
 
 
 class FakeDatabase:
@@ -244,22 +306,40 @@ CASES: dict[str, dict[str, Answer]] = {
     },
     "LSN of PostgreSQL": {
         "nothing": postgres(),
-        "another server": postgres(system_identifier=43),
+        "another server": postgres(system_identifier=43, slot=None),
+        "another server, with a slot of the name": postgres(system_identifier=43),
         "a promoted standby with all changes": postgres(timeline=2, switches=((1, 0x2000),)),
         "a promoted standby without all": postgres(timeline=2, switches=((1, 0x1FFF),)),
         "a server of another branch": postgres(timeline=3, switches=((2, 0x3000),)),
         "a restored server": postgres(flush_lsn=0x1FFF),
         "a dropped slot": postgres(slot=None),
+        "a slot that was created again": postgres(slot=structs.replace(SLOT, confirmed_flush_lsn=0x3000)),
+        "a slot that has lost its log": postgres(slot=structs.replace(SLOT, wal_status="lost")),
+        "a slot in use": postgres(slot=structs.replace(SLOT, active_pid=7), system_identifier=43),
         "a replaced table": postgres(oid="16500"),
+        "a replaced table, all tables published": postgres(oid="16500", all_tables=True),
+        "a truncated table": postgres(),
         "a position of an earlier release": postgres(Checkpoint(0x2000, 42), timeline=2),
     },
     "place in a binlog": {
         "nothing": mysql(lambda at: check_begun(at, 7)),
         "RESET MASTER": mysql(lambda at: check_begun(at, 8)),
         "RESET MASTER, by GTIDs": mysql(lambda at: check_grown(at, GtidSet.parse(at.gtids.replace(":1-9", ":1-3")))),
-        "a server that lags behind": mysql(
-            lambda at: check_executed(at, GtidSet.parse(at.gtids.replace(":1-9", ":1-3")), "other")
+        "purged binlogs": mysql(has_purged),
+        "a replica with the same transactions": mysql(executed(f"{UUID_A}:1-20")),
+        "a server that lags behind": mysql(executed(f"{UUID_A}:1-3")),
+        "a server that has nothing yet": mysql(executed("")),
+        "another server, with transactions of its own": mysql(executed(f"{UUID_B}:1-50")),
+        "another server of MariaDB, with a domain of its own": mysql(executed("7-2-50", True), gtids="0-1-9"),
+        "another server of MariaDB, with fewer transactions": mysql(executed("0-2-5", True), gtids="0-1-9"),
+        "another server of MariaDB, with equal numbers": mysql(
+            searched(begin="", written=("0-2-9",), mariadb=True), gtids="0-1-9"
         ),
+        "another server, without GTIDs": mysql(
+            lambda at: check_available(structs.replace(PLAN, server_uuid=UUID_B), at, [at.file]), gtids=""
+        ),
+        "a replica with another order": mysql(searched(begin=f"{UUID_A}:1-8", written=(f"{UUID_A}:10",))),
+        "a replica without the end": mysql(searched(begin=f"{UUID_A}:1-8", written=())),
         "a position of an earlier release": mysql(lambda at: check_begun(at, 8), begun=0),
     },
     "number of a polled table": {

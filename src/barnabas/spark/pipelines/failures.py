@@ -41,7 +41,7 @@ FINAL: Final[frozenset[str]] = frozenset(
         "AlreadyRunningError", "BatchConflictError",
         # the set-up of a source, and the state that it reads from
         "CaptureError", "PolledTableError", "ServerSetupError", "SlotError", "SnapshotError",
-        "PositionError", "FileReadError", "LakeReadError",
+        "LostPositionError", "SlotLostError", "HistoryLostError", "PositionError", "FileReadError", "LakeReadError",
         # records, rows and changes that cannot be read, or that are gone
         "RecordError", "DataLossError", "ChangeEventError", "EventError", "EventLimitError", "ChangeOrderError",
         "PgoutputError", "PostgresValueError", "PolledValueError", "UnsupportedBinlogError", "BinlogLimitError",

@@ -2,6 +2,7 @@
 
 SparkSourceError
 └─ CaptureError
+   ├─ LostPositionError   the position belongs to something else now, or changes after it are gone
    ├─ StagingError        a staged snapshot is missing, incomplete, or belongs to another source
    └─ TableChangedError   a table has changed so that the query cannot go on with its columns (output=rows)
 """
@@ -15,6 +16,12 @@ from barnabas.spark.errors import SparkSourceError
 
 class CaptureError(SparkSourceError):
     """The base class of the errors of the shared part of capture sources."""
+
+
+class LostPositionError(CaptureError):
+    """The query cannot go on from its position: the database that has the name now is another one, or it has lost
+    changes after the position. Only a new snapshot goes on. The sources derive their own errors from this class.
+    """
 
 
 class StagingError(CaptureError):

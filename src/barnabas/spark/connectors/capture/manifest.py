@@ -2,7 +2,7 @@
 
 A directory `stagingLocation` has
 
-    started.json     written before the snapshot begins: {"source", "id"}
+    started.json     written before the snapshot begins: {"source", "id"}, and "lost" for a new start
     <id>/<n>.arrow   rows of one table, Arrow IPC with zstd
     manifest.json    written last, by renaming: the snapshot is complete
 
@@ -29,12 +29,14 @@ _KEY: Final = b"barnabas"
 
 class Started(Struct, frozen=True):
     """A snapshot that was begun. `source` names the source, so that two queries cannot share a directory. `rows` is
-    false if only its position was wanted (snapshot.mode=no_data).
+    false if only its position was wanted (snapshot.mode=no_data). `lost` is the position that the query had, if it
+    started anew because this position was lost.
     """
 
     source: str
     id: str
     rows: bool = True
+    lost: dict[str, Any] | None = None
 
 
 class StagedFile(Struct, frozen=True):

@@ -73,7 +73,7 @@ _MODES_WITH_REASONS: Final = {
     "always": "a restart continues where the query was; delete the checkpoint and stagingLocation to start over",
     "never": "use no_data",
     "schema_only": "use no_data",
-    "when_needed": "a query whose changes are lost stops with an error that names the gap; use initial",
+    "when_needed": "use initial with failOnDataLoss=false, which takes a new snapshot if changes are lost",
     "recovery": "there is no schema history to be recovered; use initial",
     "schema_only_recovery": "there is no schema history to be recovered; use initial",
     "configuration_based": "use initial, initial_only or no_data",
@@ -126,6 +126,13 @@ CAPTURE_OPTIONS: Final = (
     ConnectorOption("maxBytesPerTrigger", "about how many bytes a micro-batch reads", parse_as.size, TRIGGER_BYTES_MAX),
     ConnectorOption("topic.prefix", "the logical name of the source, and the start of its topics", topic_prefix),
     ConnectorOption("snapshot.mode", "`initial`, `initial_only` or `no_data`", snapshot_mode, SnapshotMode.INITIAL),
+    ConnectorOption(
+        "failOnDataLoss",
+        "stop if the position belongs to another server or history, or changes after it are gone; false: start anew,"
+        " with a new snapshot and a warning",
+        parse_as.boolean,
+        True,
+    ),
     ConnectorOption("snapshot.max.threads", "tables that are copied at the same time", parse_as.positive, 1),
     ConnectorOption("table.include.list", "regular expressions of the tables to read", patterns, ()),
     ConnectorOption("table.exclude.list", "regular expressions of tables to leave out", patterns, ()),
@@ -265,6 +272,7 @@ class CaptureOptions(Struct, frozen=True):
     heartbeat_query: str | None
     events: EventOptions
     skips_unchanged: bool = False
+    fails_on_data_loss: bool = True
 
     @property
     def wants_truncates(self) -> bool:
@@ -341,6 +349,7 @@ def parse_capture_options(
             columns=parse_column_rules(given.under(*MASK_PREFIXES)),
         ),
         given.get("skip.messages.without.change"),
+        given.get("failOnDataLoss"),
     )
 
 

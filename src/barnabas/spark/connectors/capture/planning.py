@@ -1,6 +1,9 @@
 """Machine: what a micro-batch of a capture query reads: staged files of the snapshot, or changes, never both.
 
 Snapshot files are read in their order, so many per micro-batch as `bytes_max` allows and at least one.
+
+A query whose position is lost starts anew with failOnDataLoss=false: the next micro-batch goes from the lost position
+to the files of a new snapshot, and reads no changes.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from barnabas.spark.connectors.capture.errors import StagingError
+from barnabas.spark.connectors.capture.errors import LostPositionError, StagingError
 from barnabas.spark.connectors.capture.manifest import Manifest
 from barnabas.spark.connectors.capture.offsets import CaptureOffset, SnapshotProgress
 
@@ -45,13 +48,39 @@ def next_files(start: CaptureOffset, file_bytes: Sequence[int], bytes_max: int |
 
 def ranges_between(start: CaptureOffset, end: CaptureOffset) -> Ranges:
     """What is read to get from `start` to `end`, two offsets of one query with start before end."""
-    first = 0 if start.snapshot is None else start.snapshot.read
+    first = 0 if start.snapshot is None or starts_anew(start, end) else start.snapshot.read
     stop = first if end.snapshot is None else end.snapshot.read
     heartbeat = end.heartbeat if end.heartbeat != start.heartbeat else None
-    if start.position is None or start.position == end.position:
+    if start.position is None or start.position == end.position or starts_anew(start, end):
         return Ranges(first, stop, None, heartbeat)
     assert end.position is not None
     return Ranges(first, stop, (start.position, end.position), heartbeat)
+
+
+def starts_anew(start: CaptureOffset, end: CaptureOffset) -> bool:
+    """Whether the position of `start` was lost, so that `end` is in another snapshot."""
+    return start.snapshot is not None and end.snapshot is not None and start.snapshot.id != end.snapshot.id
+
+
+def new_start(error: LostPositionError, *, fails: bool, rows: bool = True) -> str:
+    """The warning with which a query starts anew, whose position is lost. Without `rows`, the new snapshot has only a
+    position. Raises the error if the query is to stop (failOnDataLoss).
+    """
+    if fails:
+        raise error
+    anew = (
+        "with a new snapshot; there are no deletes of rows that only the old one had"
+        if rows
+        else "with the changes from now on (snapshot.mode=no_data); those before are lost"
+    )
+    return f"{error}. The query starts anew, since failOnDataLoss=false, {anew}"
+
+
+def era(starts: int) -> str:
+    """The prefix of places after the query has continued `starts` times in another history of the database, whose
+    positions begin anew. Small letters sort after digits and capitals, so these places follow those before.
+    """
+    return f"e{starts:04d}." if starts else ""
 
 
 def check_manifest(offset: CaptureOffset, manifest: Manifest | None) -> Manifest:

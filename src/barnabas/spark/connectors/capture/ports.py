@@ -92,13 +92,15 @@ class ChangeSource(Protocol):
     def identity(self) -> str:
         """What tells this source from others, such as its database and slot. Known without a connection."""
 
-    def check(self, position: Position | None, *, begun: bool) -> None:
+    def check(self, position: Position | None, *, begun: bool, lost: Position | None = None) -> None:
         """Check the setup, and create what the source may create by itself. Raises if the query cannot run.
 
-        `position` is where the changes continue; None if the query has none yet. A position from which changes are lost
-        is refused. `begun` says that an earlier start of this same query called `take_snapshot`, which did not return:
-        what it left behind, such as a replication slot, may be removed. Called once for each start of the query, before
-        the methods below.
+        `position` is where the changes continue; None if the query has none yet. A position that belongs to something
+        else, or from which changes are lost, is refused with a LostPositionError. `lost` is such a position, if the
+        query starts anew because of it: what it needed, such as a replication slot, may be removed, and the places of
+        all later rows follow those of the rows before. `begun` says that an earlier start of this same query called
+        `take_snapshot`, which did not return: what it left behind may be removed. Called once for each start of the
+        query, and for each new start, before the methods below.
         """
 
     def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:

@@ -21,7 +21,7 @@ from msgspec import structs
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from barnabas.spark.connectors.capture.errors import CaptureError
+from barnabas.spark.connectors.capture.errors import CaptureError, LostPositionError
 from barnabas.spark.connectors.capture.manifest import Manifest
 from barnabas.spark.connectors.capture.offsets import START, CaptureOffset
 from barnabas.spark.connectors.capture.options import CaptureOptions, Output, SnapshotMode, parse_capture_options
@@ -29,8 +29,10 @@ from barnabas.spark.connectors.capture.planning import (
     begin_snapshot,
     check_manifest,
     heartbeat_due,
+    new_start,
     next_files,
     ranges_between,
+    starts_anew,
 )
 from barnabas.spark.connectors.capture.ports import CapturedChanges, ChangeSource, Connector, Position
 from barnabas.spark.connectors.capture.reuse import lent_source
@@ -219,8 +221,14 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
     @readable_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         offset = CaptureOffset.from_json(start)
-        source = self._open(offset)
         bytes_max = None if isinstance(limit, ReadAllAvailable) else self._options.trigger_bytes_max
+        try:
+            return self._latest(offset, bytes_max)
+        except LostPositionError as error:
+            return self._next_files(*self._start_anew(offset, error), bytes_max).to_json()
+
+    def _latest(self, offset: CaptureOffset, bytes_max: int | None) -> dict[str, Any]:
+        source = self._open(offset)
         if offset.snapshot is None:
             manifest = self._manifest or self._take_snapshot(source)
             offset = begin_snapshot(manifest)
@@ -228,15 +236,21 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
         if offset.snapshot.left:
             return self._next_files(offset, check_manifest(offset, self._manifest), bytes_max).to_json()
         if self._options.snapshot_mode is SnapshotMode.INITIAL_ONLY:
-            return start
+            return offset.to_json()
         self._remove_files()
         return self._next_changes(source, offset, bytes_max).to_json()
 
     @readable_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, stop = CaptureOffset.from_json(start), CaptureOffset.from_json(end)
-        self._open(begin)
         ranges = ranges_between(begin, stop)
+        try:
+            self._open(stop if starts_anew(begin, stop) else begin)
+        except LostPositionError as error:  # between the plan of the micro-batch and this start of the query
+            if self._options.fails_on_data_loss:
+                raise
+            log.warning("%s. A planned micro-batch has no changes, since failOnDataLoss=false", error)
+            ranges = structs.replace(ranges, changes=None)
         tasks: list[InputPartition] = []
         if ranges.first_file < ranges.end_file:
             manifest = check_manifest(stop, self._manifest)
@@ -271,7 +285,7 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
                 _refuse_read(staging, self._manifest)
                 position = self._manifest.position
             begun = position is None and staging.was_begun(source.identity)
-            if offset.position is not None or self._options.snapshot_mode is not SnapshotMode.INITIAL_ONLY:
+            if self._options.snapshot_mode is not SnapshotMode.INITIAL_ONLY:
                 source.check(position, begun=begun)
         except BaseException:
             source.close()
@@ -279,14 +293,39 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
         self._source = source
         return source
 
+    def _start_anew(self, offset: CaptureOffset, error: LostPositionError) -> tuple[CaptureOffset, Manifest]:
+        """The offset before the files of a new snapshot, and the snapshot. One that an earlier start of the query has
+        staged for this, before Spark has stored an offset in it, is used. Raises the error with failOnDataLoss=true.
+        """
+        rows = self._options.snapshot_mode is not SnapshotMode.NO_DATA
+        lost = offset.position
+        if lost is None and self._manifest is not None:  # a complete snapshot of which no file was planned
+            lost = self._manifest.position
+        log.warning("%s", new_start(error, fails=self._options.fails_on_data_loss or lost is None, rows=rows))
+        assert lost is not None, "a query without a position has lost none"
+        self.stop()
+        self._source, self._target, self._removed = None, None, False
+        staging, source = self._staging(), self._connector.open(self._options)
+        try:
+            manifest = staging.staged_after(source.identity, lost)
+            if manifest is not None:
+                source.check(manifest.position, begun=False)
+            else:
+                source.check(None, begun=staging.was_begun(source.identity, lost), lost=lost)
+        except BaseException:
+            source.close()
+            raise
+        self._source, self._manifest = source, manifest or self._take_snapshot(source, lost)
+        return structs.replace(begin_snapshot(self._manifest), heartbeat=offset.heartbeat), self._manifest
+
     def _staging(self) -> Staging:
         return open_staging(self._options.staging_location)
 
-    def _take_snapshot(self, source: ChangeSource) -> Manifest:
+    def _take_snapshot(self, source: ChangeSource, lost: Position | None = None) -> Manifest:
         staging = self._staging()
         mode = self._options.snapshot_mode
         rows = mode is not SnapshotMode.NO_DATA
-        writer = staging.begin(source.identity, rows=rows)
+        writer = staging.begin(source.identity, rows=rows, lost=lost)
         taken_us = time.time_ns() // 1000
         position = source.take_snapshot(writer, rows=rows, follow=mode is not SnapshotMode.INITIAL_ONLY)
         manifest = writer.manifest(position, taken_us)

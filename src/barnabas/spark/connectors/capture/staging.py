@@ -70,21 +70,36 @@ class Staging:
         self._check_source(manifest.source, source)
         return manifest
 
-    def was_begun(self, source: str) -> bool:
-        """Whether a snapshot of this source, with rows, was begun. Raises StagingError if it was of another source."""
+    def was_begun(self, source: str, lost: dict[str, Any] | None = None) -> bool:
+        """Whether a snapshot of this source, with rows, was begun; with `lost`, that of the new start after the loss of
+        this position. Raises StagingError if it was of another source.
+        """
+        started = self._started(source)
+        return started is not None and started.rows and (lost is None or started.lost == lost)
+
+    def staged_after(self, source: str, lost: dict[str, Any]) -> Manifest | None:
+        """The complete snapshot of the new start after the loss of a position, unless its rows are deleted already."""
+        started, manifest = self._started(source), self.read_manifest(source)
+        if started is None or manifest is None or (started.id, started.lost) != (manifest.id, lost):
+            return None
+        return None if self.is_read(manifest) else manifest
+
+    def _started(self, source: str) -> Started | None:
         data = self._read(_STARTED)
         if data is None:
-            return False
+            return None
         started = decode_started(data)
         self._check_source(started.source, source)
-        return started.rows
+        return started
 
-    def begin(self, source: str, *, rows: bool = True) -> StagedWriter:
-        """Begin a new snapshot, without `rows` only its position. What an incomplete one left is deleted."""
+    def begin(self, source: str, *, rows: bool = True, lost: dict[str, Any] | None = None) -> StagedWriter:
+        """Begin a new snapshot, without `rows` only its position, perhaps because the position `lost` was lost. What an
+        incomplete one left is deleted.
+        """
         data = self._read(_STARTED)
         if data is not None:
             self._delete(decode_started(data).id)
-        started = Started(source, uuid.uuid4().hex, rows)
+        started = Started(source, uuid.uuid4().hex, rows, lost)
         self._system.create_dir(self._root, recursive=True)
         self._write(_STARTED, encode_manifest(started))
         return self._writer(started)

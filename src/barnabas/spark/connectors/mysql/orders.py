@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from barnabas.protocol.records.columnar._jit import np, pa
+from barnabas.spark.connectors.capture.planning import era
 
 _FILE_DIGITS: Final = 10
 _POSITION_DIGITS: Final = 14
@@ -53,20 +54,15 @@ def number_events(weights: Any, tables: Any, owners: Any, transactions: int, nam
     return EventOrders(total, in_table, tuple(tuple(one) for one in counts))
 
 
-def _era(failovers: int) -> str:
-    """The prefix of places after a failover. Letters sort after digits, so these places follow those before it."""
-    return f"e{failovers:04d}." if failovers else ""
-
-
 def place_text(file_number: int, position: int, failovers: int = 0) -> str:
     """The place of a position between two transactions: not after the rows of any transaction that follows."""
-    return f"{_era(failovers)}{file_number:0{_FILE_DIGITS}d}.{position:0{_POSITION_DIGITS}d}"
+    return f"{era(failovers)}{file_number:0{_FILE_DIGITS}d}.{position:0{_POSITION_DIGITS}d}"
 
 
 def place_texts(files: Any, positions: Any, events: Any, rows: Any, failovers: int = 0) -> Any:
     """The places of rows as Arrow strings, from numpy arrays with an element for each row."""
-    era = np.frombuffer(_era(failovers).encode(), np.uint8)
-    parts = [np.broadcast_to(era, (len(rows), len(era)))]
+    prefix = np.frombuffer(era(failovers).encode(), np.uint8)
+    parts = [np.broadcast_to(prefix, (len(rows), len(prefix)))]
     for values, digits in (
         (files, _FILE_DIGITS),
         (positions, _POSITION_DIGITS),

@@ -120,6 +120,10 @@ class GtidSet(Struct, frozen=True):
         """Whether every GTID of `other` is in this set."""
         return not other.subtract(self)
 
+    def origins(self) -> set[str]:
+        """The servers whose transactions are in this set."""
+        return {uuid for uuid, _ in self.sources}
+
     def has(self, uuid: str, number: int) -> bool:
         """Whether one GTID is in this set."""
         return any(first <= number <= last for first, last in dict(self.sources).get(uuid.lower(), ()))
@@ -219,6 +223,10 @@ class MariadbGtidPosition(Struct, frozen=True):
         """Whether this position covers all transactions that `other` covers."""
         return not other.subtract(self)
 
+    def origins(self) -> set[int]:
+        """The domains whose transactions are covered."""
+        return {domain for domain, *_ in self.gtids}
+
     def has(self, domain: int, sequence: int) -> bool:
         """Whether one transaction is covered."""
         return any(gtid[0] == domain and sequence <= gtid[2] for gtid in self.gtids)
@@ -229,8 +237,9 @@ class BinlogPosition(Struct, frozen=True):
 
     (file, position) is exact on the server `server_uuid` only; GTIDs also hold after a failover. `gtids` is a GTID set
     of MySQL or a GTID position of MariaDB as text, and empty on a MySQL server without GTIDs. `failovers` counts how
-    often the query has continued on another server. `begun` is when the server began the file, in seconds since 1970,
-    by which a file is known that RESET MASTER has begun anew under the same name; 0 if it is not known.
+    often the query has continued on another server, or has started anew. `begun` is when the server began the file, in
+    seconds since 1970, by which a file is known that RESET MASTER has begun anew under the same name; 0 if it is not
+    known.
     """
 
     file: str

@@ -15,13 +15,13 @@ Source: MySQL's manual, "GTID Sets", Previous_gtids; MariaDB's manual, "Gtid_lis
 from __future__ import annotations
 
 from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction
-from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError, ServerBehindError
+from barnabas.spark.connectors.mysql.errors import START_OVER, BinlogPurgedError, HistoryLostError, ServerBehindError
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, GtidSet, MariadbGtidPosition
 from barnabas.spark.identities import Belonging, belonging, replaced
 
 Gtids = GtidSet | MariadbGtidPosition
 
-_START_OVER = "or start the query over with a new checkpoint, an empty stagingLocation and a new snapshot"
+_START_OVER = f"or {START_OVER}"
 
 
 def parse_gtids(text: str, *, mariadb: bool) -> Gtids:
@@ -37,7 +37,9 @@ def covers(whole: Gtids, part: Gtids) -> bool:
 
 
 def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> None:
-    """Raise ServerBehindError if `server` lacks transactions that the position covers."""
+    """Raise ServerBehindError if `server` lacks transactions that the position covers, and HistoryLostError if it has
+    transactions, but none of the same origins: then it is no replica of the position's server that lags.
+    """
     wanted = parse_gtids(position.gtids, mariadb=isinstance(executed, MariadbGtidPosition))
     if covers(executed, wanted):
         return
@@ -46,6 +48,12 @@ def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> No
     else:
         assert isinstance(wanted, MariadbGtidPosition) and isinstance(executed, MariadbGtidPosition)
         missing = wanted.subtract(executed)
+    if executed and not executed.origins() & wanted.origins():
+        raise HistoryLostError(
+            f"the position {position.place} belongs to the server {position.server_uuid} with the transactions"
+            f" {wanted}, and this is the server {server}, which has none of their origin ({executed}): connect to the"
+            f" position's server or a replica of it, {_START_OVER}"
+        )
     raise ServerBehindError(
         f"the query has read transactions that this server ({server}) does not have: up to {missing}, and the server "
         f"has {executed or 'none'}. If it is a replica that lags behind, start the query again when it has caught up; "
@@ -53,34 +61,32 @@ def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> No
     )
 
 
-def other_history(position: BinlogPosition, found: str) -> PositionError:
+def other_history(position: BinlogPosition, found: str) -> HistoryLostError:
     """The error if a server's binlogs are not those that the query has read.
 
     `found` is a clause that says what the server has instead.
     """
-    return PositionError(
+    return HistoryLostError(
         f"the server's binlogs do not have the transactions {position.gtids} up to {position.place}, which the query"
         f" has read: {found}. RESET MASTER was run, the server was restored, it lost the end of its binlog in a crash"
-        " (set sync_binlog=1), or it is another one with the same identity. Start the query over with a new"
-        " checkpoint, an empty stagingLocation and a new snapshot"
+        f" (set sync_binlog=1), or it is another one with the same identity. To go on, {START_OVER}"
     )
 
 
 def check_begun(position: BinlogPosition, begun: int) -> None:
-    """Raise PositionError if the position's file is another one of that name, which the server began at `begun`."""
+    """Raise HistoryLostError if the position's file is another one of that name, which the server began at `begun`."""
     stored = {"begun at": str(position.begun)} if position.begun else {}
     found = {"begun at": str(begun)}
     if belonging(stored, found) is Belonging.REPLACED:
         problem = replaced(f"the binlog {position.file}", stored, found)
-        raise PositionError(
+        raise HistoryLostError(
             f"{problem} (seconds since 1970). RESET MASTER was run, or the server was restored: what it has written"
-            f" since does not follow the query's position {position.place}. Start the query over with a new"
-            " checkpoint, an empty stagingLocation and a new snapshot"
+            f" since does not follow the query's position {position.place}. To go on, {START_OVER}"
         )
 
 
 def check_grown(position: BinlogPosition, executed: GtidSet) -> None:
-    """Raise PositionError if a MySQL server does not have transactions that the query has read from it."""
+    """Raise HistoryLostError if a MySQL server does not have transactions that the query has read from it."""
     if not executed.contains(GtidSet.parse(position.gtids)):
         raise other_history(position, f"the server has executed {executed or 'none'}")
 
@@ -102,7 +108,7 @@ def purged(position: BinlogPosition, oldest: str, server: str) -> BinlogPurgedEr
 class PlaceSearch:
     """Reads the transactions of a server from the beginning of a binlog. `place` is the place, once it is known.
 
-    `begin` is that beginning, with the GTIDs before it. Raises PositionError if the server has another history.
+    `begin` is that beginning, with the GTIDs before it. Raises HistoryLostError if the server has another history.
     """
 
     def __init__(self, position: BinlogPosition, begin: BinlogPosition, *, mariadb: bool) -> None:
@@ -116,7 +122,7 @@ class PlaceSearch:
     def handle(self, transaction: BinlogTransaction, behind: BinlogPosition) -> None:
         """Take the next transaction and the position behind it, until `place` is known."""
         if not self._take(transaction.gtid):
-            raise PositionError(
+            raise HistoryLostError(
                 f"this server ({self._server}) wrote the transaction {transaction.gtid or 'without a GTID'}, which the "
                 f"query has not read, before others that it has read ({self._position.gtids}), so that there is no "
                 "place to continue at. Set replica_preserve_commit_order=ON (MariaDB: slave_parallel_mode=optimistic "
@@ -125,9 +131,9 @@ class PlaceSearch:
         self._settle(behind)
 
     def finish(self) -> BinlogPosition:
-        """The place at the end of the binlogs. Raises PositionError if there is none."""
+        """The place at the end of the binlogs. Raises HistoryLostError if there is none."""
         if self.place is None:
-            raise PositionError(
+            raise HistoryLostError(
                 f"the binlogs of this server ({self._server}) end before the transactions {self._position.gtids} that "
                 "the query has read. Set log_replica_updates=ON (MariaDB: log_slave_updates=ON) on replicas, and "
                 f"connect to a server that has them, {_START_OVER}"
@@ -154,7 +160,7 @@ class PlaceSearch:
         if not covers(self._seen, self._wanted):
             return
         if isinstance(self._wanted, MariadbGtidPosition) and self._seen != self._wanted:
-            raise PositionError(
+            raise HistoryLostError(
                 f"this server ({self._server}) has other transactions than the query has read: {self._seen} and "
                 f"{self._position.gtids} have equal numbers, and come from different servers. The servers have "
                 f"diverged: connect to one that has the query's transactions, {_START_OVER}"

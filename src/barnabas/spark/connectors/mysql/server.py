@@ -24,9 +24,10 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.spark.connectors.mysql.errors import (
+    START_OVER,
     BinlogPurgedError,
+    HistoryLostError,
     MysqlSourceError,
-    PositionError,
     ServerSetupError,
 )
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, GtidSet
@@ -279,9 +280,10 @@ def check_available(plan: ServerPlan, position: BinlogPosition, binlogs: Iterabl
     if plan.server_uuid and position.server_uuid and plan.server_uuid != position.server_uuid:
         if plan.mariadb and position.gtids:
             return
-        raise PositionError(
+        raise HistoryLostError(
             f"the position {position.file}:{position.position} is of server {position.server_uuid}, this is server "
-            f"{plan.server_uuid}, whose files are others: connect to the server of the position, or take a new snapshot"
+            f"{plan.server_uuid}, whose files are others: connect to the server of the position, or "
+            f"{START_OVER}"
         )
     files = list(binlogs)
     if position.file not in files and not (plan.mariadb and position.gtids):
@@ -312,6 +314,6 @@ def dump_error(code: int, message: str, position: BinlogPosition) -> MysqlSource
 def _purged(position: BinlogPosition, why: str) -> BinlogPurgedError:
     return BinlogPurgedError(
         f"changes after {position.file}:{position.position} (GTIDs {position.gtids or 'none'}) are no longer in the "
-        f"server's binlogs: {why}. Take a new snapshot, and keep binlogs longer than the query may pause "
+        f"server's binlogs: {why}. To go on, {START_OVER}. Keep binlogs longer than the query may pause "
         "(SET GLOBAL binlog_expire_logs_seconds = 604800)"
     )

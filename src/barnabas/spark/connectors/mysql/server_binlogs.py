@@ -12,8 +12,9 @@ from barnabas.spark.connectors.mysql.binlog.decoder import BinlogDecoder
 from barnabas.spark.connectors.mysql.binlog.events import FormatDescription, Gtid, MariadbGtidList, PreviousGtids
 from barnabas.spark.connectors.mysql.binlog.transactions import TransactionAssembler
 from barnabas.spark.connectors.mysql.errors import (
+    START_OVER,
+    HistoryLostError,
     MysqlSourceError,
-    PositionError,
     ServerConnectionError,
     ServerSetupError,
 )
@@ -62,7 +63,7 @@ class ServerBinlogs:
         """The position at a place up to which the server has written, with exactly the GTIDs up to the place.
 
         `begin` is an earlier position of this server. It may be left out for MariaDB, and for MySQL while a lock holds
-        off all commits. Raises PositionError if the server has forgotten transactions of `begin`.
+        off all commits. Raises HistoryLostError if the server has forgotten transactions of `begin`.
         """
         if not self._plan.uses_gtids:
             gtids = ""
@@ -131,7 +132,7 @@ class ServerBinlogs:
         check_available(self._plan, structs.replace(position, gtids=""), [name for name, _ in self.files()])
 
     def check_history(self, position: BinlogPosition) -> None:
-        """Raise PositionError if the binlogs have other transactions up to a position than the query has read."""
+        """Raise HistoryLostError if the binlogs have other transactions up to a position than the query has read."""
         if not position.gtids:
             return
         if not self._plan.mariadb:
@@ -171,7 +172,7 @@ class ServerBinlogs:
         return 0
 
     def check_begun(self, position: BinlogPosition) -> None:
-        """Raise PositionError if the position's binlog was begun anew since."""
+        """Raise HistoryLostError if the position's binlog was begun anew since."""
         if position.begun:
             check_begun(position, self.begun(position.file))
 
@@ -180,7 +181,7 @@ class ServerBinlogs:
     def events(self, start: BinlogPosition, end: FilePosition) -> Iterator[tuple[bytes, Any, bool]]:
         """The events up to a place: their bytes, the events, and whether the place is reached.
 
-        Raises PositionError if the binlog has no such place, and ServerConnectionError if it ends before.
+        Raises HistoryLostError if the binlog has no such place, and ServerConnectionError if it ends before.
         """
         session = MysqlSession(self._options)
         try:
@@ -194,9 +195,9 @@ class ServerBinlogs:
                     check_begun(start, int.from_bytes(raw[:4], "little"))
                 here = FilePosition.of(decoder.file, decoder.position)
                 if here > end:
-                    raise PositionError(
+                    raise HistoryLostError(
                         f"the binlog has no event that ends at {end}, which an earlier read has seen: the server lost "
-                        "the end of its binlog in a crash (set sync_binlog=1); start the query over with a new snapshot"
+                        f"the end of its binlog in a crash (set sync_binlog=1). To go on, {START_OVER}"
                     )
                 yield raw, event, here == end
                 if here == end:
@@ -232,15 +233,15 @@ class ServerBinlogs:
     def find(self, position: BinlogPosition) -> BinlogPosition:
         """The place on this server of a position of another one, by its GTIDs (`relocation.py`).
 
-        Raises PositionError if this server lacks transactions of the position or has diverged, and BinlogPurgedError
+        Raises HistoryLostError if this server lacks transactions of the position or has diverged, and BinlogPurgedError
         if it has deleted the transactions behind them.
         """
         plan = self._plan
         if not plan.uses_gtids or not position.gtids:
-            raise PositionError(
+            raise HistoryLostError(
                 f"the position {position.place} is of the server {position.server_uuid} and has no GTIDs, this is the "
-                f"server {plan.server_uuid}, whose binlogs are others: connect to the server of the position, or start "
-                "the query over with a new checkpoint, an empty stagingLocation and a new snapshot"
+                f"server {plan.server_uuid}, whose binlogs are others: connect to the server of the position, or "
+                f"{START_OVER}"
             )
         executed = self._variable("gtid_binlog_pos" if plan.mariadb else "gtid_executed")
         check_executed(position, parse_gtids(executed, mariadb=plan.mariadb), plan.server_uuid)

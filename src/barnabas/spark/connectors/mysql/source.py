@@ -24,7 +24,13 @@ from barnabas.spark.connectors.mysql.binlog.statements import StatementKind
 from barnabas.spark.connectors.mysql.binlog.transactions import SchemaChange, TransactionAssembler
 from barnabas.spark.connectors.mysql.changes import CapturedTables, ChangeCollector
 from barnabas.spark.connectors.mysql.columns import SnapshotTable, quote_name
-from barnabas.spark.connectors.mysql.errors import PositionError, ServerConnectionError, ServerSetupError
+from barnabas.spark.connectors.mysql.errors import (
+    START_OVER,
+    HistoryLostError,
+    PositionError,
+    ServerConnectionError,
+    ServerSetupError,
+)
 from barnabas.spark.connectors.mysql.options import MYSQL_OPTIONS, MYSQL_REFUSED, parse_mysql_options
 from barnabas.spark.connectors.mysql.orders import place_text
 from barnabas.spark.connectors.mysql.positions import BinlogPosition, FilePosition
@@ -74,6 +80,8 @@ class MysqlSource:
         self._plan: ServerPlan | None = None
         self._found: dict[tuple[str, BinlogPosition], BinlogPosition] = {}
         """By a server and a position of another one: the position on that server."""
+        self._starts = 0
+        """The `failovers` of the position of the next snapshot."""
 
     @property
     def identity(self) -> str:
@@ -82,7 +90,8 @@ class MysqlSource:
 
     # -- setup
 
-    def check(self, position: Position | None, *, begun: bool) -> None:
+    def check(self, position: Position | None, *, begun: bool, lost: Position | None = None) -> None:
+        self._starts = 0 if lost is None else _from_position(lost).failovers + 1
         plan = self._judged()
         for warning in (*plan.warnings, *read_cascade_warnings(self._session(), self._tables())):
             log.warning("%s", warning)
@@ -159,7 +168,8 @@ class MysqlSource:
                 schema, indexes = self._captured.schema(one.table)
                 stage.write(schema, self._table_rows(session, one, schema, indexes))
         session.run("COMMIT")
-        return _to_position(structs.replace(position, begun=self._binlogs().begun(position.file)))
+        begun = self._binlogs().begun(position.file)
+        return _to_position(structs.replace(position, failovers=self._starts, begun=begun))
 
     def _begin_between_commits(self, session: MysqlSession) -> BinlogPosition | None:
         """Begin the transaction of a snapshot of MySQL at a moment without commits. None if there was no such moment,
@@ -236,11 +246,10 @@ class MysqlSource:
         binlogs.check_available(begin)
         written = binlogs.written()
         if written < begin.place:
-            raise PositionError(
+            raise HistoryLostError(
                 f"the server's binlogs end at {written}, before {begin.place}, up to which the query has read them: "
                 "RESET MASTER was run, the server was restored, or it lost the end of its binlog in a crash (set "
-                "sync_binlog=1). Start the query over with a new checkpoint, an empty stagingLocation and a new "
-                "snapshot"
+                f"sync_binlog=1). To go on, {START_OVER}"
             )
         if until is not None:
             written = min(written, self._locate(binlogs, _from_position(until)).place)

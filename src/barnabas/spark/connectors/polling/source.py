@@ -81,7 +81,7 @@ class PollingSource:
 
     # -- setup
 
-    def check(self, position: Position | None, *, begun: bool) -> None:
+    def check(self, position: Position | None, *, begun: bool, lost: Position | None = None) -> None:
         if position is not None and decode_state(position).mode != self._mode:
             raise OptionError(
                 f"the query was started with mode={decode_state(position).mode}, and has mode={self._mode} now: keep"

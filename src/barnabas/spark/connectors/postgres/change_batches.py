@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from barnabas.client.columns.byte_column import np, pa
 from barnabas.spark.connectors.capture.options import CaptureOptions
+from barnabas.spark.connectors.capture.planning import era
 from barnabas.spark.connectors.capture.ports import CapturedChanges, TableChange
 from barnabas.spark.connectors.events.changes import (
     CREATE,
@@ -46,11 +47,13 @@ class BatchContext(Struct):
     options: CaptureOptions
     last_commit_lsn: int
     published: Mapping[TableName, PublishedPart] = {}
+    starts: int = 0
+    """How often the query has started anew (`Checkpoint`)."""
 
 
-def place_of(commit_lsn: int, order: int) -> str:
+def place_of(commit_lsn: int, order: int, starts: int = 0) -> str:
     """The place of a change (`ports.TableChange`): grows with the commits, and inside a transaction."""
-    return f"{commit_lsn:016X}-{order:010d}"
+    return f"{era(starts)}{commit_lsn:016X}-{order:010d}"
 
 
 def captured_changes(batch: Batch, context: BatchContext) -> CapturedChanges:
@@ -62,7 +65,7 @@ def captured_changes(batch: Batch, context: BatchContext) -> CapturedChanges:
         np.array([one.xid for one in batch.transactions], np.int64),
         np.array([one.commit_time_us for one in batch.transactions], np.int64),
         pa.array([one.id for one in batch.transactions], pa.string()),
-        pa.array([f"{one.commit_lsn:016X}-" for one in batch.transactions], pa.string()),
+        pa.array([f"{era(context.starts)}{one.commit_lsn:016X}-" for one in batch.transactions], pa.string()),
     )
     if len(commits):
         context.last_commit_lsn = int(commits[-1])

@@ -6,12 +6,14 @@ SparkSourceError
    ├─ ChangeOrderError  messages are in an order that logical decoding never gives
    ├─ PostgresValueError  a value cannot be read in the type of its column
    └─ SlotError         the slot, the publication or the server is not usable; `sql` is the statement to run
+      ├─ SlotLostError  the position belongs to another server or history, or the slot has lost changes after it
       ├─ SlotInUseError  another session reads the slot
       └─ ServerNotReadyError  the server or its tables cannot be read at this moment
 """
 
 from __future__ import annotations
 
+from barnabas.spark.connectors.capture.errors import LostPositionError
 from barnabas.spark.errors import SparkSourceError
 
 
@@ -42,6 +44,10 @@ class SlotError(PostgresError):
         run = "" if not sql else " Run: " + " ".join(f"{statement};" for statement in sql)
         super().__init__(message + run)
         self.sql = sql
+
+
+class SlotLostError(SlotError, LostPositionError):
+    """The query cannot go on from its position in the server's log."""
 
 
 class SlotInUseError(SlotError):

@@ -63,12 +63,6 @@ POSTGRES_OPTIONS: Final = (
     ConnectorOption("database.sslkey", "file of the client's key"),
     ConnectorOption("database.sslrootcert", "file of the authorities' certificates"),
     ConnectorOption("database.sslpassword", "password of the client's key"),
-    ConnectorOption(
-        "failOnDataLoss",
-        "stop if a table was replaced by another one of its name; false: capture the new one from then on",
-        parse_as.boolean,
-        True,
-    ),
     ConnectorOption("connection.attempts", "how often a lost connection is tried again", parse_as.positive, 10),
     ConnectorOption("connection.backoff.ms", "time before each new connection attempt", milliseconds, 3_000),
     ConnectorOption("plugin.name", "the output plugin of the slot: only `pgoutput`", plugin, "pgoutput"),
@@ -140,10 +134,6 @@ class PostgresOptions(Struct, frozen=True):
     policy: ValuePolicy
 
     __repr__ = repr_without("connection")
-
-    @property
-    def fails_on_data_loss(self) -> bool:
-        return bool(self.capture.given.get("failOnDataLoss"))
 
     def wants_table(self, schema: str, table: str) -> bool:
         """Whether the lists of schemas and tables let a table through."""

@@ -112,13 +112,15 @@ class Checkpoint(Struct, frozen=True):
     """Where the query stands: of the server with this identifier, all that committed before `lsn` is read.
 
     `timeline` is that of the log up to there, 0 if it is not known (positions of earlier releases). `tables` has the
-    OIDs of the captured tables, as (schema.table, oid); a publication names tables by their OIDs.
+    OIDs of the captured tables, as (schema.table, oid); a publication names tables by their OIDs. `starts` counts how
+    often the query has started anew because its position was lost.
     """
 
     lsn: int
     system_identifier: int
     timeline: int = 0
     tables: tuple[tuple[str, str], ...] = ()
+    starts: int = 0
 
 
 class Wanted(Struct, frozen=True):
@@ -126,7 +128,8 @@ class Wanted(Struct, frozen=True):
 
     `checkpoint` is None before the first batch. `created_slot` says that an earlier start of this same query was to
     create the slot for a snapshot, so that it may be dropped as long as there is no checkpoint. `snapshot` says that
-    the first batches are the rows of the tables. `truncates` says that the publication must have truncates.
+    the first batches are the rows of the tables. `truncates` says that the publication must have truncates. `lost` is
+    the position of a query that starts anew because of it, which then has no checkpoint.
     """
 
     slot: str
@@ -138,6 +141,7 @@ class Wanted(Struct, frozen=True):
     created_slot: bool = False
     failover: bool = False
     truncates: bool = False
+    lost: Checkpoint | None = None
 
 
 class Setup(Struct, frozen=True):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from barnabas.spark.connectors.postgres.changes import TableName
-from barnabas.spark.connectors.postgres.errors import ServerNotReadyError, SlotError, SlotInUseError
+from barnabas.spark.connectors.postgres.errors import ServerNotReadyError, SlotError, SlotInUseError, SlotLostError
 from barnabas.spark.connectors.postgres.lsn import format_lsn
 from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
 from barnabas.spark.connectors.postgres.setup_state import (
@@ -40,6 +40,7 @@ _OPTIONS_VERSION: Final = 150_000
 _XID_MASK: Final = (1 << 32) - 1
 _XID_HALF: Final = 1 << 31
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
+_ANEW: Final = "or set failOnDataLoss=false: it reads a new snapshot then"
 _OPERATIONS: Final = ("delete", "insert", "update")
 _PUBLISHED_KINDS: Final = ("r", "p")
 
@@ -190,7 +191,7 @@ def _check_slot(wanted: Wanted, server: Server, slot: Slot | None) -> bool:
     if wanted.checkpoint is not None:
         check_position(wanted.slot, wanted.checkpoint, server, slot)
         return True
-    if slot is None or wanted.created_slot:
+    if slot is None or wanted.created_slot or _is_old(wanted, server, slot):
         return False
     if wanted.snapshot:
         raise SlotError(
@@ -201,6 +202,15 @@ def _check_slot(wanted: Wanted, server: Server, slot: Slot | None) -> bool:
         )
     _check_usable(slot)
     return True
+
+
+def _is_old(wanted: Wanted, server: Server, slot: Slot) -> bool:
+    """Whether the slot is that of the lost position of the query, and of no use: it was created on this same server,
+    or has come here with a copy of its data. On another server, a slot of the name may belong to another program.
+    """
+    if wanted.lost is None or wanted.lost.system_identifier != server.system_identifier:
+        return False
+    return wanted.snapshot or _unusable(slot) is not None
 
 
 def _check_kind(server: Server, slot: Slot) -> None:
@@ -228,55 +238,62 @@ def _check_kind(server: Server, slot: Slot) -> None:
         )
 
 
-def _check_usable(slot: Slot) -> None:
+def _unusable(slot: Slot) -> str | None:
+    """Why a slot has lost its changes, in PostgreSQL's words; None if it has them."""
     if slot.invalidation_reason is not None or slot.wal_status == "lost" or slot.confirmed_flush_lsn is None:
-        reason = slot.invalidation_reason or "wal_removed"
-        raise SlotError(
+        return slot.invalidation_reason or "wal_removed"
+    return None
+
+
+def _check_usable(slot: Slot) -> None:
+    reason = _unusable(slot)
+    if reason is not None:
+        raise SlotLostError(
             f"the slot {slot.name} has lost its changes ({reason}). Drop it, and start the query over with a new"
-            " snapshot and a new checkpoint; a larger max_slot_wal_keep_size, or -1, prevents that.",
+            " snapshot and a new checkpoint, {_ANEW}; a larger max_slot_wal_keep_size, or -1, prevents that.",
             (_drop(slot.name),),
         )
 
 
 def check_position(name: str, checkpoint: Checkpoint, server: Server, slot: Slot | None) -> None:
-    """Raise SlotError, which names the gap, if the slot does not have all changes from the checkpoint on."""
+    """Raise SlotLostError, which names the gap, if the slot does not have all changes from the checkpoint on."""
     since = format_lsn(checkpoint.lsn)
-    again = "start the query over with a new checkpoint, which reads a new snapshot"
+    again = f"start the query over with a new checkpoint, {_ANEW}"
     if server.system_identifier != checkpoint.system_identifier:
-        raise SlotError(
+        raise SlotLostError(
             f"the checkpoint at {since} belongs to another server (system identifier {checkpoint.system_identifier},"
             f" not {server.system_identifier}): connect to that server, or {again}"
         )
     _check_timeline(checkpoint, server, again)
     if slot is None:
-        raise SlotError(
+        raise SlotLostError(
             f"the slot {name} does not exist any more, so that all changes after {since} are lost to this query. Find"
             f" out who dropped the slot (a failover before PostgreSQL 17 drops it too), and {again}"
         )
     _check_usable(slot)
     assert slot.confirmed_flush_lsn is not None
     if slot.confirmed_flush_lsn > checkpoint.lsn:
-        raise SlotError(
+        raise SlotLostError(
             f"the slot {name} is at {format_lsn(slot.confirmed_flush_lsn)}, after the query's position {since}: the"
             " changes between them are gone. The slot was created again, or another reader uses it. Give each reader a"
             f" slot of its own, and {again}"
         )
     if server.flush_lsn < checkpoint.lsn:
-        raise SlotError(
+        raise SlotLostError(
             f"the server's log ends at {format_lsn(server.flush_lsn)}, before the query's position {since}: the server"
             f" was restored from a backup, or is another one. Connect to the right server, or {again}"
         )
 
 
 def _check_timeline(checkpoint: Checkpoint, server: Server, again: str) -> None:
-    """Raise SlotError if the server's log does not go through the position: it left the position's timeline before."""
+    """Raise SlotLostError if the server's log does not go through the position, because it left the timeline before."""
     if checkpoint.timeline in (0, server.timeline) or not server.timeline:
         return
     since, left = format_lsn(checkpoint.lsn), dict(server.switches).get(checkpoint.timeline)
     if left is not None and checkpoint.lsn <= left:
         return
     where = "never had that timeline" if left is None else f"left that timeline at {format_lsn(left)}"
-    raise SlotError(
+    raise SlotLostError(
         f"the checkpoint at {since} belongs to the timeline {checkpoint.timeline} of the server's log, and the server"
         f" is on the timeline {server.timeline}, which {where}: the server was restored from a backup, or a standby was"
         f" promoted that had not got all changes. Changes that the query has read are not in the server: {again}"

@@ -139,6 +139,8 @@ class PostgresSource:
         self._moved_at = time.monotonic()
         self._confirmed: tuple[int, float] | None = None
         """The position that was confirmed last, and when."""
+        self._starts = 0
+        """The `starts` of the position of the next snapshot."""
 
     @property
     def identity(self) -> str:
@@ -147,7 +149,7 @@ class PostgresSource:
 
     # -- setup
 
-    def check(self, position: Position | None, *, begun: bool) -> None:
+    def check(self, position: Position | None, *, begun: bool, lost: Position | None = None) -> None:
         session = self._session()
         checkpoint = None if position is None else from_position(position)
         server, slot = self._read_state(checkpoint)
@@ -162,7 +164,9 @@ class PostgresSource:
             created_slot=begun,
             failover=self._options.failover,
             truncates=self._options.capture.wants_truncates,
+            lost=None if lost is None else from_position(lost),
         )
+        self._starts = 0 if wanted.lost is None else wanted.lost.starts + 1
         publication = load_publication(session, self._options.publication)
         self._all_tables = publication is not None and publication.all_tables
         if checkpoint is not None:
@@ -180,7 +184,7 @@ class PostgresSource:
     def _check_tables(self, checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
         """The OIDs of the captured tables. Raises SlotError if one was replaced, unless failOnDataLoss is false."""
         found = load_oids(self._session(), self._tables)
-        fails = self._options.fails_on_data_loss
+        fails = self._options.capture.fails_on_data_loss
         for warning in check_tables(checkpoint, found, fails=fails, all_tables=self._all_tables):
             log.warning("%s", warning)
         return found
@@ -208,7 +212,7 @@ class PostgresSource:
 
     def _at(self, lsn: int, server: Server) -> Checkpoint:
         oids = load_oids(self._session(), self._tables)
-        return Checkpoint(lsn, server.system_identifier, server.timeline, oids)
+        return Checkpoint(lsn, server.system_identifier, server.timeline, oids, self._starts)
 
     def _copy_with_slot(self, stage: SnapshotStage | None) -> int | None:
         """Create the slot, and copy the tables in its snapshot. The position from which the slot has changes; None, and
@@ -285,7 +289,7 @@ class PostgresSource:
         if not begin.timeline:
             log.info("the query knows the server's log from now on by its timeline %d", server.timeline)
         tables = tuple(sorted({**dict(begin.tables), **dict(oids)}.items()))  # also of tables that are dropped now
-        return to_position(Checkpoint(end, begin.system_identifier, server.timeline, tables))
+        return to_position(Checkpoint(end, begin.system_identifier, server.timeline, tables, begin.starts))
 
     def confirm(self, position: Position) -> None:
         lsn, now = from_position(position).lsn, time.monotonic()
@@ -311,7 +315,8 @@ class PostgresSource:
         return PostgresPositions(np.full(rows, lsn, np.int64), none, none)
 
     def snapshot_place(self, position: Position) -> str:
-        return place_of(from_position(position).lsn, 0)
+        checkpoint = from_position(position)
+        return place_of(checkpoint.lsn, 0, checkpoint.starts)
 
     # -- changes
 
@@ -333,7 +338,8 @@ class PostgresSource:
         reader = TransactionReader(begin.lsn, end.lsn, self._reader_options(self._session()))
         divider = BatchDivider(reader, DECODED_BYTES)
         options = self._options
-        context = BatchContext(options.connection["dbname"], options.policy, options.capture, begin.lsn)
+        database = options.connection["dbname"]
+        context = BatchContext(database, options.policy, options.capture, begin.lsn, starts=begin.starts)
         if options.capture.output is Output.ROWS:
             context.published = load_published_parts(self._session(), options.publication)
         is_checked = False

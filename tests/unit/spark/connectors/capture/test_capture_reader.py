@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barnabas.spark.connectors.capture import reader as reader_module
-from barnabas.spark.connectors.capture.errors import CaptureError, StagingError
+from barnabas.spark.connectors.capture.errors import CaptureError, LostPositionError, StagingError
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.output import CaptureOutput
 from barnabas.spark.connectors.capture.ports import CapturedChanges, Connector, Position, SnapshotStage, TableChange
@@ -31,7 +31,9 @@ class Database:
         self.log: list[int] = [1, 2, 3]
         self.confirmed: list[int] = []
         self.checked: list[tuple[Position | None, bool]] = []
+        self.lost: list[Position | None] = []
         self.dies_in_snapshot = False
+        self.server = 1
 
 
 DATABASE = Database()
@@ -47,8 +49,17 @@ class MemorySource:
     def identity(self) -> str:
         return "memory"
 
-    def check(self, position: Position | None, *, begun: bool) -> None:
+    def check(self, position: Position | None, *, begun: bool, lost: Position | None = None) -> None:
         DATABASE.checked.append((position, begun))
+        DATABASE.lost.append(lost)
+        self._check_server(position)
+
+    def _check_server(self, position: Position | None) -> None:
+        if position is not None and position.get("server", 1) != DATABASE.server:
+            raise LostPositionError("the position belongs to another server")
+
+    def _at(self, place: int) -> Position:
+        return {"at": place} if DATABASE.server == 1 else {"at": place, "server": DATABASE.server}
 
     def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:
         if rows:
@@ -56,14 +67,16 @@ class MemorySource:
             stage.write(TABLE, [pa.RecordBatch.from_arrays([pa.array([one], pa.int64())], names=["id"]) for one in ids])
         if DATABASE.dies_in_snapshot:
             raise CaptureError("the process dies")
-        return {"at": len(DATABASE.log)}
+        return self._at(len(DATABASE.log))
 
     def find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
+        self._check_server(start)
         end = len(DATABASE.log) if bytes_max is None else min(len(DATABASE.log), start["at"] + 2)
-        return {"at": end if until is None else min(end, until["at"])}
+        return self._at(end if until is None else min(end, until["at"]))
 
     def find_target(self, start: Position) -> Position:
-        return {"at": len(DATABASE.log)}
+        self._check_server(start)
+        return self._at(len(DATABASE.log))
 
     def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
         ids = DATABASE.log[start["at"] : end["at"]]
@@ -250,6 +263,117 @@ def test_initial_only_ends_with_the_snapshot_and_asks_for_no_setup(tmp_path: Pat
     DATABASE.log.append(4)
     assert query.plan() == query.start
     assert (DATABASE.checked, DATABASE.confirmed) == ([], [])
+
+
+def replace_server(*ids: int) -> None:
+    DATABASE.server, DATABASE.log = 2, list(ids)
+
+
+def test_a_lost_position_stops_the_query(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    query.batch()
+    replace_server(7, 8)
+    with pytest.raises(LostPositionError):
+        query.plan()
+    query.restart()
+    with pytest.raises(LostPositionError):
+        query.plan()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_query_whose_position_is_lost_starts_anew_if_it_may(
+    restarts: bool, available_now: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    if available_now:
+        query.reader.prepareForTriggerAvailableNow()
+    query.batch()
+    DATABASE.log.append(4)
+    assert query.batch() == [(4, "c")]
+    replace_server(7, 8)
+    if restarts:
+        query.restart()
+    assert query.batch() == [(7, "r"), (8, "r")]
+    assert "starts anew" in caplog.text
+    assert DATABASE.lost[-1] == {"at": 4}
+    DATABASE.log.append(9)
+    assert query.batch() == [(9, "c")]
+    assert not list(tmp_path.glob("staging/*/*.arrow"))
+    query.restart()
+    assert query.batch() == []
+
+
+def test_a_new_start_that_was_not_stored_uses_the_staged_snapshot(tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.batch()
+    replace_server(7)
+    end = query.plan()
+    DATABASE.log.append(8)
+    query.restart()
+    assert query.plan() == end
+    query.restart()
+    assert query.rows(query.start, end) == [(7, "r")]  # the plan was stored, and the micro-batch was not committed
+    query.offsets.append(end)
+    assert query.batch() == [(8, "c")]
+
+
+def test_a_death_in_the_snapshot_of_a_new_start_begins_it_again(tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.batch()
+    replace_server(7)
+    DATABASE.dies_in_snapshot = True
+    with pytest.raises(CaptureError, match="dies"):
+        query.plan()
+    DATABASE.dies_in_snapshot = False
+    query.restart()
+    assert query.batch() == [(7, "r")]
+    assert DATABASE.checked[-2:] == [({"at": 3}, False), (None, True)]
+    assert query.batch() == []
+
+
+def test_a_planned_batch_of_a_lost_position_has_no_changes(tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.batch()
+    DATABASE.log.append(4)
+    end = query.plan()
+    replace_server(7)
+    query.restart()
+    assert query.rows(query.start, end) == []
+    query.offsets.append(end)
+    assert query.batch() == [(7, "r")]
+
+
+def test_a_snapshot_of_a_lost_position_is_replaced_before_it_is_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.spark.connectors.capture.staging.STAGED_FILE_BYTES_MAX", 1)
+    query = Query(tmp_path, maxBytesPerTrigger="1", failOnDataLoss="false")
+    assert query.batch() == [(1, "r")]
+    replace_server(7, 8)
+    query.restart()
+    assert [query.batch(), query.batch(), query.batch()] == [[(7, "r")], [(8, "r")], []]
+
+
+def test_no_data_starts_anew_with_later_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(tmp_path, **{"snapshot.mode": "no_data", "failOnDataLoss": "false"})
+    query.batch()
+    replace_server(7)
+    assert query.batch() == []
+    assert "with the changes from now on" in caplog.text
+    DATABASE.log.append(8)
+    assert query.batch() == [(8, "c")]
+
+
+def test_a_snapshot_alone_is_read_on_from_a_restart_without_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.spark.connectors.capture.staging.STAGED_FILE_BYTES_MAX", 1)
+    query = Query(tmp_path, **{"snapshot.mode": "initial_only", "maxBytesPerTrigger": "1"})
+    query.batch()
+    query.restart()
+    assert [query.batch(), query.batch(), query.batch()] == [[(2, "r")], [(3, "r")], []]
+    assert DATABASE.checked == []
 
 
 RECORDS = pa.schema(

@@ -62,7 +62,7 @@ def test_the_options_have_debeziums_names_in_any_case() -> None:
         ({"plugin_name": "decoderbufs"}, "pgoutput"),
         ({"publication_autocreate_mode": "all_tables"}, "filtered"),
         ({"snapshot_mode": "never"}, "no_data"),
-        ({"snapshot_mode": "when_needed"}, "names the gap"),
+        ({"snapshot_mode": "when_needed"}, "failOnDataLoss=false"),
         ({"table_exclude_list": "a"}, "not both"),
         ({"message_key_columns": "orders"}, "public.orders:id"),
         ({"output": "rows", "transforms": "T"}, "output=records"),
