@@ -42,6 +42,7 @@ def write_rows(rows: Any, kind: FileFormat) -> bytes:
         elif kind is FileFormat.CSV:
             import pyarrow.csv as csv
 
+            _check_csv(rows)
             csv.write_csv(rows, out)
         elif kind is FileFormat.JSON:
             for batch in rows.to_batches(READ_ROWS):
@@ -55,6 +56,33 @@ def write_rows(rows: Any, kind: FileFormat) -> bytes:
             f"the rows cannot be written as {kind.value}: {error}; cast or leave out the column"
         ) from error
     return out.getvalue()
+
+
+def _check_csv(rows: Any) -> None:
+    """Raise FileWriteError for the first column whose values CSV does not have. Bytes are written if they are text."""
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            raise FileWriteError(
+                f"the column {name} is {column.type}, which CSV does not have: write to_json({name}), or leave the"
+                " column out"
+            )
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            try:
+                column.cast(pa.large_string())
+            except pa.ArrowInvalid:
+                value = next(one for one in column.to_pylist() if one is not None and not _is_text(one))
+                raise FileWriteError(
+                    f"the column {name} has bytes that are no text, which CSV does not have (0x{value[:20].hex()}):"
+                    f" write base64({name}) or hex({name}), or leave the column out"
+                ) from None
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def text_lines(rows: Any) -> bytes:
