@@ -271,7 +271,8 @@ OPTIONS: tuple[OptionRow, ...] = (
     OptionRow(
         "delivery.visible.timeout.ms",
         "write",
-        "How long a commit of exactly-once delivery waits until consumers see its rows (30000); 0: it does not wait.",
+        "How long a commit waits until consumers see its rows (30000); 0: it does not wait. Micro-batches with"
+        " delivery=at-least-once wait only if it is given.",
         parse_as.milliseconds,
         VISIBLE_TIMEOUT_MS,
         ours=True,

@@ -206,7 +206,7 @@ def batch_write(query: Query, **more: str) -> BatchWriter:
     return writer
 
 
-def attempt_of(job: BatchWriter, values: Sequence[str], attempt: int) -> Written:
+def attempt_of(job: BatchWriter | StreamWriter, values: Sequence[str], attempt: int) -> Written:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("barnabas.spark.sink.writer.this_attempt", lambda: Attempt("", "", 0, 0, attempt))
         return job.write(rows(values))
@@ -257,6 +257,36 @@ def test_a_commit_does_not_wait_for_ever_for_the_transaction_of_another_program(
         SinkName("another-program", "x"), "__barnabas_delivery", [foreign]
     )
     assert query.visible() == A
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_write_without_transactions_waits_for_those_of_other_programs(
+    stream: bool, query: Query, caplog: pytest.LogCaptureFixture
+) -> None:
+    foreign = attempt_of(batch_write(query, transactionalIdPrefix="another-program"), B, 0).transaction
+    assert foreign is not None
+    client = shared(DeliveryClient, query.parsed.client)
+
+    def write(**more: str) -> list[str]:
+        """Write with at-least-once delivery; returns the warnings."""
+        caplog.clear()
+        mode = QueryMode.STREAM if stream else QueryMode.BATCH
+        options = parse_sink_options(query.options() | {"delivery": "at-least-once"} | more, mode)
+        layout = row_layout({"key": "string", "value": "string"}, options)
+        writer = StreamWriter(options, layout) if stream else BatchWriter(options, layout, f"job-{uuid4().hex}")
+        writer.commit([attempt_of(writer, A, 0)], *([7] if stream else []))
+        return [record.getMessage() for record in caplog.records if "do not see all" in record.getMessage()]
+
+    (said,) = write(**{"delivery.visible.timeout.ms": "100"})
+    assert said.startswith("micro-batch 7 is complete, but" if stream else "the batch write is complete, but after 0.")
+    assert f"by the transaction of producer id {foreign.producer_id} (transactional id another-program.job-" in said
+    assert write(**{"delivery.visible.timeout.ms": "0"}) == []
+    if stream:
+        assert write() == [], "a micro-batch waits only if the option is given"
+    assert query.visible() == []
+    client.abort(SinkName("another-program", "x"), "__barnabas_delivery", [foreign])
+    assert write(**{"delivery.visible.timeout.ms": "30000"}) == []
+    assert query.visible() == sorted(A * (4 if stream else 3))
 
 
 def test_a_failed_attempt_aborts_its_transaction_itself(query: Query) -> None:

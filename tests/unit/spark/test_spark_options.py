@@ -187,7 +187,7 @@ def test_missing_or_invalid_subscription_is_rejected(options: dict[str, str]) ->
 def test_sink_options_are_parsed() -> None:
     assert parse_sink_options(
         {**SERVERS, "Topic": "out", "kafka.acks": "1", "checkpointLocation": "/x"}
-    ) == SinkOptions(client={"bootstrap.servers": "h:9092", "acks": "1"}, topic="out")
+    ) == SinkOptions(client={"bootstrap.servers": "h:9092", "acks": "1"}, topic="out", visible_timeout_ms=30_000)
     assert parse_sink_options({**SERVERS, "includeHeaders": "true"}).include_headers
     for wrong in ({}, {**SERVERS, "topic": " "}, {**SERVERS, "kafka.value.serializer": "x"}):
         with pytest.raises(OptionError):
@@ -251,7 +251,11 @@ def test_an_option_of_another_kind_of_query_is_logged(caplog: pytest.LogCaptureF
 def test_delivery_defaults_to_exactly_once_in_streams_only() -> None:
     assert parse_sink_options(SERVERS, QueryMode.BATCH).exactly_once is None
     assert parse_sink_options(SERVERS, QueryMode.STREAM).exactly_once == ExactlyOnce()
-    assert parse_sink_options({**SERVERS, "delivery": "at-least-once"}, QueryMode.STREAM).exactly_once is None
+    at_least_once = {**SERVERS, "delivery": "at-least-once"}
+    assert parse_sink_options(at_least_once, QueryMode.STREAM).exactly_once is None
+    assert parse_sink_options(at_least_once, QueryMode.STREAM).visible_timeout_ms == 0
+    given = {**at_least_once, "delivery.visible.timeout.ms": "5000"}
+    assert parse_sink_options(given, QueryMode.STREAM).visible_timeout_ms == 5_000
     given = {
         **SERVERS,
         "delivery": "exactly-once",

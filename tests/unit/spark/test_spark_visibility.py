@@ -62,7 +62,7 @@ def test_a_transaction_is_waited_for_once_and_the_memory_is_bounded() -> None:
 
 def test_the_warning_names_partition_producer_and_age() -> None:
     holders = {A: Holder(4_000, 120, "billing-1", 1_000), B: Holder(7, 3, None, 41_000, is_last_write=True)}
-    assert warning("the batch write", 30_000, [B, A, TopicPartition("x", 0)], holders, 61_000) == (
+    assert warning("the batch write is committed", 30_000, [B, A, TopicPartition("x", 0)], holders, 61_000) == (
         "the batch write is committed, but after 30 s consumers with read_committed do not see all of its rows. These"
         " are held back: orders-0 from offset 120 by the transaction of producer id 4000 (transactional id billing-1),"
         " open for 60 s; orders-1 from offset 3 by the transaction of producer id 7, its last record is 20 s old; x-0"
@@ -114,7 +114,7 @@ class Cluster:
 
     def show(self, commits: VisibleCommits | None = None, *, timeout_ms: int = 20_000) -> bool:
         made = commits or VisibleCommits(self, self, lambda: self.now_ms)  # type: ignore[arg-type]
-        return asyncio.run(made.show(NAME, "run-ours"[:8], "micro-batch 7", {A: 50}, timeout_ms))
+        return asyncio.run(made.show((NAME, "run-ours"[:8]), "micro-batch 7 is committed", {A: 50}, timeout_ms))
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from barnabas.spark.delivery.kafka_stable_offsets import KafkaStableOffsets
 from barnabas.spark.delivery.kafka_transactions import KafkaTransactions
 from barnabas.spark.delivery.names import SinkName, job_of
 from barnabas.spark.delivery.visibility import Newest
-from barnabas.spark.delivery.visible_commits import VisibleCommits
+from barnabas.spark.delivery.visible_commits import Attempts, VisibleCommits
 
 TASKS_END_S: Final = 4.5
 """How long after a stop the Python processes of tasks may still run: Spark looks every 2 s for tasks that are to be
@@ -66,9 +66,9 @@ class DeliveryClient(BlockingClient):
         """See `DeliveryDriver.commit`."""
         self.run(self._driver(ledger, accept_loss).commit(name, batch))
 
-    def show(self, name: SinkName, run: str, what: str, newest: Newest, timeout_ms: int) -> None:
+    def show(self, attempts: Attempts | None, what: str, newest: Newest, timeout_ms: int) -> None:
         """See `VisibleCommits.show`. Called after `commit`; does not raise KafkaError."""
-        self.run(self._visible.show(name, run, what, newest, timeout_ms))
+        self.run(self._visible.show(attempts, what, newest, timeout_ms))
 
     def abort(self, name: SinkName, ledger: str, transactions: Iterable[HandedOverTransaction]) -> None:
         """See `DeliveryDriver.abort`. Raises TimeoutError if the brokers do not answer."""

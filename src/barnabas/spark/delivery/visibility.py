@@ -106,7 +106,8 @@ def warning(
     holders: Mapping[TopicPartition, Holder],
     now_ms: int,
 ) -> str:
-    """The warning of a commit whose rows are not visible within `delivery.visible.timeout.ms`."""
+    """The warning of a commit whose rows are not visible within `delivery.visible.timeout.ms`. `what` says what is
+    done, such as "the batch write is committed"."""
     blocked = sorted(partitions)
     parts = []
     for partition in blocked[:SHOWN_MAX]:
@@ -117,7 +118,7 @@ def warning(
             parts.append(f"{partition} from offset {holder.first_offset} by {holder}, {holder.age(now_ms)}")
     more = f", and {len(blocked) - SHOWN_MAX} more partitions" if len(blocked) > SHOWN_MAX else ""
     return (
-        f"{what} is committed, but after {waited_ms / 1_000:g} s consumers with read_committed do not see all of its"
+        f"{what}, but after {waited_ms / 1_000:g} s consumers with read_committed do not see all of its"
         f" rows. These are held back: {'; '.join(parts)}{more}. The transaction may belong to another program; the rows"
         " become visible when it ends. `barnabas transactions describe` shows it, `barnabas transactions fence` aborts"
         " it. To wait longer, set delivery.visible.timeout.ms"

@@ -33,6 +33,10 @@ OTHERS_MS: Final = 80
 """The pause from which on it is likely that another transaction is in the way than that of the commit."""
 
 
+Attempts = tuple[SinkName, str]
+"""The task attempts of a commit: the name of the sink, and the run in their transactional ids."""
+
+
 class VisibleCommits:
     """What a process does after its commits. `now_ms` is the time since 1970."""
 
@@ -52,14 +56,15 @@ class VisibleCommits:
             await asyncio.gather(*(self._transactions.abort(each) for each in lost.values()))
         return len(lost)
 
-    async def show(self, name: SinkName, run: str, what: str, newest: Newest, timeout_ms: int) -> bool:
-        """Abort the lost attempts of the run, then wait for at most `timeout_ms` until all rows of the commit `what`
-        are visible. Returns whether they are."""
+    async def show(self, attempts: Attempts | None, what: str, newest: Newest, timeout_ms: int) -> bool:
+        """Abort the lost ones of the attempts, then wait for at most `timeout_ms` until all rows are visible. Returns
+        whether they are. `what` says in a warning what is done, such as "the batch write is committed". `attempts` is
+        None for a write without transactions, which only those of other programs can hold back."""
         try:
             async with asyncio.timeout(REQUESTS_TIMEOUT_S):
-                await self.abort_lost(name, run)
+                await self._abort_lost(attempts)
         except (KafkaError, TimeoutError) as error:
-            log.warning("%s is committed; what its lost attempts have left open is not aborted now: %r", what, error)
+            log.warning("%s; what its lost attempts have left open is not aborted now: %r", what, error)
         if timeout_ms <= 0 or not newest:
             return not newest
         began_ms, pause_ms = self._now_ms(), PAUSE_MIN_MS
@@ -68,7 +73,7 @@ class VisibleCommits:
             async with asyncio.timeout(timeout_ms / 1_000):
                 while blocked := hidden(newest, await self._log_ends.stable(blocked)):
                     if pause_ms >= OTHERS_MS:
-                        await self.abort_lost(name, run)  # those of attempts that began late
+                        await self._abort_lost(attempts)  # those of attempts that began late
                         if self._waited_for and self._waited_for.has_all(blocked, await self._holders(blocked)):
                             return False
                     await asyncio.sleep(pause_ms / 1_000)
@@ -77,13 +82,17 @@ class VisibleCommits:
         except TimeoutError:
             pass
         except KafkaError as error:
-            log.warning("%s is committed; whether its rows are visible is not known: %s", what, error)
+            log.warning("%s; whether its rows are visible is not known: %s", what, error)
             return False
         holders = await self._holders(blocked)
         self._waited_for.add(holders)
         now_ms = self._now_ms()
         log.warning("%s", warning(what, now_ms - began_ms, blocked, holders, now_ms))
         return False
+
+    async def _abort_lost(self, attempts: Attempts | None) -> None:
+        if attempts is not None:
+            await self.abort_lost(*attempts)
 
     async def _holders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Holder]:
         """What holds the partitions back, as far as the brokers say it soon."""

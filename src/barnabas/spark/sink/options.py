@@ -41,6 +41,8 @@ class SinkOptions:
     formats: RecordFormats = field(default_factory=RecordFormats)
     creation: TopicCreation | None = None
     """How topics are created that do not exist; None: the writer creates none."""
+    visible_timeout_ms: int = 0
+    """How long an at-least-once write waits until its rows are visible."""
 
     __repr__ = repr_without("client")
 
@@ -67,7 +69,17 @@ def parse_sink_options(options: Mapping[str, str], mode: QueryMode = QueryMode.B
         formats=parse_formats(given),
         exactly_once=exactly_once,
         creation=parse_topic_creation(options),
+        visible_timeout_ms=_visible_timeout_ms(given, mode),
     )
+
+
+def _visible_timeout_ms(given: GivenOptions, mode: QueryMode) -> int:
+    """How long an at-least-once write waits. A micro-batch does not, unless the option is given: its query may write it
+    again anyway, and the wait costs each one of them a request."""
+    if mode is QueryMode.STREAM and given.text("delivery.visible.timeout.ms") is None:
+        return 0
+    timeout_ms: int = given.get("delivery.visible.timeout.ms")
+    return timeout_ms
 
 
 def _exactly_once(given: GivenOptions, client: dict[str, str]) -> ExactlyOnce:

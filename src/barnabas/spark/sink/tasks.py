@@ -65,8 +65,8 @@ class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not foll
     """The result of one task attempt, whose records are acknowledged by the brokers.
 
     `transaction` is open and has these records; None if there are none, or without exactly-once delivery. Unless it is
-    `two_phase`, the brokers abort it after a time-out. `newest` has the first offset of the newest batch that the
-    transaction has in each partition.
+    `two_phase`, the brokers abort it after a time-out. `newest` has the first offset of the newest batch that was
+    written to each partition, and nothing with acks=0.
     """
 
     attempt: Attempt
@@ -115,17 +115,18 @@ def write_rows(iterator: Iterator[pa.RecordBatch], options: SinkOptions, layout:
     """Write the rows of one task and wait for the acknowledgements. Raises SinkError and KafkaError."""
     writer = shared(LogWriter, options.client)
     rows = 0
+    newest: dict[TopicPartition, int] = {}
     sent: list[Future[list[RecordMetadata]]] = []
     try:
         for table in chunks(iterator):
-            _wait(sent)  # one chunk at a time keeps the rows of a partition in order
+            newest = newest_batches([newest, *_batches(sent)])  # waits: one chunk at a time keeps the order of rows
             sent = [writer.send(records) for records in encoded(table, layout, options)]
             rows += table.num_rows
-        _wait(sent)
+        newest = newest_batches([newest, *_batches(sent)])
     except BarnabasError:
         discard(LogWriter, options.client)
         raise
-    return Written(this_attempt(), rows)
+    return Written(this_attempt(), rows, newest=newest)
 
 
 # -- exactly once ------------------------------------------------------------------------------------------------------
@@ -297,7 +298,10 @@ def chunks(iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _batches(sent: list[Future[list[RecordMetadata]]]) -> list[dict[TopicPartition, int]]:
     """The first offset of the newest batch of each partition, for each of the calls. Waits for them."""
-    return [newest_batches({each.topic_partition: each.offset} for each in batches) for batches in _wait(sent)]
+    return [
+        newest_batches({each.topic_partition: each.offset} for each in batches if each.offset >= 0)
+        for batches in _wait(sent)
+    ]
 
 
 def _wait(sent: list[Future[list[RecordMetadata]]]) -> list[list[RecordMetadata]]:

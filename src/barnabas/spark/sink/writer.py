@@ -6,7 +6,8 @@
 
 With delivery=at-least-once, the records of an attempt are acknowledged when `write` returns. An attempt that Spark
 discards is not notified, and Spark writes a micro-batch again if the driver dies before the commit: then records are
-written twice. With delivery=exactly-once, an attempt leaves a transaction open, and the driver commits those that the
+written twice. A batch write then waits until consumers see the rows, which transactions of other programs can hold
+back. With delivery=exactly-once, an attempt leaves a transaction open, and the driver commits those that the
 messages name (see `delivery/decisions.py`).
 """
 
@@ -28,6 +29,7 @@ from barnabas.spark.delivery.client import DeliveryClient
 from barnabas.spark.delivery.driver import MicroBatch
 from barnabas.spark.delivery.names import JOB_PREFIX, RUN_CHARACTERS, SinkName
 from barnabas.spark.delivery.visibility import newest_batches
+from barnabas.spark.delivery.visible_commits import Attempts
 from barnabas.spark.errors import DeliveryError, RecoveryError, SinkError
 from barnabas.spark.heap import freeze_heap
 from barnabas.spark.options import QueryMode
@@ -108,10 +110,12 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
 
     @readable_errors
     def commit(self, messages: list[Written | None]) -> None:
-        """With exactly-once delivery, commit the transactions of the attempts that count."""
+        """With exactly-once delivery, commit the transactions of the attempts that count. Then wait until the rows are
+        visible."""
         freeze_heap()
         exactly_once = self._options.exactly_once
         if exactly_once is None:
+            _wait_until_visible(self._options, "the batch write is complete", messages)
             return
         name = SinkName(exactly_once.id_prefix, self._job_id)
         batch = _micro_batch(0, messages)
@@ -119,7 +123,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         if batch.transactions:
             client.commit(name, exactly_once.ledger, batch, accept_loss=exactly_once.accept_loss)
             client.forget(name, exactly_once.ledger)
-        _show(client, name, self._run, "the batch write", messages, exactly_once)
+        _show(client, (name, self._run), "the batch write is committed", messages, exactly_once.visible_timeout_ms)
 
     def abort(self, messages: list[Written | None]) -> None:
         """With exactly-once delivery, abort the transactions, those of attempts that were lost among them. Otherwise,
@@ -170,9 +174,11 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
 
     @readable_errors
     def commit(self, messages: list[Written | None], batchId: int) -> None:
-        """With exactly-once delivery, commit the transactions of the attempts that count."""
+        """With exactly-once delivery, commit the transactions of the attempts that count, and wait until their rows are
+        visible."""
         exactly_once = self._options.exactly_once
         if exactly_once is None:
+            _wait_until_visible(self._options, f"micro-batch {batchId} is complete", messages)
             return
         batch = _micro_batch(batchId, messages)
         if exactly_once.two_phase is None and not all(m.two_phase for m in _written(messages)):
@@ -189,7 +195,8 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         commit() if history is None else history.explain(commit)
         run = _run_of(messages)
         assert run is not None, "an attempt with a transaction has a message"
-        _show(client, name, run, f"micro-batch {batchId} of {name.query_id}", messages, exactly_once)
+        what = f"micro-batch {batchId} of {name.query_id} is committed"
+        _show(client, (name, run), what, messages, exactly_once.visible_timeout_ms)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """With exactly-once delivery, abort the transactions, unless they are decided. Otherwise, written records
@@ -270,17 +277,27 @@ def _abort_unfinished(options: SinkOptions, exactly_once: ExactlyOnce, messages:
     return True
 
 
+def _wait_until_visible(options: SinkOptions, what: str, messages: Sequence[Written | None]) -> None:
+    """Wait, with at-least-once delivery, until consumers with read_committed see the rows. The rows are written, so
+    that an error is only a warning."""
+    if options.visible_timeout_ms <= 0 or not any(message is not None and message.newest for message in messages):
+        return
+    try:
+        _show(_client(options), None, what, messages, options.visible_timeout_ms)
+    except (BarnabasError, TimeoutError) as error:
+        log.warning("%s; whether its rows are visible is not known: %r", what, error)
+
+
 def _show(
     client: DeliveryClient,
-    name: SinkName,
-    run: str,
+    attempts: Attempts | None,
     what: str,
     messages: Sequence[Written | None],
-    exactly_once: ExactlyOnce,
+    timeout_ms: int,
 ) -> None:
-    """Abort what lost attempts have left open, and wait until the committed rows are visible."""
-    newest = newest_batches(message.newest for message in _written(messages))
-    client.show(name, run, what, newest, exactly_once.visible_timeout_ms)
+    """Abort what lost attempts have left open, and wait until the rows are visible."""
+    newest = newest_batches(message.newest for message in messages if message is not None)
+    client.show(attempts, what, newest, timeout_ms)
 
 
 def _micro_batch(batch_id: int, messages: Sequence[Written | None]) -> MicroBatch:
