@@ -74,8 +74,29 @@ def test_the_names_of_the_local_host_are_one() -> None:
     assert order(table("r"), sending("w", "t", servers="127.0.0.1:9092"), r=read) == {"w": [], "r": ["w"]}
 
 
-def test_a_sink_whose_rows_name_their_topics_links_nothing() -> None:
-    assert order(table("count"), sending("clean", None), count=reading(subscribe="t")) == {"count": [], "clean": []}
+def perhaps(*flows: ResolvedFlow, **reads: TopicsRead) -> dict[str, list[str]]:
+    linked = link_by_topics({flow.flow.name: flow for flow in flows}, {name: [read] for name, read in reads.items()})
+    return {name: sorted(flow.perhaps_upstream) for name, flow in linked.items()}
+
+
+def test_a_sink_whose_rows_name_their_topics_may_write_any_of_its_cluster() -> None:
+    flows = table("count"), sending("capture", None), table("other"), table("last", "count")
+    reads = {"count": reading(subscribe="t"), "other": reading(subscribe="t", **{"kafka.bootstrap.servers": "g:1"})}
+    assert order(*flows, **reads) == {"capture": [], "count": [], "other": [], "last": ["count"]}
+    found = perhaps(*flows, **reads)
+    assert found == {"capture": [], "count": ["capture"], "other": [], "last": []}
+    assert list(found) == ["capture", "count", "other", "last"]
+
+
+def test_what_a_flow_may_write_orders_nothing_within_a_circle() -> None:
+    again = sending("again", None), sending("clean", "orders")
+    assert perhaps(*again, again=reading(subscribe="orders"), clean=reading(subscribe="raw")) == {
+        "clean": [],
+        "again": [],
+    }
+    two = sending("a", None), sending("b", None), table("c")
+    reads = {name: reading(subscribe="t") for name in "abc"}
+    assert perhaps(*two, **reads) == {"a": [], "b": [], "c": ["a", "b"]}
 
 
 def test_a_flow_may_read_what_it_has_written() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.spark.pipelines.failures import Cause
@@ -33,6 +35,19 @@ def test_once_a_flow_starts_after_the_flows_that_write_its_sources() -> None:
     assert due(flows, 3) == ["totals"]
     flows.on_completed("totals", 4)
     assert (flows.is_done, flows.has_failed) == (True, False)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_once_a_flow_starts_after_those_that_may_have_written_its_sources_also_if_they_failed(fails: bool) -> None:
+    reader = replace(resolved("reader"), perhaps_upstream=frozenset({"capture"}))
+    flows = schedule(reader, resolved("capture"))
+    assert due(flows, 0) == ["capture"]
+    if fails:
+        flows.on_failed("capture", 1, Cause.FINAL)
+    else:
+        flows.on_completed("capture", 1)
+    assert due(flows, 2) == ["reader"]
+    assert due(schedule(reader, resolved("capture"), continuous=True), 0) == ["reader", "capture"]
 
 
 def test_once_a_flow_is_started_three_times_and_then_its_followers_are_skipped() -> None:

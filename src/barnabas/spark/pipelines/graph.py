@@ -77,6 +77,9 @@ class ResolvedFlow:
     sources: tuple[str, ...]
     upstream: frozenset[str]
     """The names of the flows that write the tables and topics which this flow reads."""
+    perhaps_upstream: frozenset[str] = frozenset()
+    """The names of the flows whose rows name the topics to which they are sent, in the cluster whose topics this flow
+    reads: they may write them."""
 
 
 class PipelineGraph:

@@ -3,14 +3,15 @@
     flow `clean` -> sink (topic "orders") ... topic "orders" -> flow `count`        `count` comes after `clean`
 
 The graph knows the link from the options of the sink and of the reader, if both name the same cluster. A sink without
-the option `topic` takes the topic from each row, so that nothing is known of its links. Topics may form a circle, which
-tables cannot: a flow that reads the records that it has sent to be tried again. Links within a circle order nothing.
+the option `topic` takes the topic from each row: it may write any topic of its cluster. The flows that read topics of
+the cluster come after it, whatever becomes of it. Topics may form a circle, which tables cannot: a flow that reads the
+records that it has sent to be tried again. Links within a circle order nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,28 +54,61 @@ def link_by_topics(
 ) -> dict[str, ResolvedFlow]:
     """The flows, each after those whose tables and topics it reads. `reads` has the topics that each flow reads."""
     upstream = {name: set(flow.upstream) for name, flow in flows.items()}
-    links = [
-        (writer, reader)
-        for writer, flow in flows.items()
-        for reader in flows
-        if reader != writer and any(_writes(flow.target, read) for read in reads.get(reader, ()))
-    ]
+    links = _links(flows, reads, _writes)
+    perhaps = _links(flows, reads, _may_write)
     all_links = {name: set(names) for name, names in upstream.items()}
     for writer, reader in links:
         all_links[reader].add(writer)
     for writer, reader in links:
         if not _reaches(all_links, writer, reader):
             upstream[reader].add(writer)
-    linked = {name: replace(flow, upstream=frozenset(upstream[name])) for name, flow in flows.items()}
-    return {name: linked[name] for name in _sources_first(upstream)}
+    before = {name: set(names) for name, names in upstream.items()}
+    for writer, reader in perhaps:
+        before[reader].add(writer)
+    perhaps = [(writer, reader) for writer, reader in perhaps if not _reaches(before, writer, reader)]
+    linked = {
+        name: replace(
+            flow,
+            upstream=frozenset(upstream[name]),
+            perhaps_upstream=frozenset(writer for writer, reader in perhaps if reader == name) - upstream[name],
+        )
+        for name, flow in flows.items()
+    }
+    ordered = {name: upstream[name] | flow.perhaps_upstream for name, flow in linked.items()}
+    return {name: linked[name] for name in _sources_first(ordered)}
+
+
+def _links(
+    flows: Mapping[str, ResolvedFlow],
+    reads: Mapping[str, Iterable[TopicsRead]],
+    writes: Callable[[OutputNode, TopicsRead], bool],
+) -> list[tuple[str, str]]:
+    """Each writer of topics with each other flow that reads them."""
+    return [
+        (writer, reader)
+        for writer, flow in flows.items()
+        for reader in flows
+        if reader != writer and any(writes(flow.target, read) for read in reads.get(reader, ()))
+    ]
 
 
 def _writes(output: OutputNode, read: TopicsRead) -> bool:
     """Whether a sink writes a topic that the source reads."""
-    if output.kind is not OutputKind.SINK or (output.format or "").lower() != TOPIC_FORMAT:
-        return False
-    topic = {name.lower(): text for name, text in output.options.items()}.get("topic")
+    topic = _topic(output)
     return topic is not None and read.covers(topic.strip()) and bool(_servers(output.options) & read.servers)
+
+
+def _may_write(output: OutputNode, read: TopicsRead) -> bool:
+    """Whether the rows of a sink name their topics, in the cluster of the source."""
+    is_sink = output.kind is OutputKind.SINK and (output.format or "").lower() == TOPIC_FORMAT
+    return is_sink and _topic(output) is None and bool(_servers(output.options) & read.servers)
+
+
+def _topic(output: OutputNode) -> str | None:
+    """The option `topic` of a sink of topics."""
+    if output.kind is not OutputKind.SINK or (output.format or "").lower() != TOPIC_FORMAT:
+        return None
+    return {name.lower(): text for name, text in output.options.items()}.get("topic")
 
 
 def _servers(options: Mapping[str, str]) -> frozenset[str]:

@@ -76,7 +76,7 @@ class LoadedPipeline:
                 "format": flow.target.format,
                 "reads": list(flow.sources),
                 "topics": self._topics(flow.flow),
-                "after": sorted(flow.upstream),
+                "after": sorted(flow.upstream | flow.perhaps_upstream),
                 "defined_in": flow.flow.place,
             }
             for name, flow in self.flows.items()

@@ -1,8 +1,8 @@
 """Machine: which flows are started when.
 
 `run --once`: a streaming flow reads all that its sources have and ends; a flow starts when the flows that write its
-sources have ended. `run --continuous`: all streaming flows run until they are stopped, and a materialized view is
-computed again after each interval.
+sources have ended. One that may have written them need only have ended, also by a failure. `run --continuous`: all
+streaming flows run until they are stopped, and a materialized view is computed again after each interval.
 
 A flow that fails is started again after a pause, while the other flows go on. The pause doubles with each failure up to
 PAUSE_MAX_MS. After as many failures in a row as `restarts_max` allows for their cause, the flow has failed for good; a
@@ -167,7 +167,9 @@ class FlowSchedule:
         """
         before = [self._flows[name] for name in entry.resolved.upstream if name in self._flows]
         if not self._continuous:
-            return all(other.state is FlowState.COMPLETED for other in before)
+            perhaps = [self._flows[name] for name in entry.resolved.perhaps_upstream if name in self._flows]
+            has_ended = all(other.state.is_final for other in perhaps)
+            return has_ended and all(other.state is FlowState.COMPLETED for other in before)
         batch = [other for other in before if not other.resolved.is_streaming]
         return all(other.has_completed and other.state is not FlowState.RUNNING for other in batch)
 
