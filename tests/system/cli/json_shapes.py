@@ -20,6 +20,7 @@ NULLABLE: Final = {
     "links.differs_at", "comparisons.differs_at", "links.error", "flows.error", "pipelines.pid", "pipelines.lag",
     "pipelines.rows_per_second", "flows.rows_per_second", "flows.batch_id", "flows.batch_ms", "flows.lag",
     "links.lost_records", "replicas.lag", "flows.restarts_max", "flows.retry_at_ms",
+    "pipelines.ledger_batch", "pipelines.ledger_sha256", "pipelines.checkpoint_sha256",
     "flows.watermark", "flows.state_rows", "flows.state_bytes", "share-groups.assignor", "share-groups.from",
 }  # fmt: skip
 """Fields that may have no value, which depends on the moment, by the field or command that contains them."""
@@ -27,6 +28,8 @@ TYPES: Final = {
     "rack": "string",
     "instance": "string",
     "lag_change": "number",
+    "ledger_offsets": "array of strings or null",
+    "checkpoint_offsets": "array of strings or null",
     "base": "string",
     "differs_at": "integer",
     "error": "string",

@@ -13,6 +13,9 @@ import pytest
 from barnabas import Admin, Consumer, Producer, ShareConsumer
 from barnabas.cli.app import main
 from barnabas.server.broker.authorization.loading import STANDARD
+from barnabas.spark.delivery.checkpoints import CheckpointHistory
+from barnabas.spark.delivery.identity import LedgerEntry, digest_of, standing_of
+from barnabas.spark.errors import BatchConflictError
 from barnabas.spark.pipelines.state import find_project
 from barnabas.testing import EmbeddedBroker
 from tests.progress import wait_until
@@ -36,6 +39,7 @@ COMMANDS: Final = (
     "cluster reassign --topic orders --to 1 --dry-run", "cluster moves", "cluster elect",
     "links list", "links describe paris", "links verify paris", "links drill paris", "links pause paris payments",
     "links failover paris --dry-run", "pipelines list", "pipelines describe shop",
+    "pipelines repair --checkpoint checkpoint",
     "cluster rebalance --sample 0", "cluster heal",
     "top --interval 0.5", "clients", "clients --by producer",
     "context list", "context show", "schemas register orders-value order.avsc", "schemas list",
@@ -96,6 +100,7 @@ def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         ):  # fmt: skip
             run(monkeypatch, line)
         ran(find_project("shop"))
+        refused_by_a_ledger(tmp_path / "checkpoint")
         with ShareConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="printers") as printers:
             printers.subscribe(["orders"])
             wait_until(lambda: bool(printers.poll(100) or printers.assignment()), "the share consumer has partitions")
@@ -117,6 +122,18 @@ def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
             producer.send("orders", b"v").result()
             yield
             producer.abort_transaction()
+
+
+def refused_by_a_ledger(checkpoint: Path) -> None:
+    """A checkpoint whose newest micro-batch is another one than that of the ledger of a table."""
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "1").write_text('v1\n{}\n{"orders": {"0": 3}}')
+    (checkpoint / "metadata").write_text('{"id": "7a0e4bd1-0000-4000-8000-000000000001"}')
+    entry = 'v1\n{}\n{"orders": {"0": 2}}'
+    stored = LedgerEntry(1, digest_of(entry), offsets=entry)
+    history = CheckpointHistory(str(checkpoint))
+    with pytest.raises(BatchConflictError):
+        history.explain(lambda: standing_of(lambda _: stored, "the query", 1, history, "the table orders"))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
