@@ -34,8 +34,8 @@ NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
     "docs/migration/README": [("", ["docs/migration/*"])],
     "docs/reference/README": [("", [
         "docs/reference/broker", "docs/reference/topic", "docs/reference/clients", "docs/reference/spark",
-        "docs/reference/connectors", "docs/reference/types", "docs/reference/services", "docs/reference/cli",
-        "docs/reference/python"])],
+        "docs/reference/connectors", "docs/reference/types", "docs/reference/positions",
+        "docs/reference/services", "docs/reference/cli", "docs/reference/python"])],
     "docs/adr/README": [("", ["docs/adr/*"])],
     "docs/ARCHITECTURE": [("", ["src/barnabas/**/README"])],
 }  # fmt: skip

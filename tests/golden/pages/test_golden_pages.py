@@ -20,7 +20,7 @@ from barnabas.spark.connectors.option_rows import ConnectorOption
 from barnabas.spark.connectors.polling.options import POLLING_OPTIONS
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
 from barnabas.spark.options import OPTIONS
-from tests.golden.pages import cli_reference, code_block_table, config_reference, type_pages
+from tests.golden.pages import cli_reference, code_block_table, config_reference, position_pages, type_pages
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -137,6 +137,7 @@ PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("reference/types.md", "mysql-events", lambda: type_pages.render_events(type_pages.mysql_columns())),
     ("reference/types.md", "mariadb-values", partial(type_pages.render_values, "mariadb")),
     ("reference/types.md", "differences", type_pages.render_differences),
+    ("reference/positions.md", "positions", position_pages.render_positions),
     ("reference/services.md", "registry-command", partial(cli_reference.render_options, "registry")),
     ("reference/services.md", "registry-file", config_reference.render_registry_file),
     ("reference/services.md", "console-command", partial(cli_reference.render_options, "console")),
