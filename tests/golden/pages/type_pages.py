@@ -6,6 +6,7 @@ Source: Debezium's documentation of its connectors for PostgreSQL, MySQL and Mar
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ from barnabas.spark.connectors.postgres.types import BUILT_IN, ValuePolicy, colu
 from barnabas.spark.connectors.sql.dialects import Dialect
 from barnabas.spark.connectors.sql.sinks.column_types import created_column
 from barnabas.spark.connectors.sql.sinks.debezium_types import meant
+from barnabas.spark.records.avro_schemas import avro_schema_of
+from barnabas.spark.records.json_types import json_schema_of
 from barnabas.spark.records.types import spark_arrow, spark_ddl
 
 MATRIX: Final = Path(__file__).parents[2] / "system" / "connectors" / "type_matrix"
@@ -143,10 +146,12 @@ _HEAD: Final = "PostgreSQL | MySQL, MariaDB | SQLite | DuckDB | Delta, Iceberg"
 
 
 def render_rows(columns: Iterator[tuple[str, ColumnSchema]]) -> str:
-    """The types that columns have in Spark, and in tables that sinks create."""
-    lines = [f"| Type | Spark | {_HEAD} |", "|---|---|---|---|---|---|---|"]
+    """The types that columns have in Spark, in tables that sinks create, and in files and topics."""
+    lines = [f"| Type | Spark | {_HEAD} | JSON | Avro |", "|---|---|---|---|---|---|---|---|---|"]
     for names, schema in _alike(columns, lambda schema: spark_arrow(schema.type)):
-        lines.append(f"| {names} | {_ddl(spark_arrow(schema.type))} | {_created('v', spark_arrow(schema.type))} |")
+        kind = spark_arrow(schema.type)
+        formats = f"{_json_type(kind)} | {_avro_type(kind)}"
+        lines.append(f"| {names} | {_ddl(kind)} | {_created('v', kind)} | {formats} |")
     return "\n".join(lines) + "\n"
 
 
@@ -180,6 +185,28 @@ def _created(name: str, kind: Any) -> str:
         for dialect in (Dialect.POSTGRES, Dialect.MYSQL, Dialect.SQLITE, Dialect.DUCKDB)
     ]
     return " | ".join([*cells, _ddl(lake_schema(pa.schema([pa.field(name, kind)])).field(0).type)])
+
+
+def _json_type(kind: Any) -> str:
+    found = json.loads(json_schema_of(pa.struct([pa.field("v", kind)]), "v"))["properties"]["v"]
+    of = found.get("items") or found.get("additionalProperties")
+    return f"{found['type']} of {of['type']}" if of else str(found["type"])
+
+
+def _avro_type(kind: Any) -> str:
+    (field,) = json.loads(avro_schema_of(pa.struct([pa.field("v", kind)]), "v"))["fields"]
+    return _avro_name(field["type"])
+
+
+def _avro_name(schema: Any) -> str:
+    """An Avro type that may be null, in short."""
+    (kind,) = (one for one in schema if one != "null")
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] in ("array", "map"):
+        return f"{kind['type']} of {_avro_name(kind.get('items') or kind['values'])}"
+    digits = f"({kind['precision']},{kind['scale']})" if "precision" in kind else ""
+    return f"{kind['type']} {kind['logicalType']}{digits}"
 
 
 def _ddl(kind: Any) -> str:
@@ -310,5 +337,6 @@ def _code(text: str) -> str:
 
 def _outcome(text: str) -> str:
     if text.startswith("! "):
-        return "stops" + (": it is no number" if "is no number" in text else "")
+        reasons = {"is no number": ": it is no number", "which CSV does not have": ": CSV does not have it"}
+        return "stops" + next((reason for part, reason in reasons.items() if part in text), "")
     return text if text == "null" else _code(text)
