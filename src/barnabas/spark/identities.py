@@ -8,7 +8,7 @@ of that name has:
     topic                    id
     PostgreSQL's log         system, timeline
     MySQL's and MariaDB's    server
-    a table of a database    system, oid (or what the database has instead)
+    a table of a database    system, timeline, oid, file (or what the database has instead)
     Delta, Iceberg           table
 
 A mark that was not stored, because an earlier release wrote the position or the source has none, is adopted when it is

@@ -242,8 +242,9 @@ def polled(
         position = PolledPosition("2024-01-01" if times else None, 100 if number else None)
         columns: Any = SimpleNamespace(selected="*")
         options: Any = SimpleNamespace(template=table, fails_on_data_loss=fails, initial_ms=None)
-        before = PollingSource(options, FakeDatabase({"oid": "1", "file": "1"}, "old", True))  # type: ignore[arg-type]
-        stored = before._with_row(table, columns, position, {"oid": "1", "file": "1"}) if known else {}
+        old = {"system": "1", "timeline": "1", "oid": "1", "file": "1"}
+        before = PollingSource(options, FakeDatabase(old, "old", True))  # type: ignore[arg-type]
+        stored = before._with_row(table, columns, position, old) if known else {}
         source = PollingSource(options, FakeDatabase(marks, row, below))  # type: ignore[arg-type]
         begin, _ = source._checked(table, columns, position, stored)
         return "reads on" if begin == position else "reads from the beginning"
@@ -346,6 +347,10 @@ CASES: dict[str, dict[str, Answer]] = {
         "nothing": polled({"oid": "1", "file": "1"}),
         "replaced": polled({"oid": "2", "file": "2"}, "new"),
         "replaced, row gone": polled({"oid": "2", "file": "2"}, None),
+        "another server": polled({"system": "2", "timeline": "1", "oid": "1", "file": "1"}, "new"),
+        "a promoted standby": polled({"timeline": "2", "oid": "1", "file": "1"}),
+        "a restored server, other rows": polled({"timeline": "2", "oid": "1", "file": "1"}, "new"),
+        "a restored server, row gone": polled({"timeline": "2", "oid": "1", "file": "1"}, None),
         "truncated": polled({"oid": "1", "file": "2"}, "new"),
         "truncated, numbers go on": polled({"oid": "1", "file": "2"}, None, below=False),
         "rewritten or moved": polled({"oid": "2", "file": "2"}),

@@ -50,13 +50,15 @@ _NOT_NULL: Final = (
     " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND a.attnotnull"
 )
 
-_MARK_NAMES: Final = ("system", "oid", "file")
+_MARK_NAMES: Final = ("system", "timeline", "oid", "file")
 _MARKS: Final = (
-    "SELECT (SELECT system_identifier::text FROM pg_control_system()), c.oid::text, pg_relation_filenode(c.oid)::text"
+    "SELECT (SELECT system_identifier::text FROM pg_control_system()),"
+    " (SELECT timeline_id::text FROM pg_control_checkpoint()), c.oid::text, pg_relation_filenode(c.oid)::text"
     " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'm')"
 )
-"""The server, the table, and the file, which TRUNCATE replaces, and other commands that rewrite the table, too."""
+"""The server, its history, which a restored backup and a promoted standby leave, the table, and the file, which
+TRUNCATE replaces, and other commands that rewrite the table, too."""
 
 POSTGRES_POLLING_OPTIONS: Final = tuple(row for row in POSTGRES_OPTIONS if row.name in _POLICY)
 
