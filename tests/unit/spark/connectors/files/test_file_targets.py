@@ -143,6 +143,15 @@ def test_formats_are_written(tmp_path: Path, kind: str, content: bytes) -> None:
     assert (landing.place / name).read_bytes() == content
 
 
+def test_bytes_are_in_a_csv_file_only_if_they_are_a_text() -> None:
+    texts = pa.array([b"", None, "é".encode()], pa.binary())
+    assert write_rows(pa.table({"v": texts}), FileFormat.CSV) == '"v"\n""\n\n"é"\n'.encode()
+    with pytest.raises(FileWriteError, match=r"the column v has bytes that are no text.*0x00ff.*base64\(v\)"):
+        write_rows(pa.table({"id": [1], "v": pa.array([b"\x00\xff"])}), FileFormat.CSV)
+    with pytest.raises(FileWriteError, match=r"the column v is list<.*to_json\(v\)"):
+        write_rows(pa.table({"v": [[1]]}), FileFormat.CSV)
+
+
 def test_parquet_is_written(tmp_path: Path) -> None:
     landing = Landing(tmp_path / "out", "parquet")
     landing.write(0, rows(1, 2))
