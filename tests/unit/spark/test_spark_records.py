@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -495,3 +496,12 @@ def test_dead_letters_are_the_records_with_the_headers_of_connect(monkeypatch: p
     again = list(headers.items())
     assert count_letters([again, again, [("h", b"1")]]) == {T0: 1}
     assert BadRecords(wanted, T0).count == 0
+
+
+def test_json_keeps_the_null_values_of_maps_and_leaves_out_null_fields() -> None:
+    kind = pa.struct(
+        [("m", pa.map_(pa.string(), pa.float64())), ("l", pa.list_(pa.struct([("x", pa.int64())]))), ("n", pa.int64())]
+    )
+    value = {"m": [("a", None), ("b", math.nan)], "l": [{"x": None}, None, {"x": 1}], "n": None}
+    (text,) = encoding.json_texts(pa.array([value], kind), b"").to_pylist()
+    assert text == b'{"m":{"a":null,"b":"NaN"},"l":[{},null,{"x":1}]}'

@@ -148,22 +148,29 @@ def make_encoder(part: PartFormat, formats: RecordFormats, topic: str, kind: Any
 
 
 def json_texts(column: Any, start: bytes) -> Any:
-    """Each value as a JSON document after `start`. As Spark's `to_json` does, null fields are left out, and NaN and
-    infinities are texts.
+    """Each value as a JSON document after `start`. As Spark's `to_json` does, null fields of structs are left out, and
+    entries of maps are not; NaN and infinities are texts.
     """
     encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_as_text).encode
+    form = _json_form(column.type)
     values = column.to_pylist(maps_as_pydicts="strict")
-    return pa.array(
-        [None if value is None else start + encode(_json_value(value)).encode() for value in values], pa.binary()
-    )
+    return pa.array([None if value is None else start + encode(form(value)).encode() for value in values], pa.binary())
 
 
-def _json_value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _json_value(one) for name, one in value.items() if one is not None}
-    if isinstance(value, float) and not math.isfinite(value):
-        return float_text(value)
-    return [_json_value(one) for one in value] if isinstance(value, list) else value
+def _json_form(kind: Any) -> Callable[[Any], Any]:
+    """How a value of an Arrow type is given to the encoder."""
+    if pa.types.is_struct(kind):
+        fields = [(field.name, _json_form(field.type)) for field in kind]
+        return lambda value: {name: form(value[name]) for name, form in fields if value[name] is not None}
+    if pa.types.is_map(kind):
+        item = _json_form(kind.item_type)
+        return lambda value: {key: None if one is None else item(one) for key, one in value.items()}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        element = _json_form(kind.value_type)
+        return lambda value: [None if one is None else element(one) for one in value]
+    if pa.types.is_floating(kind):
+        return lambda value: value if math.isfinite(value) else float_text(value)
+    return lambda value: value
 
 
 def float_text(value: float) -> str:
