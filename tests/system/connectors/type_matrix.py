@@ -6,11 +6,14 @@
     ! a text     the query stops; the beginning of the message
 
 A sink gets the values in three forms: rows (typed columns), events with schemas, and events without them. All values of
-a type are written at once; if that fails, one by one.
+a type are written at once; if that fails, one by one. A topic is read as other programs would: JSON by a JSON parser,
+Avro by the schema that the registry has. Events in Avro are for topics only: a test shows that sinks read the same from
+them as from events with schemas.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -25,7 +28,9 @@ from typing import Any
 from uuid import uuid4
 
 import duckdb
+import fastavro
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -34,6 +39,13 @@ from barnabas.spark.connectors.files.opening import file_plan
 from barnabas.spark.connectors.lake.opening import delta_plan, iceberg_plan
 from barnabas.spark.connectors.sinking.writer import SinkPlan
 from barnabas.spark.connectors.sql.sinks import opening
+from barnabas.spark.options import QueryMode
+from barnabas.spark.records.decoding import PartDecoder
+from barnabas.spark.records.encoding import encode_records
+from barnabas.spark.records.inference import arrow_type_of
+from barnabas.spark.records.registries import find_schema, registry_client
+from barnabas.spark.records.types import spark_arrow
+from barnabas.spark.sink.options import parse_sink_options
 from tests.system.connectors.pathways import write
 from tests.system.connectors.type_values import Form, Value, ValueType
 
@@ -53,16 +65,54 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "events": {**_json("true"), **_UNWRAP, "pk.mode": "record_key"},
     "events without schemas": {**_json("false"), **_UNWRAP, "pk.mode": "record_key"},
 }
+REGISTRY_URL = "http://registry.test:8081"
+AVRO = {
+    f"{part}.converter{name}": text
+    for part in ("key", "value")
+    for name, text in (("", "AvroConverter"), (".schema.registry.url", REGISTRY_URL))
+}
+"""The options with which a source sends events in Avro."""
+_JSON_FORMS = ("events", "events without schemas")
 
 
 @dataclass(frozen=True)
 class MatrixSink:
-    """A sink: the plan that writes a new table, with options, and what the table has then, by id."""
+    """A sink of values in some forms. `found` writes the column of a type from a batch in a form to a new table or
+    topic, and returns what it has then, by id.
+    """
 
     name: str
-    plan: Callable[[str, Mapping[str, str]], SinkPlan]
-    read: Callable[[str, str], Found]
-    merges: bool = True
+    found: Callable[[str, ValueType, Any, str], Found]
+    forms: tuple[str, ...] = tuple(FORMS)
+
+
+def table_sink(
+    name: str,
+    plan: Callable[[str, Mapping[str, str]], SinkPlan],
+    read: Callable[[str, str], Found],
+    *,
+    merges: bool = True,
+) -> MatrixSink:
+    """A sink of tables: the plan that writes a new one, with options, and what the column of a table has by id."""
+
+    def found(form: str, one: ValueType, batch: Any, table: str) -> Found:
+        options = dict(FORMS[form])
+        if form == "rows":
+            batch = batch.select(["id", one.name])
+        else:
+            options["fields.include"] = one.name
+            options |= {"transforms": "flat,some", "transforms.some.type": "ReplaceField$Value"}
+            options["transforms.some.include"] = f"id,{one.name}"
+        if merges:
+            options["insert.mode"] = "upsert"
+        else:
+            options = {key: text for key, text in options.items() if not key.startswith(("pk.", "fields."))}
+        write(plan(table, options), 0, batch, query=str(uuid4()))
+        # MariaDB and MySQL print a FLOAT with six digits.
+        is_short = name in ("mariadb", "mysql") and one.form is Form.FLOAT32 and form != "events without schemas"
+        return read(table, f"{one.name} + 0e0" if is_short else one.name)
+
+    return MatrixSink(name, found)
 
 
 # -- sinks -------------------------------------------------------------------------------------------------------------
@@ -79,11 +129,11 @@ def sql_sink(name: str, database: Any, column: str) -> MatrixSink:
     def read(table: str, value: str) -> Found:
         return dict(database.rows(f"SELECT id, {column.format(value)} FROM {table}"))
 
-    return MatrixSink(name, plan, read)
+    return table_sink(name, plan, read)
 
 
 def file_sinks(folder: Path) -> Iterator[MatrixSink]:
-    """SQLite, DuckDB, Delta, Iceberg and Parquet in a directory."""
+    """SQLite, DuckDB, Delta, Iceberg, and files of each format in a directory."""
 
     def sqlite_plan(table: str, options: Mapping[str, str]) -> SinkPlan:
         return opening.sqlite_plan(
@@ -115,23 +165,122 @@ def file_sinks(folder: Path) -> Iterator[MatrixSink]:
         target: Any = iceberg(table, {"insert.mode": "insert"}).target
         return _of_arrow(target.open_table(f"m.{table}", pa.schema([]))._table.scan().to_arrow(), value)
 
-    yield MatrixSink("sqlite", sqlite_plan, sqlite_read)
-    yield MatrixSink("duckdb", duckdb_plan, duckdb_read)
-    yield MatrixSink(
+    yield table_sink("sqlite", sqlite_plan, sqlite_read)
+    yield table_sink("duckdb", duckdb_plan, duckdb_read)
+    yield table_sink(
         "delta",
         lambda table, options: delta_plan({**options, "path": f"{folder}/{table}"}),
         lambda table, value: _of_arrow(DeltaTable(f"{folder}/{table}").to_pyarrow_table(), value),
     )
-    yield MatrixSink("iceberg", iceberg, iceberg_read)
-    yield MatrixSink(
-        "parquet",
-        lambda table, options: file_plan({**options, "path": f"{folder}/p_{table}", "file.format": "parquet"}),
-        lambda table, value: _of_arrow(
-            pa.concat_tables([pq.read_table(path) for path in sorted(Path(f"{folder}/p_{table}").glob("*.parquet"))]),
-            value,
-        ),
-        merges=False,
-    )
+    yield table_sink("iceberg", iceberg, iceberg_read)
+    for kind, suffix in (("parquet", "parquet"), ("csv", "csv"), ("json", "json"), ("avro", "avro")):
+        yield _files(folder, kind, suffix)
+
+
+def _files(folder: Path, kind: str, suffix: str) -> MatrixSink:
+    """Files of one format, named `files:` and the format if the format is one of records, too."""
+
+    def plan(table: str, options: Mapping[str, str]) -> SinkPlan:
+        return file_plan({**options, "path": f"{folder}/{kind}_{table}", "file.format": kind})
+
+    def read(table: str, value: str) -> Found:
+        found: dict[int, Any] = {}
+        for path in sorted(Path(f"{folder}/{kind}_{table}").glob(f"*.{suffix}")):
+            found |= _FILE_READERS[kind](path, value)
+        return found
+
+    return table_sink(kind if kind == "parquet" else f"files:{kind}", plan, read, merges=False)
+
+
+def _read_csv(path: Path, value: str) -> Found:
+    """The texts of a column; None where there is nothing, not even quotes."""
+    convert = pyarrow.csv.ConvertOptions(
+        column_types={"id": pa.int64(), value: pa.binary()}, strings_can_be_null=True, quoted_strings_can_be_null=False,
+        null_values=[""],
+    )  # fmt: skip
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    found = _of_arrow(pyarrow.csv.read_csv(path, convert_options=convert, parse_options=parse), value)
+    return {key: None if text is None else _decoded(text) for key, text in found.items()}
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
+
+
+def _read_json(path: Path, value: str) -> Found:
+    rows = [json.loads(line, parse_float=Decimal) for line in path.read_bytes().splitlines()]
+    return {row["id"]: row.get(value) for row in rows}
+
+
+def _read_avro(path: Path, value: str) -> Found:
+    with path.open("rb") as file:
+        return {row["id"]: row[value] for row in fastavro.reader(file)}
+
+
+_FILE_READERS: Mapping[str, Callable[[Path, str], Found]] = {
+    "parquet": lambda path, value: _of_arrow(pq.read_table(path), value),
+    "csv": _read_csv,
+    "json": _read_json,
+    "avro": _read_avro,
+}
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+def topic_sinks() -> Iterator[MatrixSink]:
+    """Topics: of rows with valueFormat=json and avro, and of events as the source makes them."""
+    yield MatrixSink("topic:json", _rows_in_json, ("rows",))
+    yield MatrixSink("topic:avro", _rows_in_avro, ("rows",))
+    yield MatrixSink("topic", _event_in_json, _JSON_FORMS)
+    yield MatrixSink("topic", _event_in_avro, ("events in avro",))
+
+
+def _encoded(kind: str, one: ValueType, batch: Any, topic: str) -> tuple[Any, Any]:
+    """The values of the records of a topic with a column of rows, and the options of their formats."""
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": topic, "valueFormat": kind}
+    if kind == "avro":
+        options["schema.registry.url"] = REGISTRY_URL
+    formats = parse_sink_options(options, QueryMode.BATCH).formats
+    kept = batch.select(["id", one.name])
+    rows = pa.table({"value": pa.StructArray.from_arrays(kept.columns, fields=list(kept.schema))})
+    return encode_records(rows, formats, topic).column("value").combine_chunks(), formats
+
+
+def _rows_in_json(form: str, one: ValueType, batch: Any, table: str) -> Found:
+    values, _ = _encoded("json", one, batch, table)
+    rows = [json.loads(value, parse_float=Decimal) for value in values.to_pylist()]
+    return {row["id"]: row.get(one.name) for row in rows}
+
+
+def _rows_in_avro(form: str, one: ValueType, batch: Any, table: str) -> Found:
+    """As a query of Spark reads them with valueFormat=avro."""
+    values, formats = _encoded("avro", one, batch, table)
+    pinned = find_schema(formats.value, formats.registry, (table,))
+    decoder = PartDecoder(formats.value, formats, pinned, spark_arrow(arrow_type_of(formats.value, formats, pinned)))
+    rows, failures = decoder.decode(values, table)
+    assert not failures, failures
+    return {row["id"]: row[one.name] for row in rows.to_pylist(maps_as_pydicts="strict")}
+
+
+def _event_in_json(form: str, one: ValueType, batch: Any, table: str) -> Found:
+    events = [json.loads(value, parse_float=Decimal) for value in batch.column("value").to_pylist()]
+    return {row["id"]: row[one.name] for row in (event.get("payload", event)["after"] for event in events)}
+
+
+def _event_in_avro(form: str, one: ValueType, batch: Any, table: str) -> Found:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9092", "valueFormat": "avro", "schema.registry.url": REGISTRY_URL}
+    access = parse_sink_options(options, QueryMode.BATCH).formats.registry
+    assert access is not None
+    found = {}
+    for value in batch.column("value").to_pylist():
+        schema = json.loads(registry_client(access).schema(int.from_bytes(value[1:5])).text)
+        event: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
+        found[event["after"]["id"]] = event["after"][one.name]
+    return found
 
 
 def _of_arrow(table: Any, value: str) -> Found:
@@ -145,38 +294,19 @@ def outcomes(sink: MatrixSink, form: str, one: ValueType, batch: Any, table: str
     """What becomes of each value of a type that the source reads. `batch` has the rows or events of all columns."""
     values = [value for value in one.values if value.refused is None]
     try:
-        found = _written(sink, form, one, batch, table)
+        found = sink.found(form, one, batch, table)
         return [outcome(one, value, found[row + 1]) for row, value in enumerate(values)]
     except BarnabasError:
         pass
     result = []
     for row, value in enumerate(values):
         try:
-            found = _written(sink, form, one, batch.slice(row, 1), f"{table}_{row}")
+            found = sink.found(form, one, batch.slice(row, 1), f"{table}_{row}")
             result.append(outcome(one, value, found[row + 1]))
         except BarnabasError as error:
             text = re.sub(r"(c_|a_)[a-z0-9_]+_\d+\b|r\d+_[a-z0-9_]+|s\d+\.", "t", str(error)).replace("\n", " ")
             result.append(f"! {text[:_MESSAGE]}")
     return result
-
-
-def _written(sink: MatrixSink, form: str, one: ValueType, batch: Any, table: str) -> Found:
-    column = one.name
-    options = dict(FORMS[form])
-    if form == "rows":
-        batch = batch.select(["id", column])
-    else:
-        options["fields.include"] = column
-        options |= {"transforms": "flat,some", "transforms.some.type": "ReplaceField$Value"}
-        options["transforms.some.include"] = f"id,{column}"
-    if sink.merges:
-        options["insert.mode"] = "upsert"
-    else:
-        options = {name: text for name, text in options.items() if not name.startswith(("pk.", "fields."))}
-    write(sink.plan(table, options), 0, batch, query=str(uuid4()))
-    # MariaDB prints a FLOAT with six digits.
-    is_short = sink.name == "mariadb" and one.form is Form.FLOAT32 and form != "events without schemas"
-    return sink.read(table, f"{column} + 0e0" if is_short else column)
 
 
 def outcome(one: ValueType, value: Value, found: Any) -> str:
@@ -311,6 +441,21 @@ def lines_of(types: Sequence[ValueType], results: Mapping[str, Mapping[str, list
             lines += [f"    {result}  <- {_places(places)}" for result, places in by_outcome.items()]
         lines += [f"  ! {value.text}: {value.refused}".replace("\\", "") for value in one.values if value.refused]
     return "\n".join(lines) + "\n"
+
+
+def without_sink(lines: str, name: str) -> str:
+    """The lines of a file without one sink, which must be the last one in each list of sinks."""
+    kept = []
+    for line in lines.splitlines():
+        outcome, arrow, places = line.rpartition("  <- ")
+        if line.startswith("    ") and arrow:
+            forms = [form.removesuffix(f" {name}") for form in places.split("; ")]
+            forms = [form for form in forms if not form.endswith(":")]
+            if not forms:
+                continue
+            line = f"{outcome}{arrow}{'; '.join(forms)}"
+        kept.append(line)
+    return "\n".join(kept) + "\n"
 
 
 def _places(places: list[str]) -> str:
