@@ -6,12 +6,12 @@ import shutil
 import signal
 import subprocess
 import time
-import uuid
 from pathlib import Path
 from typing import Protocol
 
 from barnabas.core.child_processes import start_child
 from barnabas.core.ids import uuid_to_text
+from barnabas.core.rng import random_uuid, system_rng
 from barnabas.testing.ports import free_ports
 from barnabas.testing.process_cluster import FIRST_CONTROLLER, ClusterProcess
 from bench.servers import KAFKA_JVM_FLAGS, wait_serving
@@ -93,7 +93,7 @@ class KafkaCluster:
         free = free_ports(2 * len(ids))
         clients, quorum = dict(zip(ids, free[: len(ids)], strict=True)), dict(zip(ids, free[len(ids) :], strict=True))
         voters = ",".join(f"{node}@127.0.0.1:{quorum[node]}" for node in self.controller_ids)
-        cluster_id = uuid_to_text(uuid.uuid4())
+        cluster_id = uuid_to_text(random_uuid(system_rng()))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ports: dict[int, int] = {}
         self._files: dict[int, Path] = {}

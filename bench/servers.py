@@ -9,12 +9,12 @@ import signal
 import socket
 import subprocess
 import time
-import uuid
 from pathlib import Path
 from typing import Protocol
 
 from barnabas.core.child_processes import start_child
 from barnabas.core.ids import uuid_to_text
+from barnabas.core.rng import random_uuid, system_rng
 from barnabas.testing.ports import free_port
 from barnabas.testing.process import BrokerProcess
 from bench.security import ADD_SCRAM, SecureListener
@@ -119,7 +119,8 @@ transaction.state.log.min.isr=1
 """
         )
         users = ["--add-scram", ADD_SCRAM] if secure is not None and secure.has_sasl else []
-        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", uuid_to_text(uuid.uuid4()), *users)
+        cluster_id = uuid_to_text(random_uuid(system_rng()))
+        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, *users)
 
     def _java(self, main: str, *arguments: str) -> None:
         command = ["java", "-cp", self.classpath, main, *arguments, "-c", str(self.properties)]
