@@ -138,7 +138,7 @@ class Appender:
         rolled = False
         try:
             if not active.ready:
-                active.prepare_append()
+                active.prepare_append(state.log_end_offset)
             if self._must_roll(active, checked, now_ms):
                 active = roll(state, self._flusher, now_ms, batches[0].base_offset, checked.last_offset)
                 rolled = True

@@ -18,7 +18,7 @@ def roll_if_filled(state: LogState, flusher: LogFlusher, now_ms: int) -> None:
         active = state.segments.active
         if active.size > 0:
             if not active.ready:
-                active.prepare_append()
+                active.prepare_append(state.log_end_offset)
             roll(state, flusher, now_ms)
 
 

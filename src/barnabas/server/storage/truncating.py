@@ -45,13 +45,13 @@ class Truncator:
             delete_ms = state.now_ms if now_ms is None else now_ms
             log_start_offset = min(state.log_start_offset, offset)
             active = state.segments.starting_from(offset)[0]
-            active.prepare_append()
+            active.prepare_append(state.log_end_offset)
             producers = state.producers.blank()
             kept = [s for s in state.segments if s.base_offset <= offset]
             replay_producers(producers, state.snapshots, kept, log_start_offset, offset, delete_ms)
             self._flusher.lower_durable_offset(offset)
             state.lower_cleaned_offset(offset)
-            active.prepare_append()  # the replay may have closed the file
+            active.prepare_append(state.log_end_offset)  # the replay may have closed the file
             for segment in [s for s in state.segments if s.base_offset > offset]:
                 self._deleter.delete_segment(segment, delete_ms)
             active.truncate_to(offset)

@@ -99,6 +99,11 @@ class OffsetIndex:
         return (self.base_offset + self._relative[slot], self._positions[slot]) if slot >= 0 else (-1, 0)
 
     @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; -1 without entries."""
+        return self.base_offset + self._relative[-1] if self._relative else -1
+
+    @property
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0
 

@@ -10,7 +10,7 @@ served without a look-up in a file.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
@@ -122,11 +122,15 @@ class Segment(SegmentFiles):
         except StorageError as e:
             raise DiskIoError(f"cannot remove a half-written batch from {file.path}: {e}") from e
 
-    def prepare_append(self) -> None:
-        """Open the file for writing and load the indexes. Needed before the first append to a segment found on disk."""
+    def prepare_append(self, next_offset: int) -> None:
+        """Open the file for writing and load the indexes, or rebuild those that `next_offset`, the offset after the
+        last batch, shows to be damaged. Needed before the first append to a segment found on disk."""
         self.file(Access.WRITE)
         try:
-            _ = self.offset_index, self.time_index, self.max_timestamp
+            last = max(self.offset_index.last_offset, self.time_index.last_entry.offset)
+            if self.size and last >= next_offset:  # no later entry could be added
+                raise CorruptIndexError(f"the indexes of {self.base_offset} have offset {last}")
+            _ = self.max_timestamp
         except (CorruptIndexError, FileMissingError):
             self.rebuild_indexes()
         _ = self.txn_index
@@ -166,6 +170,8 @@ class Segment(SegmentFiles):
     def truncate_to(self, offset: int) -> int:
         """Remove the batch that contains `offset` and all later ones. Returns the number of bytes removed."""
         found = self.find(offset)
+        if self._offset_index is None:  # it was damaged, and `find` has dropped it
+            self.rebuild_indexes()
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.truncate_to(offset)
         dropped = 0
@@ -179,7 +185,7 @@ class Segment(SegmentFiles):
         self._bytes_since_index = self.size - self.offset_index.last_position
         last = self.time_index.last_entry
         self._max_timestamp, self._offset_of_max_timestamp = last.timestamp, last.offset
-        for _, header in walk_headers(self.file(), self.offset_index.lookup(last.offset), self.size):
+        for _, header in self._walk_from_index(self.file(), last.offset):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max_timestamp = header.max_timestamp, header.last_offset
         with contextlib.suppress(DescriptorsExhaustedError):  # the files have too many entries until the next write
@@ -227,24 +233,27 @@ class Segment(SegmentFiles):
         if tail.covers(offset):
             known = tail.find(offset, self._size)
             return None if known is None else Found(*known)
-        source = file or self.file()
-        indexed, start = self._lookup_entry(offset)
-        if start:
-            try:
-                for position, header in walk_headers(source, start, self.size):
-                    if position == start and header.last_offset != indexed:
-                        break
-                    if header.last_offset >= offset:
-                        return Found(position, header.size)
-                else:
-                    return None
-            except CorruptBatchError:
-                pass
-            self._drop_damaged_index(f"its entry for offset {indexed} does not point to the end of a batch")
-        for position, header in walk_headers(source, 0, self.size):
+        for position, header in self._walk_from_index(file or self.file(), offset):
             if header.last_offset >= offset:
                 return Found(position, header.size)
         return None
+
+    def _walk_from_index(self, source: ReadableFile, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from the last index entry on that is not above `offset`. If that entry
+        does not name a batch, the index is damaged, and the walk begins at the start of the segment."""
+        indexed, start = self._lookup_entry(offset)
+        if start:
+            walk = walk_headers(source, start, self.size)
+            try:
+                first = next(walk, None)
+            except CorruptBatchError:
+                first = None
+            if first is not None and first[1].last_offset == indexed:
+                yield first
+                yield from walk
+                return
+            self._drop_damaged_index(f"its entry for offset {indexed} does not point to the end of a batch")
+        yield from walk_headers(source, 0, self.size)
 
     def _drop_damaged_index(self, reason: str) -> None:
         """Without the file, look-ups begin at the start of the segment; the next start, or append, rebuilds the
