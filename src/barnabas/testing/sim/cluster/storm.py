@@ -33,6 +33,7 @@ from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.objects import SimObjectStore
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload, WorkloadFacts
+from barnabas.testing.sim.workload.processing import NODES, prepare_processors, until_processed
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
@@ -44,6 +45,8 @@ SASL_SHARE: Final = 0.1
 """The share of the seeds whose nodes and clients log in."""
 QUOTAS_DRAWN: Final = 0.3
 """The share of storms with quotas."""
+DELAYS_END_S: Final = 120.0
+"""Simulated seconds after which no client is delayed any more by quotas that were removed."""
 ALL_CLIENTS: Final = quota_entity({"client-id": None})
 """Every client of the workload, each with a quota of its own."""
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -115,7 +118,10 @@ class Storm:
             directories=world.random_stream("directories").random() < 0.3 and not tiered,
             sasl=(menu is None and world.random_stream("sasl").random() < SASL_SHARE) if sasl is None else sasl,
         )
-        config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
+        config = {
+            "metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520])),
+            **NODES,
+        }
         if self.menu is ClusterFaultMenu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"
         self.objects = SimObjectStore(world.random_stream("objects")) if tiered else None
@@ -132,7 +138,11 @@ class Storm:
             if slow:
                 node.usual_job_s = node.job_s = (0.005, 0.1)
         racks = RACKS if self.layout.racks else ()
-        mix = replace(random_mix(rng), visitors=1 if self.layout.sasl else 0)
+        mix = replace(
+            random_mix(rng),
+            visitors=1 if self.layout.sasl else 0,
+            processors=world.random_stream("processors").choice([0, 2, 3]),
+        )
         self.workload = Workload(world, mix, partitions=rng.randint(1, 2), racks=racks)
         self.fault_context = FaultContext(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.fault_context)
@@ -178,6 +188,8 @@ class Storm:
             for topic in TOPICS:
                 await admin.create_topic(topic, workload.partitions, configs=self.topic_config)
             await prepare_sharers(admin)
+            if workload.mix.processors:
+                await prepare_processors(admin)
             if self.quotas:
                 await admin.alter_client_quotas({ALL_CLIENTS: self.quotas})
         workload.start()
@@ -189,10 +201,11 @@ class Storm:
                 await power_cut(self.fault_context)
                 await self.nemesis.rest(RECOVERY_S)
         await asyncio.sleep(1.0)
-        workload.calm = True
-        await workload.stop(RECOVERY_S)
         if self.quotas:
             await self._end_quotas()
+        # A delay that a quota has imposed lasts to its end, though the quota is removed meanwhile, as in Apache Kafka.
+        await until_processed(workload, after_s=DELAYS_END_S if self.quotas else 0.0)
+        await workload.stop(RECOVERY_S)
         world.check_crashes()
         evidence = await self._gather()
         world.check_crashes()
@@ -207,7 +220,8 @@ class Storm:
             await self.nemesis.strike(seconds)
 
     async def _end_quotas(self) -> None:
-        """Count the delayed requests, and remove the quotas: the last readers read everything at once."""
+        """Count the delayed requests, and remove the quotas: at a hundred bytes per second the processors would need
+        minutes for what is left, and the last readers read everything at once."""
         for node in self.cluster.hosts.values():
             services = services_of(node)
             if services is not None:

@@ -85,8 +85,9 @@ async def process(workload: Workload, who: str) -> None:
         await asyncio.sleep(rng.random() * 1.5)  # so that the others take over meanwhile
 
 
-async def until_processed(workload: Workload) -> None:
-    """Makes the programs calm, and waits until the group has processed every record that was acknowledged by now."""
+async def until_processed(workload: Workload, *, after_s: float = 0.0) -> None:
+    """Makes the programs calm, and waits until the group has processed every record that was acknowledged by now.
+    `after_s` are the simulated seconds during which members may still be delayed by what was before."""
     workload.calm = True
     facts = workload.facts
     wanted = dict(facts.plain) if workload.mix.processors else {}
@@ -95,7 +96,7 @@ async def until_processed(workload: Workload) -> None:
         return workload.failure is not None or wanted.keys() <= facts.processed
 
     try:
-        await workload.world.until(done, _WITHIN_S, "the processors process every acknowledged record")
+        await workload.world.until(done, after_s + _WITHIN_S, "the processors process every acknowledged record")
     except LivenessError as error:
         async with workload.world.consumer(group_id=PROCESSORS, default_api_timeout_ms=60_000) as consumer:
             committed = await consumer.committed(sorted({tp for tp, _ in wanted.values()}))
