@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.core.errors import KafkaError
 from barnabas.server.storage.fs import Access
 from barnabas.testing import sim
@@ -168,6 +169,35 @@ class TestTheNetwork:
                 assert world.loop.time() - began < 5
 
         sim.run(scenario)
+
+    @pytest.mark.parametrize("returns", [True, False])
+    def test_a_group_does_not_wait_for_a_coordinator_without_power(self, *, returns: bool) -> None:
+        """A join waits when its coordinator's host loses power. No packet ends the connection, and the time-out of the
+        request is max.poll.interval.ms, five minutes."""
+
+        async def scenario(world: sim.World) -> float:
+            settings = {
+                "group.initial.rebalance.delay.ms": "6000",
+                "offsets.topic.num.partitions": "1",
+                "offsets.topic.replication.factor": "3",
+            }
+            cluster = await world.start_cluster(3, 1, config=settings)
+            async with world.admin() as admin:
+                await admin.create_topic("t", 1, 3)
+            async with world.consumer(group_id="g", group_protocol="classic") as consumer:
+                consumer.subscribe(["t"])
+                await consumer.poll(3_000)
+                coordinator = await consumer.cluster.coordinators.find(CoordinatorType.GROUP, "g")
+                node = cluster.hosts[f"b{coordinator}"]
+                node.lose_power()
+                began = world.loop.time()
+                if returns:
+                    await cluster.up(node)
+                while not consumer.assignment():
+                    await consumer.poll(1_000)
+                return world.loop.time() - began
+
+        assert sim.run(scenario) < 60
 
 
 class TestTheDisk:

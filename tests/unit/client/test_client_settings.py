@@ -11,6 +11,7 @@ import pytest
 from barnabas.client.producer.links import BrokerLink
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.transport.outgoing_connection import KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import FakeCluster, _Transport
@@ -31,6 +32,17 @@ async def test_socket_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
         async with FakeCluster().cluster(send_buffer_bytes=30_000, receive_buffer_bytes=40_000) as cluster:
             await cluster.refresh()
         assert sizes(plain) in ((30_000, 40_000), (60_000, 80_000))  # Linux doubles what it is told
+
+
+async def test_silent_hosts_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a join at a coordinator that has lost power would wait for max.poll.interval.ms."""
+    with socket.socket() as plain:
+        monkeypatch.setattr(_Transport, "get_extra_info", lambda *_: plain)
+        async with FakeCluster().cluster() as cluster:
+            await cluster.refresh()
+        assert plain.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == KEEPALIVE_INTERVAL_S
+        assert plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == KEEPALIVE_PROBES
 
 
 def asked_for(fake: FakeCluster, topic: str) -> int:

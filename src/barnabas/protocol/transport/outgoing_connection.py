@@ -11,6 +11,7 @@ memory. Time and sockets are those of the running loop, so the simulator runs th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable
@@ -33,6 +34,25 @@ WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 
 STALLED_S: Final = 1.0
 """A request without a response for longer than this, and than the peer may wait for records, has stalled."""
+
+
+KEEPALIVE_IDLE_S: Final = 10
+KEEPALIVE_INTERVAL_S: Final = 5
+KEEPALIVE_PROBES: Final = 3
+"""TCP probes a host that is silent for `KEEPALIVE_IDLE_S`; after so many probes without an answer the connection is
+lost. A host that loses power closes no connection, and the answer to a JoinGroup may take minutes: without probes the
+members of a group would wait as long, although another broker coordinates the group already. Kafka's clients set
+SO_KEEPALIVE too, but leave the times to the operating system, where they are two hours."""
+_KEEPALIVE: Final = tuple(
+    (getattr(socket, name), value)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPALIVE", KEEPALIVE_IDLE_S),  # macOS's name
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    )
+    if hasattr(socket, name)
+)
 
 
 class _Pending(NamedTuple):
@@ -84,7 +104,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is one by behaviour, not by class
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        self._set_socket_buffers()
+        self._set_socket_options()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.target()
@@ -318,19 +338,22 @@ class OutgoingConnection(asyncio.BufferedProtocol):
             return ""
         return " Right after the TLS handshake: if it asks for certificates of its clients, set ssl.keystore.location."
 
-    def _set_socket_buffers(self) -> None:
-        config = self._config
-        if config.send_buffer_bytes < 0 and config.receive_buffer_bytes < 0:
-            return
+    def _set_socket_options(self) -> None:
         found = None if self._transport is None else self._transport.get_extra_info("socket")
         if found is None:
             return
+        config = self._config
         for option, size in (
             (socket.SO_SNDBUF, config.send_buffer_bytes),
             (socket.SO_RCVBUF, config.receive_buffer_bytes),
         ):
             if size >= 0:
                 found.setsockopt(socket.SOL_SOCKET, option, size)
+        if found.family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):  # macOS refuses options of a connection that the peer has closed
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for option, value in _KEEPALIVE:
+                    found.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _settle(future: asyncio.Future[Any], response: Any, error: BarnabasError | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import zlib
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +18,31 @@ if TYPE_CHECKING:
 _WINDOW: Final = 256 * 1024
 _NOBODY: Final = Context()
 """The context of the network's own callbacks, which run whether or not the processes run."""
+
+
+class SimSocketOptions:
+    """The socket of the end that has opened a connection, for the options of TCP that it sets."""
+
+    family = socket.AF_INET
+
+    def __init__(self) -> None:
+        self._options: dict[tuple[int, int], int] = {}
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self._options[level, option] = value
+
+    @property
+    def probes(self) -> tuple[int, int, int] | None:
+        """Seconds before the first probe and between probes, and their number; None without SO_KEEPALIVE."""
+        found = self._options
+        if not found.get((socket.SOL_SOCKET, socket.SO_KEEPALIVE)):
+            return None
+        tcp = socket.IPPROTO_TCP  # with Linux's defaults
+        return (
+            found.get((tcp, socket.TCP_KEEPIDLE), 7_200),
+            found.get((tcp, socket.TCP_KEEPINTVL), 75),
+            found.get((tcp, socket.TCP_KEEPCNT), 9),
+        )
 
 
 class SimConnection:
@@ -35,6 +61,7 @@ class SimConnection:
         self.server = SimTransport(self, *server)
         self.client.other = self.server
         self.server.other = self.client
+        self.client.options = SimSocketOptions()
 
     def retry(self) -> None:
         """Sends the waiting segments again, after a link was healed."""
@@ -58,6 +85,7 @@ class SimTransport(asyncio.Transport):
         self.process = process
         self.other: SimTransport
         self.silent = False
+        self.options: SimSocketOptions | None = None
         self.done = False
         """Whether `connection_lost` has been called, or the process that should be called has ended."""
         self._connection = connection
@@ -105,6 +133,8 @@ class SimTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peername":
             return self.other.host, self.other.port
+        if name == "socket":
+            return default if self.options is None else self.options
         return (self.host, self.port) if name == "sockname" else default
 
     def set_protocol(self, protocol: Any) -> None:
@@ -330,6 +360,23 @@ class SimTransport(asyncio.Transport):
             self.process.transports.pop(self, None)
         if self.other.done:
             self._network.closed(self._connection)
+        self.other._on_silence()
+
+    def _on_silence(self) -> None:
+        """The other host has lost power: probe it, if the program has set SO_KEEPALIVE."""
+        probes = None if self.options is None else self.options.probes
+        if probes is not None:
+            self._loop.call_at(self._loop.time() + probes[0], self._probe, *probes[1:], context=_NOBODY)
+
+    def _probe(self, interval_s: int, left: int) -> None:
+        if self.done or self._stalled:  # bytes that wait are sent again, and decide instead of probes
+            return
+        if self._network.carries(self.host, self.other.host):  # it has restarted, and does not know the connection
+            self.break_with(ConnectionResetError(104, "Connection reset by peer"), quietly=True)
+        elif left:
+            self._loop.call_at(self._loop.time() + interval_s, self._probe, interval_s, left - 1, context=_NOBODY)
+        else:
+            self.break_with(TimeoutError(110, "Connection timed out"), quietly=True)
 
     def on_forgotten(self) -> None:
         """The other host has restarted, and answers the next packet of this connection with a reset."""
