@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import check_crc, iter_batches
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
@@ -24,7 +25,7 @@ from barnabas.server.metadata.image.cluster import ClusterImage, TopicImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
-from barnabas.server.storage.errors import DamagedLogError
+from barnabas.server.storage.errors import DamagedLogError, TransientStorageError
 
 DAMAGED = (
     "This broker does not coordinate the groups or transactions of this partition. What to do: docs/OPERATIONS.md, "
@@ -32,8 +33,11 @@ DAMAGED = (
 )
 _LOAD_BYTES = 256 * 1024
 """The number of bytes whose records are applied in one turn of the event loop, in some tens of milliseconds."""
+_READ_AGAIN_S = 0.5
+"""Seconds until a log is read again that could not be opened, for example for want of file descriptors."""
 _NEVER = 1e12
 """Seconds until a deadline that never comes: the wait for a commit ends only if this broker loses the leadership."""
+logger = get_logger("barnabas.server.node")
 
 
 class ReplicatedWriter:
@@ -83,10 +87,17 @@ class ReplicatedWriter:
             log = partition.log  # changes if the replica is moved to another directory
             if log is None:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {tp} is offline.")
-            plan = log.plan_read(offset, _LOAD_BYTES, upper_offset=end)
-            result = plan.try_run()
-            if result is None:
-                result = await asyncio.get_running_loop().run_in_executor(self._disk, plan.run)
+            try:
+                plan = log.plan_read(offset, _LOAD_BYTES, upper_offset=end)
+                result = plan.try_run()
+                if result is None:
+                    result = await asyncio.get_running_loop().run_in_executor(self._disk, plan.run)
+            except TransientStorageError as error:
+                # Without a repetition nobody would coordinate this partition's groups before the next election.
+                logger.warning("a coordinator cannot read its log yet; trying again", partition=tp, reason=str(error))
+                await asyncio.sleep(_READ_AGAIN_S)
+                self._leader(tp)
+                continue
             whole = 0
             try:
                 for position, header in iter_batches(result.data):
