@@ -17,6 +17,7 @@ import pytest
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.validate import Origin
 from barnabas.server.storage import fs as os_files
+from barnabas.server.storage import names
 from barnabas.server.storage.descriptors import (
     DescriptorReserve,
     divide_descriptors,
@@ -28,7 +29,7 @@ from barnabas.server.storage.fs import Access, OsFileSystem
 from barnabas.server.storage.segments.open_segments import OpenSegments
 from barnabas.server.storage.values import TimestampOffset
 from tests.configs import log_config
-from tests.unit.server.storage.logs import LogHarness, batch
+from tests.unit.server.storage.logs import PATH, LogHarness, batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
 SIZE = len(batch())
@@ -275,6 +276,29 @@ def test_an_operation_without_a_descriptor_fails_alone(operation: str, kill: boo
         pytest.fail("the operation needs more files than expected")
     if operation not in ("aborted transactions", "retention", "delete records"):
         assert failed, "the operation opens no file"
+
+
+@pytest.mark.parametrize("kind", [names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX])
+def test_an_index_that_cannot_be_opened_twice_fails_both_appends(kind: str) -> None:
+    """The second append used to be written before it failed, and a marker that was written so aborted nothing."""
+    logs = LogHarness(config=log_config(index_interval_bytes=0))
+    disk = logs.disk
+    assert isinstance(disk, MemoryDisk)
+    logs.fill(3)
+    logs.append(batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    logs.restart()
+    before = bytes(disk.data(f"{PATH}/{0:020d}.log"))
+    disk.lacks_descriptors = lambda path: path.endswith(kind)
+    for _ in range(2):
+        with pytest.raises(DescriptorsExhaustedError):
+            logs.marker(7, 0, commit=False)
+        assert logs.log.log_end_offset == 4
+        assert bytes(disk.data(f"{PATH}/{0:020d}.log")) == before
+    disk.lacks_descriptors = lambda path: False
+    assert logs.marker(7, 0, commit=False).first_offset == 4
+    assert [txn.producer_id for txn in logs.log.aborted_transactions(0, 5)] == [7]
+    assert [header.base_offset for header in logs.headers()] == [0, 1, 2, 3, 4]
+    assert not logs.failures
 
 
 def test_a_flush_without_a_descriptor_does_not_take_the_directory_offline() -> None:

@@ -127,6 +127,14 @@ class Segment(SegmentFiles):
         last batch, shows to be damaged. Needed before the first append to a segment found on disk."""
         self.file(Access.WRITE)
         try:
+            self._load_indexes(next_offset)
+        except StorageError:
+            self.release()  # otherwise it would be `ready`, and an index could fail to open after the next write
+            raise
+        self._bytes_since_index = self.size - self.offset_index.last_position
+
+    def _load_indexes(self, next_offset: int) -> None:
+        try:
             last = max(self.offset_index.last_offset, self.time_index.last_entry.offset)
             if self.size and last >= next_offset:  # no later entry could be added
                 raise CorruptIndexError(f"the indexes of {self.base_offset} have offset {last}")
@@ -134,7 +142,6 @@ class Segment(SegmentFiles):
         except (CorruptIndexError, FileMissingError):
             self.rebuild_indexes()
         _ = self.txn_index
-        self._bytes_since_index = self.size - self.offset_index.last_position
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
         """Add a batch at `position` to the indexes in memory. Recovery calls this too."""
