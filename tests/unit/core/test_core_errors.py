@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from http import HTTPStatus
 from multiprocessing import get_context
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -30,6 +31,7 @@ SAMPLES: dict[str, Any] = {
     "float": 1.5,
     "ErrorCode": ErrorCode.NOT_LEADER_OR_FOLLOWER,
     "ErrorCode | int": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    "UUID": UUID(int=1),
     "TopicPartition": TopicPartition("orders", 3),
     "list[TopicPartition]": [TopicPartition("orders", 3)],
     "Sequence[str]": ("a reason", "another"),

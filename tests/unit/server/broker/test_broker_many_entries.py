@@ -56,14 +56,24 @@ def context(api_key: int, version: int) -> RequestContext:
     return RequestContext(api_key, version, 1, "c", Peer(1, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1), 1_000, 0.0)
 
 
-class Appended(SimpleNamespace):
+class Appended:
     """A partition that keeps the order of its appends with those of the others."""
 
     must_flush = False
+    log = None
+    traffic = SimpleNamespace(failed_appends=0, bytes_rejected=0)
+
+    def __init__(self, index: int, order: list[int], client_rules: ValidationRules | None) -> None:
+        self.name = TopicPartition("t", index)
+        self.index = index
+        self.order = order
+        self.client_rules = client_rules
 
     def append(self, records: Any, acks: int, now_ms: int, *, checked: Any) -> Any:
         self.order.append(self.index)
-        return SimpleNamespace(first_offset=7, next_offset=8, log_append_time_ms=-1, log_start_offset=0)
+        return SimpleNamespace(
+            first_offset=7, last_offset=7, next_offset=8, log_append_time_ms=-1, log_start_offset=0, size=len(records)
+        )
 
     def try_committed(self, end: int) -> ErrorCode:
         return ErrorCode.NONE
@@ -76,7 +86,7 @@ class Log:
         self.order: list[int] = []
 
     def get(self, topic: str, index: int) -> Appended | None:
-        return Appended(index=index, order=self.order, client_rules=None) if index < EXISTING else None
+        return Appended(index, self.order, None) if index < EXISTING else None
 
     def require(self, topic: str, index: int) -> Appended:
         found = self.get(topic, index)
@@ -100,8 +110,7 @@ class Checking(Log):
     """`Partitions` that check what is appended."""
 
     def get(self, topic: str, index: int) -> Appended | None:
-        traffic = SimpleNamespace(failed_appends=0, bytes_rejected=0)
-        return Appended(index=index, order=self.order, client_rules=ValidationRules("t"), traffic=traffic, log=None)
+        return Appended(index, self.order, ValidationRules("t"))
 
 
 @pytest.mark.parametrize(
