@@ -304,7 +304,9 @@ class BlockingReader(Blocking[RC]):
     """The common part of both consumers: each call says first what the program has received of the calls before it.
 
     `_given` is set as the last step of a call, after which no signal handler can run before the caller has the records.
-    If the call is interrupted earlier, the records are put back by the next call that reads.
+    If the call is interrupted earlier, the records are put back by the next call that reads. So they are if another
+    thread reads first: each call looks at `ended` and sets `_given` without a moment between them in which CPython
+    could switch threads, and `_settle` sets `ended` before it looks at `_given`.
     """
 
     def __init__(self, make: Callable[[], RC]) -> None:
@@ -330,6 +332,7 @@ class BlockingReader(Blocking[RC]):
         delivery: OnTheWay | None = self._client.on_the_way
         if delivery is None:
             return
+        delivery.ended = moves
         received, count = self._given
         if received is delivery:
             delivery.receive(count)
@@ -365,8 +368,8 @@ class BlockingReader(Blocking[RC]):
 class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
     """An endless iterator over a consumer's records. A step that is interrupted can be repeated.
 
-    CPython runs signal handlers when a function begins, after a jump backward, and after the call of a function in C;
-    not when a function in Python returns to another one, nor between the steps of `for`.
+    CPython runs signal handlers, and switches threads, when a function begins, after a jump backward, and after the
+    call of a function in C; not when a function in Python returns to another one, nor between the steps of `for`.
     """
 
     def __init__(self, reader: BlockingReader[Any], *, is_loop: bool = True) -> None:
@@ -376,31 +379,38 @@ class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
         reader = self._reader
-        delivery, count = reader._given
-        if (
-            delivery is None
-            or delivery.ended
-            or count >= len(delivery.records)
-            or time.monotonic() >= self._until
-            or reader._iterator is not self._reference
-            or reader._closed
-        ):
-            delivery = self._poll()
-            count = 0
-        reader._reader_thread = threading.get_ident()
-        record = delivery.records[count]
-        reader._given = (delivery, count + 1)  # no signal handler can run between this and the return
-        return record  # type: ignore[no-any-return]
+        while True:
+            thread, now = threading.get_ident(), time.monotonic()
+            delivery, count = reader._given  # from here to the return, no other thread and no signal handler can run
+            if (
+                delivery is not None
+                and not delivery.ended
+                and now < self._until
+                and reader._iterator is self._reference
+                and not reader._closed
+            ):
+                try:
+                    record = delivery.records[count]
+                except IndexError:
+                    pass
+                else:
+                    reader._reader_thread = thread
+                    reader._given = (delivery, count + 1)
+                    return record  # type: ignore[no-any-return]
+            self._poll()
 
-    def _poll(self) -> OnTheWay:
+    def _poll(self) -> None:
+        """Take records, of which the program has received none yet."""
         reader = self._reader
         while not reader._closed:
-            _, (delivery, _) = reader._read(lambda: reader._client.poll(1_000))
-            if delivery is not None:
-                delivery.one_by_one = True
-                self._until = time.monotonic() + STEP_INTERVAL_S
-                reader._iterator = self._reference
-                return delivery
+            with reader._turn:
+                _, (delivery, _) = reader._read(lambda: reader._client.poll(1_000))
+                if delivery is not None:
+                    delivery.one_by_one = True
+                    self._until = time.monotonic() + STEP_INTERVAL_S
+                    reader._iterator = self._reference
+                    reader._given = (delivery, 0)
+                    return
         raise StopIteration
 
 
@@ -414,9 +424,9 @@ class _BlockingBatches(Iterator[Any]):
     def __next__(self) -> Any:
         reader = self._reader
         while not reader._closed:
-            batch, given = reader._read(lambda: reader._client.poll_arrow(1_000, **self._options))
-            if batch is not None:
-                reader._given = given  # no signal handler can run between this and the return
+            batch, (delivery, count) = reader._read(lambda: reader._client.poll_arrow(1_000, **self._options))
+            if delivery is not None and not delivery.ended:
+                reader._given = (delivery, count)  # no signal handler can run between this and the return
                 return batch
         raise StopIteration
 
@@ -428,9 +438,13 @@ def read(
 
     @functools.wraps(method)
     def blocking(self: BlockingReader[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result, given = self._read(lambda: method(self._client, *args, **kwargs))
-        self._given = given  # no signal handler can run between this and the return
-        return result
+        while True:
+            result, (delivery, count) = self._read(lambda: method(self._client, *args, **kwargs))
+            if delivery is None:
+                return result
+            if not delivery.ended:
+                self._given = (delivery, count)  # no signal handler can run between this and the return
+                return result
 
     return blocking
 
@@ -494,12 +508,14 @@ class Consumer(BlockingReader[AsyncConsumer]):
         self._check_open()
         if not partitions:
             return self._singles.__next__()  # not next(): see `_BlockingRecords`
-        found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
-        while not found:
-            found, given = self._read(lambda: self._client.getmany(*partitions, timeout_ms=1_000, max_records=1))
-        record = next(iter(found.values()))[0]
-        self._given = given
-        return record
+        while True:
+            found, (delivery, count) = self._read(
+                lambda: self._client.getmany(*partitions, timeout_ms=1_000, max_records=1)
+            )
+            record = next((records[0] for records in found.values()), None)
+            if record is not None and delivery is not None and not delivery.ended:
+                self._given = (delivery, count)
+                return record
 
     def arrow(self, **options: Any) -> Iterator[Any]:
         """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from types import FrameType
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.blocking import Admin, Consumer, ShareConsumer
+from barnabas.client.blocking import Admin, BlockingReader, Consumer, ShareConsumer, read
 from barnabas.client.blocking_producer import Producer
 from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.errors import ClientClosedError
 from barnabas.client.loop_thread import LoopThread
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.share.consumer import AsyncShareConsumer
+from tests.progress import wait_until
 
 ITERATED = {"records"}
 """What `for record in consumer` is for."""
@@ -69,3 +77,79 @@ def test_a_signal_ends_a_call_that_it_does_not_wake() -> None:
         signal.signal(signal.SIGUSR1, handler)
         loops.close()
     assert outcome == ["cancelled"]
+
+
+class Numbers:
+    """A client whose records are numbers."""
+
+    cluster: Any = SimpleNamespace()
+
+    def __init__(self, count: int) -> None:
+        self.defers = False
+        self.on_the_way: Taken | None = None
+        self.left = deque(range(count))
+
+    async def poll(self, timeout_ms: float = 0, *, raise_problems: bool = False) -> list[Any]:
+        if not self.left:
+            await asyncio.sleep(0.001)  # other threads have to run
+        taken = [self.left.popleft() for _ in range(min(len(self.left), 500))]
+        self.on_the_way = Taken(self, taken) if taken else None
+        return taken
+
+    def wakeup(self) -> None:
+        raise NotImplementedError
+
+    async def close(self, timeout_ms: float | None = None) -> None: ...
+
+
+class Taken:
+    """Numbers on their way to the program."""
+
+    def __init__(self, numbers: Numbers, records: list[int]) -> None:
+        self.ended = self.one_by_one = False
+        self.records = records
+        self._numbers = numbers
+        self._received = 0
+
+    def receive(self, count: int) -> None:
+        self._received = count
+
+    def put_back(self) -> None:
+        self._numbers.left.extendleft(reversed(self.records[self._received :]))
+
+
+def test_threads_that_share_a_consumer_get_each_record_once() -> None:
+    count = 100_000
+    reader = BlockingReader(lambda: Numbers(count))
+    poll = read(Numbers.poll)
+    ends: list[list[int]] = []
+
+    shared = iter(reader)
+
+    def iterate(numbers: Iterable[Any] = shared) -> None:
+        got: list[int] = []
+        ends.append(got)
+        with suppress(ClientClosedError):
+            for number in numbers:
+                got.append(number)  # noqa: PERF402 - seen by the other thread at once
+
+    def take() -> None:
+        got: list[int] = []
+        ends.append(got)
+        with suppress(ClientClosedError):
+            while True:
+                got += poll(reader)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=work) for work in (iterate, iterate, lambda: iterate(reader), take)]
+    try:
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len({number for got in list(ends) for number in list(got)}) == count, "all numbers arrive")
+    finally:
+        sys.setswitchinterval(interval)
+        reader.close()
+        for thread in threads:
+            thread.join()
+    assert sum(map(len, ends)) == count
