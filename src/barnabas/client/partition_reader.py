@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEFAULT_LIMITS: Final = ConsumerFetchConfig(max_bytes=52_428_800, partition_max_bytes=8_388_608)
+REPLACED_AFTER_S: Final = 2.0
+"""How long the metadata must have another topic than that of a range before the range fails."""
 STALL_TIMEOUT_MS: Final = 120_000
 """The time without progress after which a range fails (the default of Spark's `kafkaConsumer.pollTimeoutMs`)."""
 
@@ -70,6 +72,8 @@ class _Progress:
     last_error: KafkaError | None = None
     topic_id: UUID = NO_TOPIC_ID
     """The id of the topic that the range is of; NO_TOPIC_ID before the first fetch of a range that does not say so."""
+    other_since: float | None = None
+    """When the metadata was first found to have another topic id."""
 
     @property
     def done(self) -> bool:
@@ -176,11 +180,7 @@ class PartitionReader:
         if not idle:
             return
         groups: dict[int, dict[TopicPartition, _Progress]] = {}
-        names = {p.partition.topic for p in idle}
-        views = await self.cluster.topics(names)
-        if any(p.is_of_another(views[p.partition.topic].topic_id) for p in idle):
-            await self.cluster.refresh(sorted(names))  # the ranges may be newer than the metadata
-            views = await self.cluster.topics(names)
+        views = await self.cluster.topics({p.partition.topic for p in idle})
         for progress in idle:
             topic = views[progress.partition.topic]
             index = progress.partition.partition
@@ -191,8 +191,9 @@ class PartitionReader:
                 self._postpone(progress, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
             elif topic.partitions[index].leader not in in_flight:
                 if progress.is_of_another(topic.topic_id):
-                    raise TopicReplacedError(progress.partition, progress.position, progress.topic_id, topic.topic_id)
-                progress.topic_id = topic.topic_id
+                    self._find_another(progress, topic.topic_id)
+                    continue
+                progress.topic_id, progress.other_since = topic.topic_id, None
                 groups.setdefault(topic.partitions[index].leader, {})[progress.partition] = progress
         for leader, group in groups.items():
             fetch = await self._send_fetch(leader, group)
@@ -302,6 +303,16 @@ class PartitionReader:
             self._check_stall(progress)
 
     # -- failures --------------------------------------------------------------------------------------------------
+
+    def _find_another(self, progress: _Progress, found: UUID) -> None:
+        """The metadata has another topic than that of the range. The metadata may be older than the range, of a broker
+        that has not read of the topic yet: TopicReplacedError is raised only if that lasts."""
+        now = self.cluster.now()
+        if progress.other_since is None:
+            progress.other_since = now
+        if now - progress.other_since >= REPLACED_AFTER_S:
+            raise TopicReplacedError(progress.partition, progress.position, progress.topic_id, found)
+        self._postpone(progress, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
 
     def _postpone(self, progress: _Progress, error: KafkaError) -> None:
         """Retry a range later. Raises `error` if it is not retriable, RequestTimeoutError after the stall time-out."""

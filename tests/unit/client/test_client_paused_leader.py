@@ -27,8 +27,9 @@ from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
+from barnabas.protocol.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.unit.client.fake_cluster import FakeCluster, partitions_added
+from tests.unit.client.fake_cluster import SILENCE, FakeCluster, partitions_added
 from tests.unit.client.test_client_reader import batch
 
 REQUEST_TIMEOUT_MS = 60_000
@@ -304,4 +305,29 @@ async def test_a_slow_coordinator_keeps_its_requests_whatever_else_it_loses() ->
         await cluster.refresh(["t"])
         await asked_again(fake, ApiKey.FIND_COORDINATOR)
         assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_a_coordinator_that_answers_keeps_its_joins_whatever_another_broker_says() -> None:
+    """The other broker is cut off from the cluster, and still names itself."""
+    fake = two_brokers()
+    fake.scripts[ApiKey.HEARTBEAT] = lambda *_: HeartbeatResponse()
+    async with fake.cluster(request_timeout_ms=REQUEST_TIMEOUT_MS) as cluster:
+
+        async def ask() -> Any:
+            request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+            return await cluster.send_coordinator(CoordinatorType.GROUP, "g", request, purpose="group")
+
+        await ask()
+        await cluster.topic("t")
+        cluster.note_error(T0, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # so that the other broker is preferred
+        fake.scripts[ApiKey.HEARTBEAT] = lambda *_: SILENCE
+        fake.scripts[ApiKey.FIND_COORDINATOR] = lambda broker, request, version: FindCoordinatorResponse(
+            coordinators=[Coordinator(key="g", node_id=broker, host="fake", port=9000 + broker)]
+        )
+        waiting = asyncio.create_task(ask())
+        await asked_again(fake, ApiKey.FIND_COORDINATOR)
+        await asked_again(fake, ApiKey.FIND_COORDINATOR)
+        assert not waiting.done()
+        assert brokers_of(fake, ApiKey.HEARTBEAT) == [1, 1]
         waiting.cancel()

@@ -294,18 +294,21 @@ class Cluster:
         if self._closed:
             raise ClientClosedError("This client")
         best = self._pool.least_busy(self._is_doubted)
-        if best is not None and best.stalled_since is None and not self._is_doubted(best.to):
-            return best
+        limit = deadline
+        if best is not None and best.stalled_since is None:
+            if not self._is_doubted(best.to):
+                return best
+            limit = min(deadline, self.now() + STALLED_S)  # it will do if no other broker can be reached soon
         failures: list[str] = []
         candidates = [node for node in self._candidates() if not self._has_stalled(node)]
         candidates.sort(key=self._is_doubted)
         for index, node in enumerate(candidates):
-            left = max(deadline - self.now(), 0.0)
+            left = max(limit - self.now(), 0.0)
             try:  # each server gets its share of the time: one that drops packets must leave time for the next
                 return await self._pool.connection(node, self.now() + left / (len(candidates) - index))
             except BrokerUnreachableError as error:
                 failures.append(str(error))
-            if self.now() >= deadline:
+            if self.now() >= limit:
                 break
         if best is not None and best.alive:
             return best

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.cluster.metadata import BrokerAddress
 from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.protocol.transport.outgoing_connection import STALLED_S
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.find_coordinator import (
     Coordinator,
@@ -74,14 +75,25 @@ class Coordinators:
         return len(self._cluster.metadata.brokers) > 1 and broker_id in self._known.values()
 
     async def look_again(self, broker_id: int) -> None:
-        """Look up again what this broker coordinates, because the broker does not answer. Errors are ignored: they mean
-        that there is no successor yet."""
+        """Look up again what this broker coordinates, because a request to the broker has no answer. Errors are
+        ignored: they mean that there is no successor yet.
+
+        The broker itself is asked first. If it answers, it is not paused, and knows best: a join may wait for long, and
+        a broker that is cut off from the cluster may still name itself.
+        """
+        now = self._cluster.now
         for kind in CoordinatorType:
             keys = [key for (known, key), at in self._known.items() if known is kind and at == broker_id]
-            if keys:
-                for found in await self._ask(kind, keys[:KEYS_PER_REQUEST_MAX], self._cluster.deadline()):
-                    if found.error_code == 0:
-                        self._keep(kind, found)
+            if not keys:
+                continue
+            del keys[KEYS_PER_REQUEST_MAX:]
+            try:
+                answers = await self._ask(kind, keys, now() + STALLED_S, broker_id)
+            except KafkaError:
+                answers = await self._ask(kind, keys, self._cluster.deadline())
+            for found in answers:
+                if found.error_code == 0:
+                    self._keep(kind, found)
 
     async def _find(self, kind: CoordinatorType, key: str, deadline: float) -> int:
         found = (await self._ask(kind, [key], deadline))[0]
@@ -91,8 +103,10 @@ class Coordinators:
         self._keep(kind, found)
         return found.node_id
 
-    async def _ask(self, kind: CoordinatorType, keys: Sequence[str], deadline: float) -> Sequence[Coordinator]:
-        """The answers for these keys; from a broker before version 4 only the first."""
+    async def _ask(
+        self, kind: CoordinatorType, keys: Sequence[str], deadline: float, broker_id: int | None = None
+    ) -> Sequence[Coordinator]:
+        """The answers of any broker, or of this one, for these keys; before version 4 only the first."""
 
         def build(version: int) -> FindCoordinatorRequest:
             if version >= 4:
@@ -100,7 +114,11 @@ class Coordinators:
             return FindCoordinatorRequest(key=keys[0], key_type=int(kind))
 
         request = Versioned(ApiKey.FIND_COORDINATOR, build)
-        one: FindCoordinatorResponse = await self._cluster.ask_any(request, deadline=deadline)
+        one: FindCoordinatorResponse
+        if broker_id is None:
+            one = await self._cluster.ask_any(request, deadline=deadline)
+        else:
+            one = await self._cluster.send(broker_id, request, deadline=deadline)
         return one.coordinators or [
             Coordinator(
                 key=keys[0],
