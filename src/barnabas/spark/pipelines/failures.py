@@ -65,8 +65,8 @@ RETRIED: Final[frozenset[str]] = frozenset(
         # another session, transaction or driver is in the way at this moment
         "ServerBehindError", "ServerNotReadyError",
         "DatabaseConflictError", "DatabaseLockedError", "LockedError", "SlotInUseError", "LakeConflictError",
-        # a new start of the query repeats the micro-batch, or ends what an earlier run has left open
-        "DeliveryError", "RecoveryError", "BinlogError", "MirrorError",
+        # a new start of the query repeats the micro-batch, ends what an earlier run has left open, or reads a snapshot
+        "NewStartError", "DeliveryError", "RecoveryError", "BinlogError", "MirrorError",
         # a new start of the query reads with the columns or the schema of that moment
         "TableChangedError", "SchemaChangedError",
         # what the server says may be about this moment: too many connections, a deadlock, a full disk

@@ -3,6 +3,7 @@
 SparkSourceError
 └─ CaptureError
    ├─ LostPositionError   the position belongs to something else now, or changes after it are gone
+   ├─ NewStartError       a task has found such a loss, and the next start of the query starts anew
    ├─ StagingError        a staged snapshot is missing, incomplete, or belongs to another source
    └─ TableChangedError   a table has changed so that the query cannot go on with its columns (output=rows)
 """
@@ -21,6 +22,12 @@ class CaptureError(SparkSourceError):
 class LostPositionError(CaptureError):
     """The query cannot go on from its position: the database that has the name now is another one, or it has lost
     changes after the position. Only a new snapshot goes on. The sources derive their own errors from this class.
+    """
+
+
+class NewStartError(CaptureError):
+    """A task has found that changes of its micro-batch are lost, and has noted that in stagingLocation. With
+    failOnDataLoss=false, the query starts anew when it is started again.
     """
 
 

@@ -3,6 +3,7 @@
 A directory `stagingLocation` has
 
     started.json     written before the snapshot begins: {"source", "id"}, and "lost" for a new start
+    lost.json        written when the changes of a planned micro-batch are lost: {"position", "reason"}
     <id>/<n>.arrow   rows of one table, Arrow IPC with zstd
     manifest.json    written last, by renaming: the snapshot is complete
 
@@ -39,6 +40,15 @@ class Started(Struct, frozen=True):
     lost: dict[str, Any] | None = None
 
 
+class Lost(Struct, frozen=True):
+    """The position of a query at the end of a micro-batch whose changes are lost, and why. A later look at the position
+    alone may find nothing wrong with it.
+    """
+
+    position: dict[str, Any]
+    reason: str
+
+
 class StagedFile(Struct, frozen=True):
     """A file of a snapshot: its path below stagingLocation, its table, and how many rows of the table are before it.
 
@@ -64,13 +74,19 @@ class Manifest(Struct, frozen=True):
     files: tuple[StagedFile, ...]
 
 
-def encode_manifest(value: Manifest | Started) -> bytes:
+def encode_manifest(value: Manifest | Started | Lost) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1)
 
 
 def decode_started(data: bytes) -> Started:
     """Raises StagingError."""
     found: Started = _decode(data, Started, "started.json")
+    return found
+
+
+def decode_lost(data: bytes) -> Lost:
+    """Raises StagingError."""
+    found: Lost = _decode(data, Lost, "lost.json")
     return found
 
 

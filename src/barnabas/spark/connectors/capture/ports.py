@@ -97,10 +97,11 @@ class ChangeSource(Protocol):
 
         `position` is where the changes continue; None if the query has none yet. A position that belongs to something
         else, or from which changes are lost, is refused with a LostPositionError. `lost` is such a position, if the
-        query starts anew because of it: what it needed, such as a replication slot, may be removed, and the places of
-        all later rows follow those of the rows before. `begun` says that an earlier start of this same query called
-        `take_snapshot`, which did not return: what it left behind may be removed. Called once for each start of the
-        query, and for each new start, before the methods below.
+        query starts anew because of it: what it needed, such as a replication slot, may be removed, the position of
+        the next snapshot is another one, and the places of all later rows follow those of the rows before. `begun`
+        says that an earlier start of this same query called `take_snapshot`, which did not return: what it left behind
+        may be removed. Called for each start of the query, for the end of the micro-batch that is repeated then, and
+        for each new start, before the methods below.
         """
 
     def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:

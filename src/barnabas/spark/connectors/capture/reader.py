@@ -21,7 +21,7 @@ from msgspec import structs
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from barnabas.spark.connectors.capture.errors import CaptureError, LostPositionError
+from barnabas.spark.connectors.capture.errors import CaptureError, LostPositionError, NewStartError
 from barnabas.spark.connectors.capture.manifest import Manifest
 from barnabas.spark.connectors.capture.offsets import START, CaptureOffset
 from barnabas.spark.connectors.capture.options import CaptureOptions, Output, SnapshotMode, parse_capture_options
@@ -162,8 +162,17 @@ class _TaskReader:
 
     def _read_changes(self, start: Position, end: Position) -> Iterator[Any]:
         with lent_source(self._connector, self._options) as source:
-            for captured in source.read(start, end):
-                yield from self._output.batches(self._complete(captured, source))
+            try:
+                for captured in source.read(start, end):
+                    yield from self._output.batches(self._complete(captured, source))
+            except LostPositionError as error:
+                if self._options.fails_on_data_loss:
+                    raise
+                # The next start of the query repeats the micro-batch. Its two ends may look right also then.
+                open_staging(self._options.staging_location).note_loss(end, str(error))
+                raise NewStartError(
+                    f"{error}. The query starts anew when it is started again, since failOnDataLoss=false"
+                ) from error
 
     def _complete(self, captured: CapturedChanges, source: ChangeSource) -> CapturedChanges:
         """The changes with the values that the database did not send, as far as they can be read from its tables."""
@@ -245,11 +254,12 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
         begin, stop = CaptureOffset.from_json(start), CaptureOffset.from_json(end)
         ranges = ranges_between(begin, stop)
         try:
-            self._open(stop if starts_anew(begin, stop) else begin)
+            self._open(stop if starts_anew(begin, stop) else begin, stop.position)
         except LostPositionError as error:  # between the plan of the micro-batch and this start of the query
-            if self._options.fails_on_data_loss:
+            if self._options.fails_on_data_loss or stop.position is None:
                 raise
             log.warning("%s. A planned micro-batch has no changes, since failOnDataLoss=false", error)
+            self._staging().note_loss(stop.position, str(error))  # Spark goes on from the end, which may look right
             ranges = structs.replace(ranges, changes=None)
         tasks: list[InputPartition] = []
         if ranges.first_file < ranges.end_file:
@@ -272,8 +282,10 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     # -- internal
 
-    def _open(self, offset: CaptureOffset) -> ChangeSource:
-        """The source, checked once for each start of the query."""
+    def _open(self, offset: CaptureOffset, end: Position | None = None) -> ChangeSource:
+        """The source, checked once for each start of the query: at an offset, and at the `end` of the micro-batch from
+        there that is repeated.
+        """
         if self._source is not None:
             return self._source
         source = self._connector.open(self._options)
@@ -282,11 +294,19 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
             self._manifest = staging.read_manifest(source.identity)
             position = offset.position
             if position is None and self._manifest is not None:
-                _refuse_read(staging, self._manifest)
                 position = self._manifest.position
+            ends = () if end is None or position in (None, end) else (end,)
+            follows = self._options.snapshot_mode is not SnapshotMode.INITIAL_ONLY
+            for one in (position, *ends) if follows else ():
+                if one is not None and (reason := staging.find_loss(source.identity, one)) is not None:
+                    raise LostPositionError(reason)
+            if offset.position is None and self._manifest is not None:
+                _refuse_read(staging, self._manifest)
             begun = position is None and staging.was_begun(source.identity)
-            if self._options.snapshot_mode is not SnapshotMode.INITIAL_ONLY:
+            if follows:
                 source.check(position, begun=begun)
+                for one in ends:
+                    source.check(one, begun=False)
         except BaseException:
             source.close()
             raise
@@ -308,9 +328,9 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
         staging, source = self._staging(), self._connector.open(self._options)
         try:
             manifest = staging.staged_after(source.identity, lost)
-            if manifest is not None:
-                source.check(manifest.position, begun=False)
-            else:
+            if manifest is not None and not _goes_on(source, manifest.position):
+                manifest = None
+            if manifest is None:
                 source.check(None, begun=staging.was_begun(source.identity, lost), lost=lost)
         except BaseException:
             source.close()
@@ -356,6 +376,16 @@ class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAv
         if not self._removed:
             self._staging().remove_files()
             self._removed = True
+
+
+def _goes_on(source: ChangeSource, position: Position) -> bool:
+    """Whether the changes after a staged snapshot can be read, of which Spark has stored no offset."""
+    try:
+        source.check(position, begun=False)
+    except LostPositionError as error:
+        log.warning("%s. The staged snapshot of this position is replaced by another one", error)
+        return False
+    return True
 
 
 def _refuse_read(staging: Staging, manifest: Manifest) -> None:

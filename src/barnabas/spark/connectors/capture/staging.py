@@ -21,10 +21,12 @@ from pyarrow import fs, ipc
 from barnabas.spark.connectors.capture.errors import StagingError
 from barnabas.spark.connectors.capture.manifest import (
     MANIFEST_VERSION,
+    Lost,
     Manifest,
     StagedFile,
     Started,
     arrow_schema_of,
+    decode_lost,
     decode_manifest,
     decode_started,
     encode_manifest,
@@ -35,6 +37,7 @@ from barnabas.spark.connectors.events.changes import TableSchema
 
 _MANIFEST: Final = "manifest.json"
 _STARTED: Final = "started.json"
+_LOST: Final = "lost.json"
 _POLLS: Final = "polls"
 _FORGOTTEN_AFTER_S: Final = 24 * 3600
 """Files of batch queries are deleted by the next batch query after this time, since no query knows its end."""
@@ -83,6 +86,35 @@ class Staging:
         if started is None or manifest is None or (started.id, started.lost) != (manifest.id, lost):
             return None
         return None if self.is_read(manifest) else manifest
+
+    def note_loss(self, position: dict[str, Any], reason: str) -> None:
+        """Remember that the changes of the micro-batch that ends at a position are lost. Raises StagingError if that is
+        not possible.
+        """
+        try:
+            self._system.create_dir(self._root, recursive=True)
+            self._write(_LOST, encode_manifest(Lost(position, reason)))
+        except OSError as error:
+            raise StagingError(
+                f"{reason}. The query would start anew, and cannot note that in stagingLocation {self._root} ({error}):"
+                " let driver and workers write to this directory"
+            ) from error
+
+    def find_loss(self, source: str, position: dict[str, Any]) -> str | None:
+        """Why the query cannot go on from a position, if an earlier start of it has found that: it has noted a loss, or
+        has begun a new snapshot after the loss of the position. Raises StagingError if it was of another source.
+        """
+        data = self._read(_LOST)
+        if data is not None and (noted := decode_lost(data)).position == position:
+            return noted.reason
+        started = self._started(source)
+        if started is None or started.lost != position:
+            return None
+        return (
+            f"the query's position {position} was lost, and an earlier start of the query has begun a new snapshot."
+            " Start the query over with a new checkpoint and an empty stagingLocation, or set failOnDataLoss=false: it"
+            " goes on with the new snapshot then"
+        )
 
     def _started(self, source: str) -> Started | None:
         data = self._read(_STARTED)

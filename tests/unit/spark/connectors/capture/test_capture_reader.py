@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barnabas.spark.connectors.capture import reader as reader_module
-from barnabas.spark.connectors.capture.errors import CaptureError, LostPositionError, StagingError
+from barnabas.spark.connectors.capture.errors import CaptureError, LostPositionError, NewStartError, StagingError
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.output import CaptureOutput
 from barnabas.spark.connectors.capture.ports import CapturedChanges, Connector, Position, SnapshotStage, TableChange
@@ -34,6 +34,10 @@ class Database:
         self.lost: list[Position | None] = []
         self.dies_in_snapshot = False
         self.server = 1
+        self.oldest = 0
+        """The position before which the log is purged."""
+        self.damaged: int | None = None
+        """The id that no task can read any more."""
 
 
 DATABASE = Database()
@@ -44,6 +48,7 @@ class MemorySource:
 
     def __init__(self, options: CaptureOptions) -> None:
         self._options = options
+        self._starts = 0
 
     @property
     def identity(self) -> str:
@@ -52,14 +57,18 @@ class MemorySource:
     def check(self, position: Position | None, *, begun: bool, lost: Position | None = None) -> None:
         DATABASE.checked.append((position, begun))
         DATABASE.lost.append(lost)
+        self._starts = 0 if lost is None else lost.get("starts", 0) + 1
         self._check_server(position)
 
     def _check_server(self, position: Position | None) -> None:
         if position is not None and position.get("server", 1) != DATABASE.server:
             raise LostPositionError("the position belongs to another server")
+        if position is not None and position["at"] < DATABASE.oldest:
+            raise LostPositionError("the log is purged")
 
-    def _at(self, place: int) -> Position:
-        return {"at": place} if DATABASE.server == 1 else {"at": place, "server": DATABASE.server}
+    def _at(self, place: int, starts: int) -> Position:
+        server = {} if DATABASE.server == 1 else {"server": DATABASE.server}
+        return {"at": place, **server, **({"starts": starts} if starts else {})}
 
     def take_snapshot(self, stage: SnapshotStage, *, rows: bool, follow: bool) -> Position:
         if rows:
@@ -67,19 +76,21 @@ class MemorySource:
             stage.write(TABLE, [pa.RecordBatch.from_arrays([pa.array([one], pa.int64())], names=["id"]) for one in ids])
         if DATABASE.dies_in_snapshot:
             raise CaptureError("the process dies")
-        return self._at(len(DATABASE.log))
+        return self._at(len(DATABASE.log), self._starts)
 
     def find_end(self, start: Position, bytes_max: int | None, until: Position | None) -> Position:
         self._check_server(start)
         end = len(DATABASE.log) if bytes_max is None else min(len(DATABASE.log), start["at"] + 2)
-        return self._at(end if until is None else min(end, until["at"]))
+        return self._at(end if until is None else min(end, until["at"]), start.get("starts", 0))
 
     def find_target(self, start: Position) -> Position:
         self._check_server(start)
-        return self._at(len(DATABASE.log))
+        return self._at(len(DATABASE.log), start.get("starts", 0))
 
     def read(self, start: Position, end: Position) -> Iterator[CapturedChanges]:
         ids = DATABASE.log[start["at"] : end["at"]]
+        if DATABASE.damaged in ids:
+            raise LostPositionError("the log is damaged")
         numbers = np.arange(len(ids), dtype=np.int64)
         after = pa.StructArray.from_arrays([pa.array(ids, pa.int64())], names=["id"])
         changes = ChangeBatch(
@@ -328,8 +339,36 @@ def test_a_death_in_the_snapshot_of_a_new_start_begins_it_again(tmp_path: Path) 
     DATABASE.dies_in_snapshot = False
     query.restart()
     assert query.batch() == [(7, "r")]
-    assert DATABASE.checked[-2:] == [({"at": 3}, False), (None, True)]
+    assert DATABASE.checked[-2:] == [(None, False), (None, True)]
     assert query.batch() == []
+
+
+def test_a_new_start_goes_on_also_if_the_lost_position_looks_right_by_then(tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.batch()
+    replace_server(7)
+    end = query.plan()
+    DATABASE.server, DATABASE.log = 1, [1, 2, 3, 4]
+    query.restart()
+    new = query.plan()
+    assert new["snapshot"]["id"] != end["snapshot"]["id"]  # that snapshot's own position is lost now
+    assert query.rows(query.start, new) == [(1, "r"), (2, "r"), (3, "r"), (4, "r")]
+    assert DATABASE.checked[-2:] == [({"at": 1, "server": 2, "starts": 1}, False), (None, True)]
+    with pytest.raises(LostPositionError, match="has begun a new snapshot"):
+        Query(tmp_path).reader.latestOffset(query.start, ReadAllAvailable())
+
+
+def test_a_death_in_the_new_snapshot_of_a_query_without_an_offset_begins_it_again(tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.plan()
+    replace_server(7)
+    DATABASE.dies_in_snapshot = True
+    query.restart()
+    with pytest.raises(CaptureError, match="dies"):
+        query.plan()
+    DATABASE.dies_in_snapshot = False
+    query.restart()
+    assert query.batch() == [(7, "r")]
 
 
 def test_a_planned_batch_of_a_lost_position_has_no_changes(tmp_path: Path) -> None:
@@ -342,6 +381,81 @@ def test_a_planned_batch_of_a_lost_position_has_no_changes(tmp_path: Path) -> No
     assert query.rows(query.start, end) == []
     query.offsets.append(end)
     assert query.batch() == [(7, "r")]
+
+
+@pytest.mark.parametrize("at", [3, 4])
+def test_a_repeated_batch_without_its_changes_is_followed_by_a_new_start(at: int, tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.batch()
+    DATABASE.log += [4, 5]
+    end = query.plan()
+    if at == 3:  # the beginning of the batch is purged, and its end is not
+        DATABASE.oldest = 4
+    else:  # the server is an older one, which has the beginning, and grows later
+        end["position"] = {"at": 5, "server": 2}
+    query.restart()
+    assert query.rows(query.start, end) == []
+    query.offsets.append(end)
+    DATABASE.server, DATABASE.oldest = (1, 4) if at == 3 else (2, 0)
+    DATABASE.log.append(6)
+    query.restart()
+    assert query.batch() == [(one, "r") for one in (1, 2, 3, 4, 5, 6)]
+    assert query.batch() == []
+
+
+def test_a_repeated_batch_is_checked_at_both_ends(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    query.batch()
+    DATABASE.log.append(4)
+    end = query.plan()
+    query.restart()
+    DATABASE.checked.clear()
+    assert query.rows(query.start, end) == [(4, "c")]
+    assert DATABASE.checked == [({"at": 3}, False), ({"at": 4}, False)]
+
+
+def test_a_loss_that_only_a_task_finds_leads_to_a_new_start(tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.batch()
+    DATABASE.log.append(4)
+    end = query.plan()
+    DATABASE.damaged = 4
+    with pytest.raises(NewStartError, match=r"is damaged\. The query starts anew when it is started again"):
+        query.rows(query.start, end)
+    query.restart()
+    assert query.rows(query.start, end) == []
+    query.offsets.append(end)
+    assert query.batch() == [(1, "r"), (2, "r"), (3, "r"), (4, "r")]
+    DATABASE.log.append(5)
+    query.restart()
+    assert query.batch() == [(5, "c")]
+
+
+def test_a_loss_that_only_a_task_finds_stops_a_query_that_may_lose_nothing(tmp_path: Path) -> None:
+    query = Query(tmp_path)
+    query.batch()
+    DATABASE.log.append(4)
+    end = query.plan()
+    DATABASE.damaged = 4
+    for _ in range(2):
+        with pytest.raises(LostPositionError, match="is damaged"):
+            query.rows(query.start, end)
+        query.restart()
+    DATABASE.damaged = None
+    assert query.rows(query.start, end) == [(4, "c")]
+
+
+def test_a_loss_that_cannot_be_noted_is_named(tmp_path: Path) -> None:
+    query = Query(tmp_path, failOnDataLoss="false")
+    query.batch()
+    DATABASE.log.append(4)
+    end = query.plan()
+    [task] = query.reader.partitions(query.start, end)
+    DATABASE.damaged = 4
+    (tmp_path / "staging").rename(tmp_path / "moved")
+    (tmp_path / "staging").write_text("in the way")
+    with pytest.raises(StagingError, match=r"is damaged.*let driver and workers write"):
+        list(query.reader.read(task))
 
 
 def test_a_snapshot_of_a_lost_position_is_replaced_before_it_is_read_to_its_end(
