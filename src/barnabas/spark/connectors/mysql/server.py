@@ -302,9 +302,10 @@ def dump_error(code: int, message: str, position: BinlogPosition) -> MysqlSource
     elif re.search(r"checksum", message, re.IGNORECASE):
         advice = "the session did not ask for checksums: run the session's statements before the dump"
     elif re.search(r"> file size|impossible position|bogus data", message, re.IGNORECASE):
-        advice = (
-            f"the position {position.file}:{position.position} is not between two events of the file, perhaps because "
-            "the server lost the end of its binlog in a crash (sync_binlog=0): take a new snapshot"
+        return HistoryLostError(
+            f"the server ended the binlog dump with error {code}: {message}: the position {position.place} is not "
+            "between two events of the file, perhaps because the server lost the end of its binlog in a crash "
+            f"(sync_binlog=0). To go on, {START_OVER}"
         )
     else:
         advice = "correct the cause that the server names, and restart the query"

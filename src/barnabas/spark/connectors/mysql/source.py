@@ -92,9 +92,9 @@ class MysqlSource:
 
     def check(self, position: Position | None, *, begun: bool, lost: Position | None = None) -> None:
         self._starts = 0 if lost is None else _from_position(lost).failovers + 1
-        plan = self._judged()
-        for warning in (*plan.warnings, *read_cascade_warnings(self._session(), self._tables())):
-            log.warning("%s", warning)
+        if self._plan is None:  # not for each position of one start
+            for warning in (*self._judged().warnings, *read_cascade_warnings(self._session(), self._tables())):
+                log.warning("%s", warning)
         if position is not None:
             binlogs = self._binlogs()
             here = self._locate(binlogs, _from_position(position))
@@ -299,7 +299,10 @@ class MysqlSource:
                             yield collector.take()
                     if reached:
                         if assembler.in_transaction:
-                            raise PositionError(f"{stop} is inside a transaction: start the query over with a snapshot")
+                            raise HistoryLostError(
+                                f"{stop}, which was between two transactions, is inside of one now: the binlog was "
+                                f"replaced. To go on, {START_OVER}"
+                            )
                         position = structs.replace(last, failovers=position.failovers)
             except ServerConnectionError:
                 self.close()

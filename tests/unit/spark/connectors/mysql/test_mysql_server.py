@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, PositionError, ServerSetupError
+from barnabas.spark.connectors.mysql.errors import BinlogPurgedError, HistoryLostError, PositionError, ServerSetupError
 from barnabas.spark.connectors.mysql.positions import BinlogPosition
 from barnabas.spark.connectors.mysql.server import (
     ServerPlan,
@@ -206,4 +206,5 @@ def test_purged_changes_are_noticed_before_reading() -> None:
 def test_the_many_reasons_of_error_1236_are_told_apart(message: str, purged: bool, advice: str) -> None:
     error = dump_error(1236, message, BinlogPosition("bin.000001", 4))
     assert isinstance(error, BinlogPurgedError) == purged
+    assert isinstance(error, HistoryLostError) == ("file size" in message)
     assert advice in str(error)

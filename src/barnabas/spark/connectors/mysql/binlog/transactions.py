@@ -40,6 +40,7 @@ from barnabas.spark.connectors.mysql.binlog.events import (
 )
 from barnabas.spark.connectors.mysql.binlog.statements import BinlogStatement, StatementKind, TableName, classify
 from barnabas.spark.connectors.mysql.errors import (
+    START_OVER,
     BinlogError,
     BinlogLimitError,
     BinlogPurgedError,
@@ -171,7 +172,7 @@ class TransactionAssembler:
             case Incident():
                 raise BinlogPurgedError(
                     f"{self._where(event)}: the server reports that changes may be missing in its binlog (incident "
-                    f"{event.code}: {event.message or 'no reason given'}). Take a new snapshot"
+                    f"{event.code}: {event.message or 'no reason given'}). To go on, {START_OVER}"
                 )
             case StatementParameter():
                 raise self._statement(event, f"an event {event.name}")
