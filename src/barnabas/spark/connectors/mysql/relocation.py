@@ -57,7 +57,8 @@ def check_executed(position: BinlogPosition, executed: Gtids, server: str) -> No
     raise ServerBehindError(
         f"the query has read transactions that this server ({server}) does not have: up to {missing}, and the server "
         f"has {executed or 'none'}. If it is a replica that lags behind, start the query again when it has caught up; "
-        f"if it never will, connect to a server that has them, {_START_OVER}"
+        "if it never will, connect to a server that has them, or start the query over with a new checkpoint and an "
+        "empty stagingLocation"
     )
 
 

@@ -193,6 +193,15 @@ def _check_slot(wanted: Wanted, server: Server, slot: Slot | None) -> bool:
         return True
     if slot is None or wanted.created_slot or _is_old(wanted, server, slot):
         return False
+    if wanted.snapshot and wanted.lost is not None:
+        where = "" if _is_here(wanted.lost, server) else " of another server"
+        raise SlotError(
+            f"the slot {slot.name} exists, at {format_lsn(slot.confirmed_flush_lsn or 0)}, and the query was at"
+            f" {format_lsn(wanted.lost.lsn)}{where}, so that the slot may be that of another reader. The query starts"
+            " anew with a snapshot, which needs a slot of its own: drop the slot if it is unused, or start the query"
+            " over with another one (slot.name), a new checkpoint and an empty stagingLocation.",
+            (_drop(slot.name),),
+        )
     if wanted.snapshot:
         raise SlotError(
             f"the slot {slot.name} exists, but the query has no checkpoint, and a snapshot that fits the changes needs"
@@ -206,11 +215,18 @@ def _check_slot(wanted: Wanted, server: Server, slot: Slot | None) -> bool:
 
 def _is_old(wanted: Wanted, server: Server, slot: Slot) -> bool:
     """Whether the slot is that of the lost position of the query, and of no use: it was created on this same server,
-    or has come here with a copy of its data. On another server, a slot of the name may belong to another program.
+    or has come here with a copy of its data. On another server, a slot of the name may belong to another program, and
+    so may one that is ahead of the query.
     """
-    if wanted.lost is None or wanted.lost.system_identifier != server.system_identifier:
+    if wanted.lost is None or not _is_here(wanted.lost, server):
         return False
-    return wanted.snapshot or _unusable(slot) is not None
+    if slot.confirmed_flush_lsn is None or _unusable(slot) is not None:
+        return True
+    return wanted.snapshot and slot.confirmed_flush_lsn <= wanted.lost.lsn
+
+
+def _is_here(checkpoint: Checkpoint, server: Server) -> bool:
+    return checkpoint.system_identifier == server.system_identifier
 
 
 def _check_kind(server: Server, slot: Slot) -> None:
@@ -250,7 +266,7 @@ def _check_usable(slot: Slot) -> None:
     if reason is not None:
         raise SlotLostError(
             f"the slot {slot.name} has lost its changes ({reason}). Drop it, and start the query over with a new"
-            " snapshot and a new checkpoint, {_ANEW}; a larger max_slot_wal_keep_size, or -1, prevents that.",
+            f" snapshot and a new checkpoint, {_ANEW}; a larger max_slot_wal_keep_size, or -1, prevents that.",
             (_drop(slot.name),),
         )
 

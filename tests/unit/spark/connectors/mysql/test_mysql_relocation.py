@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.spark.connectors.mysql.binlog.transactions import BinlogTransaction
-from barnabas.spark.connectors.mysql.errors import PositionError
+from barnabas.spark.connectors.mysql.errors import PositionError, ServerBehindError
 from barnabas.spark.connectors.mysql.positions import BinlogPosition
 from barnabas.spark.connectors.mysql.relocation import PlaceSearch, begins_before, check_executed, parse_gtids
 
@@ -73,7 +73,10 @@ def test_the_search_begins_in_a_binlog_that_the_position_covers_so_far() -> None
 
 def test_a_server_that_lacks_transactions_is_refused() -> None:
     check_executed(old("0-1-7"), parse_gtids("0-1-7,1-1-1", mariadb=True), "server 2")
-    with pytest.raises(PositionError, match=r"up to 0-1-7, and the server has 0-1-6\. If it is a replica that lags"):
+    with pytest.raises(
+        ServerBehindError, match=r"up to 0-1-7, and the server has 0-1-6\. If it is a replica that lags"
+    ) as behind:
         check_executed(old("0-1-7"), parse_gtids("0-1-6", mariadb=True), "server 2")
+    assert "failOnDataLoss" not in str(behind.value)  # which changes nothing: the query waits for the replica
     with pytest.raises(PositionError, match=f"up to {A}:7"):
         check_executed(old(f"{A}:1-7"), parse_gtids(f"{A}:1-6", mariadb=False), "server 2")

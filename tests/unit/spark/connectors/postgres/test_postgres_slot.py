@@ -56,6 +56,21 @@ def test_a_slot_of_an_earlier_start_without_a_checkpoint_is_created_again() -> N
     assert decide_setup(wanted, SERVER, lost, PUBLICATION, [TABLE]).drop_slot
 
 
+def test_a_new_start_drops_the_slot_of_its_lost_position_and_no_other() -> None:
+    wanted = changed(WANTED, lost=Checkpoint(0x2000, 42))
+    again = Setup(drop_slot=True, create_slot=CREATE_SLOT)
+    ahead = changed(SLOT, confirmed_flush_lsn=0x3000)
+    assert decide_setup(wanted, SERVER, SLOT, PUBLICATION, [TABLE]) == again
+    assert decide_setup(wanted, SERVER, changed(ahead, wal_status="lost"), PUBLICATION, [TABLE]) == again
+    assert decide_setup(changed(wanted, created_slot=True), SERVER, ahead, PUBLICATION, [TABLE]) == again
+    with pytest.raises(SlotError, match=r"at 0/3000, and the query was at 0/2000, so that.*another reader") as refused:
+        decide_setup(wanted, SERVER, ahead, PUBLICATION, [TABLE])
+    assert refused.value.sql == (DROP_SLOT,)
+    other = changed(SERVER, system_identifier=43)
+    with pytest.raises(SlotError, match="was at 0/2000 of another server"):
+        decide_setup(wanted, other, changed(SLOT, confirmed_flush_lsn=None), PUBLICATION, [TABLE])
+
+
 def test_a_restart_uses_the_slot_as_it_is() -> None:
     assert decide_setup(RUNNING, SERVER, SLOT, PUBLICATION, [TABLE]) == Setup()
     unreserved = decide_setup(RUNNING, SERVER, changed(SLOT, wal_status="unreserved"), PUBLICATION, [TABLE])
@@ -154,7 +169,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
         ("SELECT pg_terminate_backend(77)",),
     ),
     "slot of another": ({"wanted": WANTED}, "but the query has no checkpoint", (DROP_SLOT,)),
-    "lost": ({"slot": changed(SLOT, wal_status="lost")}, "has lost its changes (wal_removed)", (DROP_SLOT,)),
+    "lost": (
+        {"slot": changed(SLOT, wal_status="lost")},
+        "has lost its changes (wal_removed). Drop it, and start the query over with a new snapshot and a new"
+        " checkpoint, or set failOnDataLoss=false",
+        (DROP_SLOT,),
+    ),
     "invalidated": (
         {"slot": changed(SLOT, invalidation_reason="idle_timeout")},
         "has lost its changes (idle_timeout)",
