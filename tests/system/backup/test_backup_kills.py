@@ -103,7 +103,7 @@ async def facts(admin: AsyncAdmin, servers: str, *, by_link: bool) -> dict[str, 
 async def attempt(servers: str, store: BackupStore, method: Method, changes: int) -> bool:
     """One restore that ends as soon as it has made this number of changes. Returns whether it came to its own end."""
     async with AsyncAdmin(bootstrap_servers=servers) as admin:
-        real = admin.cluster._send_on
+        real = admin.cluster._post
         left = changes
 
         async def counted(connection: Any, request: Any, *arguments: Any) -> Any:
@@ -114,7 +114,7 @@ async def attempt(servers: str, store: BackupStore, method: Method, changes: int
             left -= type(request).__name__.startswith(CHANGES)
             return response
 
-        admin.cluster._send_on = counted  # type: ignore[method-assign]  # a kill has no other place to begin
+        admin.cluster._post = counted  # type: ignore[method-assign]  # a kill has no other place to begin
         try:
             await restore(admin, store, method=method)
         except KilledError:

@@ -172,13 +172,15 @@ class LogState:
     def save_epochs(self) -> None:
         """Write the leader epoch checkpoint if the epochs have changed. A flush syncs the file.
 
-        After a crash the file may be old: recovery adds the later epochs of the batches that it checks. If the disk is
+        After a crash the file may be old or torn: recovery adds the epochs of the batches that it checks. A tiered log
+        has records only in the object store, whose epochs would be lost, so its file is synced at once. If the disk is
         full, or no descriptor is left, the next flush tries to write the file again.
         """
         if self.epochs.changed:
             try:
                 path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
-                replace_file(self.fs, path, self.epochs.encode(), durable=False)
+                is_tiered = self.config.copies or self.is_continued_below
+                replace_file(self.fs, path, self.epochs.encode(), durable=is_tiered)
                 self.epochs.changed = False
             except TransientStorageError:
                 pass  # `changed` stays set

@@ -12,7 +12,8 @@ from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerEntry
 from barnabas.server.storage.retention import RetentionVerdict
 from tests.configs import log_config
-from tests.unit.server.storage.logs import LogHarness
+from tests.unit.server.storage.logs import LogHarness, batch
+from tests.unit.server.storage.memory_disk import MemoryDisk
 
 
 def tiered(batches: int = 18, **config: Any) -> LogHarness:
@@ -49,6 +50,20 @@ def test_the_log_start_stays_and_the_local_start_moves() -> None:
     log.highest_copied_offset = bases(log)[1] - 1
     retain(log)
     assert (log.log_start_offset, log.local_log_start_offset) == (0, bases(log)[0])
+    assert log.epoch_for_offset(0) == 0
+
+
+def test_a_power_loss_after_an_election_leaves_the_epochs_of_copied_records() -> None:
+    harness = tiered(local_retention_ms=1)
+    log = harness.log
+    log.highest_copied_offset = bases(log)[2] - 1
+    assert retain(log) == 2
+    recovery_point = log.recovery_point
+    harness.append(batch(), epoch=1)
+    assert isinstance(harness.disk, MemoryDisk)
+    harness.disk.sync_dir(harness.path)  # as the next roll does: the name is durable, the bytes were not
+    harness.disk.lose_power()
+    log = harness.open(recovery_point=recovery_point)
     assert log.epoch_for_offset(0) == 0
 
 
