@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.security.sasl_conversation import SaslConversation
 from barnabas.protocol.security.sasl_server import SaslCredentials, SaslServer
 from barnabas.protocol.wire.apis import ApiKey
-from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.server.broker.client_quotas import ClientQuotas
 from barnabas.server.coordination.context import CoordinatorContext
@@ -31,7 +30,6 @@ from barnabas.server.metadata.failure_detector import FailureDetector
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.metadata.records.nodes import RegisterBrokerRecord
-from barnabas.server.node.channels.controller import ActiveController
 from barnabas.server.node.quorum import vote_store
 from barnabas.server.raft.machine.progress import Progress
 from barnabas.server.raft.machine.values import Voters
@@ -292,29 +290,6 @@ def _sessions_do_not_expire(patch: Patch) -> None:
     patch.setattr(BrokerSessions, "next_deadline_ms", lambda self: None)
 
 
-def _deaf_broker_heard(patch: Patch) -> None:
-    """A heartbeat without a response leaves its connection open, and the next one is sent over it."""
-    real = ActiveController.__init__
-
-    def init(self: ActiveController, *args: Any, **options: Any) -> None:
-        self._limit_s = options.pop("heartbeat_timeout_ms") / 1000
-        real(self, *args, **options, heartbeat_timeout_ms=30_000)
-
-    call = ActiveController.call
-
-    async def limited(self: ActiveController, request: Any, version: int, ctx: Any = None) -> Any:
-        if not isinstance(request, BrokerHeartbeatRequest):
-            return await call(self, request, version, ctx)
-        try:
-            async with asyncio.timeout(self._limit_s):
-                return await call(self, request, version, ctx)
-        except TimeoutError:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
-
-    patch.setattr(ActiveController, "__init__", init)
-    patch.setattr(ActiveController, "call", limited)
-
-
 def _lost_connection_fences(patch: Patch) -> None:
     """The controller fences a broker as soon as the connection of its heartbeats is lost, without a refusal."""
 
@@ -559,7 +534,6 @@ PLANTED = [
     Planted("ISR changes of former leaders accepted", _old_leaders_not_fenced, ClusterFaultMenu.KILL, 20, ANY, first=4),
     Planted("a leader that is cut off acknowledges", _cut_off_leader_acknowledges, ClusterFaultMenu.KILL, 20),
     Planted("a leader without a quorum does not resign", _leader_never_resigns, ClusterFaultMenu.KILL, 10),
-    Planted("heartbeats of a broker that hears nothing", _deaf_broker_heard, ClusterFaultMenu.KILL, 20),
     Planted("a deposed leader goes on", _deposed_leader_stays, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
     Planted("broker epoch kept after the fence", _epoch_kept_after_the_fence, ClusterFaultMenu.KILL, 10),
     Planted("fenced for ever", _fenced_for_ever, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK, first=1),

@@ -9,22 +9,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.server.node.channels.controller import ActiveController
 from barnabas.testing import sim
 from barnabas.testing.sim.cluster.cluster import SimCluster
+from barnabas.testing.sim.cluster.fencing_rules import DeafBrokerIsSilent
 from barnabas.testing.sim.cluster.layout import ClusterLayout
+from barnabas.testing.sim.cluster.observation import ClusterObservation
+from barnabas.testing.sim.errors import CorrectnessError
 from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.world import World
 
@@ -129,6 +134,52 @@ async def longest_wait(world: World, who: str, deed: Deed) -> float:
 def test_writes_go_on_a_second_after_the_detection(who: str, deed: Deed, detected_s: float) -> None:
     wait_s = sim.run(lambda world: longest_wait(world, who, deed), seed=2)
     assert SESSION_S / 2 < wait_s < detected_s + 1.0
+
+
+def heartbeats_over_a_dead_connection(patch: pytest.MonkeyPatch) -> None:
+    """A heartbeat without a response leaves its connection open, and the next one is sent over it."""
+    real = ActiveController.__init__
+
+    def init(self: ActiveController, *args: Any, **options: Any) -> None:
+        self._limit_s = options.pop("heartbeat_timeout_ms") / 1000
+        real(self, *args, **options, heartbeat_timeout_ms=30_000)
+
+    call = ActiveController.call
+
+    async def limited(self: ActiveController, request: Any, version: int, ctx: Any = None) -> Any:
+        if not isinstance(request, BrokerHeartbeatRequest):
+            return await call(self, request, version, ctx)
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await call(self, request, version, ctx)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
+
+    patch.setattr(ActiveController, "__init__", init)
+    patch.setattr(ActiveController, "call", limited)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_the_controller_gets_no_heartbeat_of_a_broker_that_hears_nothing(
+    planted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storms rarely leave such a cut alone for long enough to find the bug."""
+
+    async def scenario(world: World) -> None:
+        cluster = await start(world, COMBINED)
+        rule = DeafBrokerIsSilent(cluster)
+        _, node = led_by(cluster, controller=False)
+        deafen(world, cluster, node)
+        for _ in range(int(FAULT_S / 0.1)):
+            rule.observe(ClusterObservation(cluster))
+            await asyncio.sleep(0.1)
+
+    if not planted:
+        sim.run(scenario, seed=2)
+        return
+    heartbeats_over_a_dead_connection(monkeypatch)
+    with pytest.raises(CorrectnessError, match="after its last packet could reach that broker"):
+        sim.run(scenario, seed=2)
 
 
 def test_a_leader_that_is_cut_off_sends_its_clients_away() -> None:
