@@ -68,7 +68,7 @@ RETRIED: Final[frozenset[str]] = frozenset(
         # a new start of the query repeats the micro-batch, ends what an earlier run has left open, or reads a snapshot
         "NewStartError", "DeliveryError", "RecoveryError", "BinlogError", "MirrorError",
         # a new start of the query reads with the columns or the schema of that moment
-        "TableChangedError", "SchemaChangedError",
+        "TableChangedError", "SchemaChangedError", "NoTableError",
         # what the server says may be about this moment: too many connections, a deadlock, a full disk
         "SparkSourceError", "PostgresError", "MysqlSourceError", "PollingError",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.spark.connectors.postgres.changes import TableName
-from barnabas.spark.connectors.postgres.errors import SlotError
+from barnabas.spark.connectors.postgres.errors import NoTableError, SlotError
 from barnabas.spark.connectors.postgres.lsn import parse_lsn
 from barnabas.spark.connectors.postgres.messages import Column, Relation, ReplicaIdentity, TypeName
 from barnabas.spark.connectors.postgres.options import PostgresOptions
@@ -152,13 +152,13 @@ class TableDescription:
 
 def describe_table(session: Session, name: TableName, published: PublishedPart | None = None) -> TableDescription:
     """The columns of a table as the session's transaction sees them, or those of them that are published. Raises
-    SlotError if there is no such table.
+    NoTableError if there is no such table.
     """
     rows = session.rows(read_columns_of(name), f"reading the columns of {'.'.join(name)}")
     if published is not None:
         rows = [row for row in rows if row[0] in published.columns]
     if not rows:
-        raise SlotError(f"there is no table {'.'.join(name)}, or it has no columns: check its name")
+        raise NoTableError(f"there is no table {'.'.join(name)}, or it has no columns: check its name")
     columns, types, primary_key = [], {}, []
     for place, (column, oid, typmod, in_identity, in_primary_key, type_schema, type_name, _, _, _) in enumerate(rows):
         columns.append(Column(column, oid, typmod, in_identity))

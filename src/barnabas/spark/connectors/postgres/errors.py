@@ -7,6 +7,7 @@ SparkSourceError
    ├─ PostgresValueError  a value cannot be read in the type of its column
    └─ SlotError         the slot, the publication or the server is not usable; `sql` is the statement to run
       ├─ SlotLostError  the position belongs to another server or history, or the slot has lost changes after it
+      ├─ NoTableError   there is no such table
       ├─ SlotInUseError  another session reads the slot
       └─ ServerNotReadyError  the server or its tables cannot be read at this moment
 """
@@ -48,6 +49,10 @@ class SlotError(PostgresError):
 
 class SlotLostError(SlotError, LostPositionError):
     """The query cannot go on from its position in the server's log."""
+
+
+class NoTableError(SlotError):
+    """The database has no table of that name."""
 
 
 class SlotInUseError(SlotError):

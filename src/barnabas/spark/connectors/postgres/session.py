@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from barnabas.spark.connectors.postgres.errors import PostgresError, ServerNotReadyError, SlotInUseError
+from barnabas.spark.connectors.postgres.errors import NoTableError, PostgresError, ServerNotReadyError, SlotInUseError
 from barnabas.spark.connectors.postgres.options import PostgresOptions
 from barnabas.spark.connectors.postgres.statements import session_settings
 from barnabas.spark.connectors.sql.dialects import Statement
@@ -39,6 +39,8 @@ _OBJECT_IN_USE: Final = "55006"
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+_UNDEFINED: Final = ("42P01", "3F000")
+"""Undefined table, invalid schema name."""
 _TOO_MANY_CONNECTIONS: Final = "53300"
 
 
@@ -76,6 +78,8 @@ def _readable(doing: str, error: Any) -> PostgresError:
     text = f"{doing} failed: {primary}" + (f" ({code})" if code else "")
     if code == _OBJECT_IN_USE:
         return SlotInUseError(f"{text}: stop the other reader of the slot, or give this query a slot of its own")
+    if code in _UNDEFINED:
+        return NoTableError(f"{text}: check the names of the tables, and start the query again")
     if code == _LOCK_NOT_AVAILABLE:
         return LockedError(f"{text}: another session locks the table, try again")
     if code == _INSUFFICIENT_PRIVILEGE:

@@ -41,12 +41,12 @@ from barnabas.spark.connectors.postgres.catalog import (
 )
 from barnabas.spark.connectors.postgres.change_batches import BatchContext, captured_changes, place_of
 from barnabas.spark.connectors.postgres.changes import Batch, TableName
-from barnabas.spark.connectors.postgres.errors import ServerNotReadyError, SlotError, SlotInUseError
+from barnabas.spark.connectors.postgres.errors import NoTableError, ServerNotReadyError, SlotError, SlotInUseError
 from barnabas.spark.connectors.postgres.lsn import format_lsn, parse_lsn
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
 from barnabas.spark.connectors.postgres.peeking import BatchDivider
 from barnabas.spark.connectors.postgres.position import from_position, to_position
-from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session
+from barnabas.spark.connectors.postgres.session import ConnectionLostError, LockedError, Session
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Server, Setup, Slot, Wanted
 from barnabas.spark.connectors.postgres.slot import (
     check_partitions,
@@ -57,7 +57,15 @@ from barnabas.spark.connectors.postgres.slot import (
     plan_batch,
 )
 from barnabas.spark.connectors.postgres.snapshot import SnapshotCopy, table_columns, try_copy_tables
-from barnabas.spark.connectors.postgres.statements import SNAPSHOT, advance, lock_table, peek, probe, select_by_keys
+from barnabas.spark.connectors.postgres.statements import (
+    LOCK_TIMEOUT,
+    SNAPSHOT,
+    advance,
+    lock_table,
+    peek,
+    probe,
+    select_by_keys,
+)
 from barnabas.spark.connectors.postgres.text_columns import convert
 from barnabas.spark.connectors.postgres.transactions import ReaderOptions, TransactionReader
 from barnabas.spark.connectors.sql.dialects import Statement
@@ -88,7 +96,7 @@ VISIBLE_WARN_SECONDS: Final = 10.0
 """How often a transaction that the log has is looked for, and when a warning says that it is not visible yet."""
 
 LOOKED_UP_KEYS: Final = 200
-"""Rows whose unchanged values are read from a table at once."""
+"""Rows whose unchanged values are read from a table at once, in one transaction."""
 
 SNAPSHOT_ATTEMPTS: Final = 10
 SNAPSHOT_RETRY_SECONDS: Final = 0.2
@@ -402,36 +410,63 @@ class PostgresSource:
     def _look_up(
         self, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]], xids: frozenset[int]
     ) -> LookedUp:
-        session, name = self._second_session(), (table.schema, table.table)
+        session = self._second_session()
         self._wait_until_visible(session, xids)
-        doing = f"reading unchanged values of {table.id}"
-        try:
-            describe_table(session, name)
-        except SlotError:  # the table was dropped
-            return {}
-        with session.transaction(doing):  # the columns stay as they are described
-            session.run(lock_table(name), doing)
-            now = table_columns(describe_table(session, name), self._options)
-            kinds = {one.name: kind for one, kind in zip(now.schema.columns, now.kinds, strict=True)}
-            wanted = [table.columns[at] for at in (*table.key, *columns)]
-            read = [one for one in wanted if one.name in kinds and kinds[one.name].arrow.equals(one.type)]
-            if lost := [one.name for one in wanted if one not in read]:
-                log.warning("%s has no column %s any more as the changes have it: %s", table.id, ", ".join(lost), _LOST)
-            if len(read) == len(table.key) or wanted[: len(table.key)] != read[: len(table.key)]:
-                return {}
-            found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-            names, width = [one.name for one in read], len(table.key)
-            places = [names.index(one.name) if one in read else None for one in wanted[width:]]
-            for first in range(0, len(keys), LOOKED_UP_KEYS):
-                query = select_by_keys(name, names, width, keys[first : first + LOOKED_UP_KEYS])
-                texts = session.texts(query, doing)
-                values = [
-                    convert(pa.array(text, pa.binary()), kinds[one.name], self._options.policy, one.name)
-                    for text, one in zip(texts, read, strict=True)
-                ]
-                for row in zip(*(one.column.to_pylist() for one in values), strict=True):
-                    found[row[:width]] = tuple(GONE if at is None else row[at] for at in places)
+        found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        lost: set[str] = set()
+        for first in range(0, len(keys), LOOKED_UP_KEYS):
+            rows, lacks = self._look_up_chunk(session, table, columns, keys[first : first + LOOKED_UP_KEYS])
+            found.update(rows)
+            lost.update(lacks)
+        if lost:
+            names = ", ".join(one.name for one in table.columns if one.name in lost)
+            log.warning("%s has no column %s any more as the changes have it: %s", table.id, names, _LOST)
         return found
+
+    def _look_up_chunk(
+        self, session: Session, table: TableSchema, columns: tuple[int, ...], keys: Sequence[tuple[Any, ...]]
+    ) -> tuple[LookedUp, list[str]]:
+        """The values of some rows, and the columns that the table does not have any more. The table is locked for these
+        rows only: an ALTER TABLE waits for the lock, and every other session waits for the ALTER TABLE.
+        """
+        doing, begun = f"reading unchanged values of {table.id}", time.monotonic()
+        while True:
+            try:
+                with session.transaction(doing):
+                    session.run(LOCK_TIMEOUT, doing)
+                    return self._read_chunk(session, table, columns, keys, doing)
+            except NoTableError:
+                return {}, []
+            except LockedError as error:
+                waited = time.monotonic() - begun
+                log.warning("%s. The query has waited for %d s, and goes on when that session ends", error, waited)
+
+    def _read_chunk(
+        self,
+        session: Session,
+        table: TableSchema,
+        columns: tuple[int, ...],
+        keys: Sequence[tuple[Any, ...]],
+        doing: str,
+    ) -> tuple[LookedUp, list[str]]:
+        name = (table.schema, table.table)
+        session.run(lock_table(name), doing)  # the columns stay as they are described
+        now = table_columns(describe_table(session, name), self._options)
+        kinds = {one.name: kind for one, kind in zip(now.schema.columns, now.kinds, strict=True)}
+        wanted, width = [table.columns[at] for at in (*table.key, *columns)], len(table.key)
+        read = [one for one in wanted if one.name in kinds and kinds[one.name].arrow.equals(one.type)]
+        lost = [one.name for one in wanted if one not in read]
+        if len(read) == width or wanted[:width] != read[:width]:
+            return {}, lost
+        names = [one.name for one in read]
+        places = [names.index(one.name) if one in read else None for one in wanted[width:]]
+        texts = session.texts(select_by_keys(name, names, width, keys), doing)
+        values = [
+            convert(pa.array(text, pa.binary()), kinds[one.name], self._options.policy, one.name).column.to_pylist()
+            for text, one in zip(texts, read, strict=True)
+        ]
+        rows = zip(*values, strict=True)
+        return {row[:width]: tuple(GONE if at is None else row[at] for at in places) for row in rows}, lost
 
     def _second_session(self) -> Session:
         """A session beside that of the peek, which is in a transaction."""

@@ -46,6 +46,9 @@ SNAPSHOT: Final = Statement(
 )
 """(the first transaction id that is not visible, the ids below it that run), with 64 bits."""
 
+LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '10s'"
+"""A statement of this transaction that waits longer for a lock fails."""
+
 FLUSH_LSN: Final = Statement(f"SELECT (pg_current_wal_flush_lsn() - {_BASE})::bigint")
 
 

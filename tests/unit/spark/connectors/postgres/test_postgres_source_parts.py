@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -12,15 +14,19 @@ from barnabas.spark.connectors.capture.options import CaptureOptions, parse_capt
 from barnabas.spark.connectors.events.changes import Meaning
 from barnabas.spark.connectors.postgres.change_batches import BatchContext, captured_changes, place_of
 from barnabas.spark.connectors.postgres.copy_rows import copy_statement, decode_copy
-from barnabas.spark.connectors.postgres.errors import PostgresValueError
+from barnabas.spark.connectors.postgres.errors import NoTableError, PostgresValueError
 from barnabas.spark.connectors.postgres.messages import Begin, Column, Commit, Relation, ReplicaIdentity, TypeName
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, POSTGRES_REFUSED, parse_postgres_options
 from barnabas.spark.connectors.postgres.peeking import BatchDivider
 from barnabas.spark.connectors.postgres.position import from_position, to_position
+from barnabas.spark.connectors.postgres.session import LockedError
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint
+from barnabas.spark.connectors.postgres.source import PostgresSource
+from barnabas.spark.connectors.postgres.statements import LOCK_TIMEOUT, SNAPSHOT
 from barnabas.spark.connectors.postgres.tables import read_columns
 from barnabas.spark.connectors.postgres.transactions import TransactionReader
 from barnabas.spark.connectors.postgres.types import ValuePolicy
+from barnabas.spark.connectors.sql.dialects import Statement
 from barnabas.spark.errors import OptionError
 
 GIVEN = {
@@ -246,3 +252,84 @@ def test_a_peek_is_divided_in_the_same_way_however_its_pages_are_cut() -> None:
     assert division(len(messages), 0) == [[1, 2, 3], [4, 5, 6], [7]]
     assert {str(division(size, 0)) for size in range(1, 40)} == {"[[1, 2, 3], [4, 5, 6], [7]]"}
     assert {str(division(size, 251)) for size in range(1, 40)} == {"[[3], [4, 5, 6], [7]]"}
+
+
+# -- unchanged values
+
+
+class FakeSession:
+    """A session whose server has a table of (id, note) with the note of each id, and counts locks and transactions."""
+
+    is_broken = False
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.fails: list[Exception] = []
+        self.columns = [("id", 20), ("note", 25)]
+
+    @contextmanager
+    def transaction(self, doing: str) -> Iterator[None]:
+        self.log.append("begin")
+        try:
+            yield
+        finally:
+            self.log.append("end")
+
+    def run(self, sql: str, doing: str) -> None:
+        self.log.append(sql)
+        if sql.startswith("LOCK") and self.fails:
+            raise self.fails.pop(0)
+
+    def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
+        if statement == SNAPSHOT:
+            return [(100, [])]
+        return [
+            (name, oid, -1, name == "id", name == "id", "pg_catalog", "", 7, "d", "r") for name, oid in self.columns
+        ]
+
+    def texts(self, statement: Statement, doing: str) -> list[list[bytes | None]]:
+        self.log.append("select")
+        found: list[bytes | None] = [str(key).encode() for key in statement.parameters]
+        return [found, [f"note {key}".encode() for key in statement.parameters]]
+
+
+def look_up(session: FakeSession, keys: int) -> Any:
+    source = PostgresSource(capture())
+    source._checking = session  # type: ignore[assignment]
+    (change,) = read(encode(ORDERS), insert(7, [b"1", b"a", None])).tables
+    return source.look_up(change.changes, (1,), [(key,) for key in range(keys)])
+
+
+LOCK = 'LOCK TABLE "public"."orders" IN ACCESS SHARE MODE'
+CHUNK = ["begin", LOCK_TIMEOUT, LOCK, "select", "end"]
+
+
+def test_a_look_up_locks_the_table_for_some_rows_at_a_time() -> None:
+    session = FakeSession()
+    found = look_up(session, 450)
+    assert found == {(key,): (f"note {key}",) for key in range(450)}
+    assert session.log == CHUNK * 3
+
+
+def test_a_look_up_waits_for_the_lock_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    session = FakeSession()
+    session.fails = [LockedError("no lock")] * 2
+    assert look_up(session, 1) == {(0,): ("note 0",)}
+    assert session.log == [*["begin", LOCK_TIMEOUT, LOCK, "end"] * 2, *CHUNK]
+    assert [record.message for record in caplog.records] == [
+        "no lock. The query has waited for 0 s, and goes on when that session ends"
+    ] * 2
+
+
+def test_a_look_up_in_a_table_that_is_gone_finds_nothing() -> None:
+    session = FakeSession()
+    session.fails = [NoTableError("no table")]
+    assert look_up(session, 1) == {}
+
+
+def test_a_look_up_of_a_column_that_is_gone_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    session = FakeSession()
+    session.columns = [("id", 20)]
+    assert look_up(session, 450) == {}
+    (record,) = caplog.records
+    assert record.message.startswith("public.orders has no column note any more as the changes have it")
