@@ -190,7 +190,8 @@ def _created(name: str, kind: Any) -> str:
 def _json_type(kind: Any) -> str:
     found = json.loads(json_schema_of(pa.struct([pa.field("v", kind)]), "v"))["properties"]["v"]
     of = found.get("items") or found.get("additionalProperties")
-    return f"{found['type']} of {of['type']}" if of else str(found["type"])
+    names = [one["type"] for one in reversed(of["oneOf"])] if of else []
+    return f"{found['type']} of {' or '.join(names)}" if of else str(found["type"])
 
 
 def _avro_type(kind: Any) -> str:

@@ -21,6 +21,9 @@ from barnabas.registry import (
     Schema,
     SchemaType,
 )
+from barnabas.registry.compatibility import check
+from barnabas.registry.formats.json_schema import parse_json_schema
+from barnabas.registry.values import Compatibility
 from barnabas.spark.errors import OptionError, RecordError, SchemaChangedError, SinkError
 from barnabas.spark.given_options import GivenOptions
 from barnabas.spark.records import decoding, encoding, options, registries
@@ -232,6 +235,56 @@ def test_json_schema_as_a_type_and_back() -> None:
         arrow_of_json_schema('{"properties": {"a": {"oneOf": [{"type": "string"}, {"type": "integer"}]}}}')
     with pytest.raises(ValueError, match="contains itself"):
         arrow_of_json_schema('{"properties": {"a": {"$ref": "#"}}}')
+
+
+HOLDERS = pa.struct(
+    [
+        pa.field("counts", pa.map_(pa.string(), pa.int64())),
+        pa.field("places", pa.list_(pa.struct([pa.field("x", pa.float64())]))),
+        pa.field("grid", pa.list_(pa.map_(pa.string(), pa.list_(pa.bool_())))),
+        pa.field("names", pa.list_(pa.field("element", pa.string(), nullable=False))),
+    ]
+)
+
+
+def test_a_json_schema_of_columns_allows_the_nulls_that_are_written(registry: FakeRegistry) -> None:
+    row = {
+        "counts": [("a", 1), ("b", None)],
+        "places": [{"x": 1.5}, {"x": None}, None],
+        "grid": [None, [("k", [True, None]), ("l", None)]],
+        "names": ["n"],
+    }
+    column = pa.array([row, None, dict.fromkeys(row)], HOLDERS)
+    found = formats(valueFormat="json-schema", schema_registry_url=URL, auto_register_schemas="true")
+    values = encode_records(pa.table({"value": column}), found, "orders").column("value").to_pylist()
+    reader = JsonDeserializer(registry)  # type: ignore[arg-type]
+    assert [reader.deserialize("orders", (), value) for value in values] == [
+        {
+            "counts": {"a": 1, "b": None},
+            "places": [{"x": 1.5}, {}, None],
+            "grid": [None, {"k": [True, None], "l": None}],
+            "names": ["n"],
+        },
+        None,
+        {},
+    ]
+    schema = json.loads(registry.latest("orders-value").schema.text)
+    assert schema["properties"]["names"]["items"] == {"type": "string"}  # its type has no nulls
+
+
+def test_a_json_schema_that_allows_nulls_is_a_compatible_version_of_one_that_did_not() -> None:
+    def without(part: Any) -> Any:
+        if isinstance(part, dict):
+            return without(part["oneOf"][1]) if "oneOf" in part else {name: without(one) for name, one in part.items()}
+        return part
+
+    text = json_schema_of(HOLDERS, "Order")
+    before = json.dumps(without(json.loads(text)))
+    assert before != text
+    new, old = parse_json_schema(text), parse_json_schema(before)
+    assert check(Compatibility.BACKWARD, new, [old]) == []
+    assert check(Compatibility.BACKWARD, old, [new]) != []
+    assert spark_ddl(arrow_of_json_schema(text)) == spark_ddl(arrow_of_json_schema(before))
 
 
 def test_an_avro_schema_of_columns_reads_them_back(registry: FakeRegistry) -> None:

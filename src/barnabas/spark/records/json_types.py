@@ -87,7 +87,9 @@ def _only_one(alternatives: Any, path: str) -> Any:
 
 
 def json_schema_of(kind: Any, title: str) -> str:
-    """The JSON Schema (draft 7) of documents of an Arrow type. No property is required."""
+    """The JSON Schema (draft 7) of documents of an Arrow type. No property is required, and none is null: a property
+    without a value is left out. Items of lists and entries of maps are null without one, if the type has such.
+    """
     document = {"$schema": "http://json-schema.org/draft-07/schema#", "title": title, **_schema(kind)}
     return json.dumps(document)
 
@@ -96,9 +98,9 @@ def _schema(kind: Any) -> dict[str, Any]:
     if pa.types.is_struct(kind):
         return {"type": "object", "properties": {field.name: _schema(field.type) for field in kind}}
     if pa.types.is_map(kind):
-        return {"type": "object", "additionalProperties": _schema(kind.item_type)}
-    if pa.types.is_list(kind):
-        return {"type": "array", "items": _schema(kind.value_type)}
+        return {"type": "object", "additionalProperties": _item_schema(kind.item_field)}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return {"type": "array", "items": _item_schema(kind.value_field)}
     if pa.types.is_boolean(kind):
         return {"type": "boolean"}
     if pa.types.is_integer(kind):
@@ -106,3 +108,9 @@ def _schema(kind: Any) -> dict[str, Any]:
     if pa.types.is_floating(kind):
         return {"type": "number"}
     return {"type": "string"}
+
+
+def _item_schema(item: Any) -> dict[str, Any]:
+    """As Connect's JsonSchemaConverter writes a schema that is optional."""
+    found = _schema(item.type)
+    return {"oneOf": [{"type": "null"}, found]} if item.nullable else found
