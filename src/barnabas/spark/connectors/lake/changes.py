@@ -112,6 +112,14 @@ def new_without(keys: Any, row: int, names: Sequence[str]) -> LakeError:
     return LakeError(f"the row with {shown} {is_new_without(names)}")
 
 
+def lacking_keys(changes: Changes) -> Any:
+    """The keys of the upserts that lack a value which their source did not send, with the numbers of their rows."""
+    lacking = np.zeros(changes.upserts.num_rows, dtype=bool)
+    for mask in changes.required.values():
+        lacking |= mask.to_numpy(zero_copy_only=False)
+    return _numbered(changes.upserts.select(list(changes.keys))).filter(lacking)
+
+
 def check_required(changes: Changes, rows: Any, table: str) -> None:
     """Raise LakeError if a row lacks a value that its source did not send, and the table does not have the row; log a
     warning if the table has NULL there. `rows` has those rows of the table whose keys the upserts may have: the key,
@@ -119,11 +127,7 @@ def check_required(changes: Changes, rows: Any, table: str) -> None:
     """
     if not changes.required:
         return
-    names = list(changes.keys)
-    lacking = np.zeros(changes.upserts.num_rows, dtype=bool)
-    for mask in changes.required.values():
-        lacking |= mask.to_numpy(zero_copy_only=False)
-    wanted = changes.upserts.select(names).append_column(ORDER, pa.array(np.arange(len(lacking)))).filter(lacking)
+    names, wanted = list(changes.keys), lacking_keys(changes)
     keys = rows.select(names)
     new = wanted.join(keys.cast(wanted.select(names).schema), names, join_type="left anti")[ORDER].to_pylist()
     if new:
@@ -140,7 +144,7 @@ def check_required(changes: Changes, rows: Any, table: str) -> None:
 
 
 def nulls_of(rows: Any, changes: Changes) -> Any:
-    """What `check_required` needs of rows of the table."""
+    """What `check_required` needs of rows of the table, a table or a record batch."""
     names, columns = [*changes.keys, *changes.required], [rows[key] for key in changes.keys]
     return pa.table([*columns, *(rows[name].is_null() for name in changes.required)], names=names)
 
@@ -157,8 +161,12 @@ def _numpy(arrays: Sequence[Any]) -> Any:
 
 def _groups(rows: Any, keys: Sequence[str]) -> tuple[Any, int]:
     """The number of each row's key, and how many keys there are."""
-    numbered = rows.select(list(keys)).append_column(ORDER, pa.array(np.arange(rows.num_rows)))
+    numbered = _numbered(rows.select(list(keys)))
     lists = numbered.group_by(list(keys)).aggregate([(ORDER, "list")])[f"{ORDER}_list"].combine_chunks()
     group = np.empty(rows.num_rows, dtype=np.int64)
     group[lists.flatten().to_numpy()] = pc.list_parent_indices(lists).to_numpy()
     return group, len(lists)
+
+
+def _numbered(rows: Any) -> Any:
+    return rows.append_column(ORDER, pa.array(np.arange(rows.num_rows)))

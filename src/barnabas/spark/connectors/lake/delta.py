@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
+import operator
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from barnabas.spark.connectors.lake.changes import check_required, nulls_of
+from barnabas.spark.connectors.lake.changes import check_required, lacking_keys, nulls_of
 from barnabas.spark.connectors.lake.columns import lake_schema
-from barnabas.spark.connectors.lake.delta_files import column_statistics, partition_directory, partition_slices
+from barnabas.spark.connectors.lake.delta_files import (
+    column_statistics,
+    file_batches,
+    partition_directory,
+    partition_slices,
+)
 from barnabas.spark.connectors.lake.errors import LakeConflictError, LakeError, LakeUnavailableError
 from barnabas.spark.connectors.lake.options import LakeOptions
 from barnabas.spark.connectors.lake.ports import Changes, Commit, is_own_commit
@@ -41,6 +48,10 @@ HISTORY_MAX: Final = 1000
 HISTORY_FIRST: Final = (4, 64)
 """So many of the newest commits are read first: one of them is nearly always that of the query."""
 RETRIES: Final = 5
+SCANNED_KEYS: Final = 100_000
+"""Keys of the table that are in memory at once, to find the files that have some."""
+SCANNED_ROWS: Final = 1_000
+"""Rows of the table whose large values are in memory at once, to find out which are null."""
 _DELETED: Final = "__barnabas_deleted"
 
 
@@ -168,17 +179,32 @@ class DeltaLakeTable:
         return self._commit(lambda properties: self._merge(changes, properties), commit)
 
     def _known_rows(self, changes: Changes) -> Any:
-        """What `check_required` needs of the rows whose keys are in the changes, and perhaps of others."""
+        """What `check_required` needs of the rows whose keys are among the changes that lack values. The values of the
+        table are large ones: they are read of files that have such rows, and a few rows at a time.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
-        dataset, keys = self._table.to_pyarrow_dataset(), changes.upserts.select(list(changes.keys))
-        condition = None
-        for name in keys.column_names:
-            values = keys[name].combine_chunks().cast(dataset.schema.field(name).type)
-            found = ds.field(name).isin(values)
-            condition = found if condition is None else condition & found
-        # A projection by is_null() would be false in files that are older than the column.
-        return nulls_of(dataset.to_table(columns=[*changes.keys, *changes.required], filter=condition), changes)
+        dataset, names = self._table.to_pyarrow_dataset(), list(changes.keys)
+        keys = lacking_keys(changes).select(names)
+        keys = keys.cast(pa.schema([dataset.schema.field(name) for name in names]))
+        values = {name: keys[name].combine_chunks() for name in names}
+
+        def chosen(rows: Any) -> Any:
+            masks = (pc.is_in(rows[name], values[name]) for name in names)
+            return rows.filter(functools.reduce(pc.and_, masks))
+
+        # A merge writes texts as string_view, which PyArrow 26 does not compare with the statistics of the files.
+        conditions = [ds.field(name).isin(values[name]) for name in names if not _is_text(values[name].type)]
+        known = [nulls_of(dataset.schema.empty_table(), changes)]
+        for fragment in dataset.get_fragments(functools.reduce(operator.and_, conditions) if conditions else None):
+            if any(chosen(batch).num_rows for batch in file_batches(fragment, dataset.schema, names, SCANNED_KEYS)):
+                columns = [*names, *changes.required]
+                batches = file_batches(fragment, dataset.schema, columns, SCANNED_ROWS)
+                known += [chosen(nulls_of(batch, changes)) for batch in batches]
+        # A row may have parts of the keys of several others.
+        return pa.concat_tables(known).join(keys, names, join_type="left semi")
 
     def _merge(self, changes: Changes, properties: CommitProperties | None) -> None:
         import pyarrow as pa
@@ -287,6 +313,15 @@ def require_deltalake() -> Any:
     except ImportError as error:
         raise LakeError("barnabas.delta needs the package deltalake: pip install 'barnabas[delta]'") from error
     return deltalake
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return any(
+        is_kind(kind)
+        for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )
 
 
 def quoted(name: str) -> str:

@@ -19,6 +19,8 @@ from barnabas.spark.connectors.lake.errors import LakeError
 
 STATISTICS_COLUMNS: Final = 32
 """Statistics are kept of the first columns only, as in the protocol's reference implementation."""
+READ_BYTES: Final = 1 << 20
+"""Bytes of a column that are read of a file at once."""
 TEXT_BYTES_MAX: Final = 64
 """A longer text has no minimum and maximum, so that a commit stays small."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -117,3 +119,23 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value.encode()) <= TEXT_BYTES_MAX else None
     return value if isinstance(value, int) else None
+
+
+def file_batches(fragment: Any, schema: Any, columns: Sequence[str], rows_max: int) -> Iterator[Any]:
+    """Columns of a data file, a fragment of deltalake's dataset with this schema, by at most `rows_max` rows. PyArrow's
+    scanner would have all rows of a row group in memory. A column that is younger than the file is null.
+    """
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    outside = ds.get_partition_keys(fragment.partition_expression)
+    with fragment.open() as source, pq.ParquetFile(source, buffer_size=READ_BYTES, pre_buffer=False) as file:
+        inside = [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(rows_max, columns=inside):
+            arrays = [
+                batch[name].cast(schema.field(name).type)
+                if name in inside
+                else pa.repeat(pa.scalar(outside.get(name), schema.field(name).type), batch.num_rows)
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, list(columns))

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from barnabas.spark.connectors.lake.changes import KeyedRows, check_required, fold, nulls_of
 from barnabas.spark.connectors.lake.errors import LakeError
 from barnabas.spark.connectors.lake.options import LakeKind, LakeOptions, parse_lake_options
-from barnabas.spark.connectors.lake.ports import LakeTable
+from barnabas.spark.connectors.lake.ports import Changes, Commit, LakeTable
 from barnabas.spark.connectors.lake.target import LakeStage, LakeTarget
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId, StagedPart, TableRows
 from barnabas.spark.delivery.identity import LedgerEntry
@@ -383,6 +384,59 @@ def test_keys_of_two_columns_are_merged(lake: Lake) -> None:
         (1, "us", 3),
         (2, "us", 4),
     ]
+
+
+def test_of_rows_that_lack_values_the_nulls_are_read_and_not_the_values(tmp_path: Path) -> None:
+    lake = Lake(LakeKind.DELTA, tmp_path)
+    lake.use(insert_mode="upsert", pk_fields="id,part", auto_evolve="true")
+    lake.write(0, rows(1, part=["b"]))  # a file that is older than the column
+    lake.write(1, rows(1, 2, 2, part=["a", "a", "b"], note=["x" * 1000, None, "y"]))
+    sent = rows(1, 1, 2, 3, part=["a", "b", "a", "c"])
+    part = KeyedRows(sent, pa.array([False] * 4), pa.array(range(4)), ("note",))
+    table = lake.table()
+    changes = fold([part], ("id", "part"), table.schema())
+    known = table._known_rows(changes)  # type: ignore[attr-defined]
+    assert sorted(known.to_pylist(), key=lambda row: (row["id"], row["part"])) == [
+        {"id": 1, "part": "a", "note": False},
+        {"id": 1, "part": "b", "note": True},
+        {"id": 2, "part": "a", "note": True},
+    ]
+    with pytest.raises(LakeError, match=r"the row with id=3, part='c'"):
+        check_required(changes, known, "t")
+
+
+def test_large_values_of_a_table_are_in_memory_a_few_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, size = 10_000, 2_000
+    lake = Lake(LakeKind.DELTA, tmp_path)
+    lake.use(insert_mode="upsert", pk_fields="id")
+    lake.write(0, rows(*range(count), note=[f"{n:08d}" * (size // 8) for n in range(count)]))
+    part = KeyedRows(rows(*range(count)), pa.array([False] * count), pa.array(range(count)), ("note",))
+    table = lake.table()
+    changes = fold([part], ("id",), table.schema())
+    before, grown = pa.total_allocated_bytes(), []
+
+    def watched(batch: Any, changes: Changes) -> Any:
+        grown.append(pa.total_allocated_bytes() - before)
+        return nulls_of(batch, changes)
+
+    monkeypatch.setattr("barnabas.spark.connectors.lake.delta.nulls_of", watched)
+    assert table._known_rows(changes).num_rows == count  # type: ignore[attr-defined]
+    assert max(grown) < count * size / 2
+
+
+@pytest.mark.parametrize("partitions", ["", "part", "id", "part,id"])
+def test_rows_with_keys_of_text_may_lack_values_that_the_table_has(tmp_path: Path, partitions: str) -> None:
+    """PyArrow does not compare texts of a file that a merge has written with the file's statistics."""
+    lake = Lake(LakeKind.DELTA, tmp_path)
+    lake.use(insert_mode="upsert", pk_fields="part,id", partition_by=partitions)
+    lake.write(0, rows(1, 4, part=["a", None], note=["x", None]))
+    lake.write(1, rows(2, 3, part=["a", "b"], note=["y", None]))
+    table = lake.table()
+    part = KeyedRows(rows(2, 3, part=["a", "b"]), pa.array([False] * 2), pa.array(range(2)), ("note",))
+    table.merge(fold([part], ("part", "id"), table.schema()), Commit(None, ("",)))
+    assert sorted((row["id"], row["note"]) for row in lake.rows()) == [(1, "x"), (2, "y"), (3, None), (4, None)]
 
 
 @pytest.mark.parametrize(
