@@ -21,6 +21,7 @@ from barnabas.spark.connectors.postgres.messages import Column, TypeName
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, PostgresOptions
 from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session, readable
 from barnabas.spark.connectors.postgres.setup_state import PublicationMode
+from barnabas.spark.connectors.postgres.statements import TIMELINE
 from barnabas.spark.connectors.postgres.tables import column_schema
 from barnabas.spark.connectors.postgres.text_columns import convert
 from barnabas.spark.connectors.postgres.types import FIRST_NAMED_TYPE, ColumnType, ValuePolicy, column_type
@@ -51,9 +52,10 @@ _NOT_NULL: Final = (
 )
 
 _MARK_NAMES: Final = ("system", "timeline", "oid", "file")
-_MARKS: Final = (
+MARKS: Final = (
     "SELECT (SELECT system_identifier::text FROM pg_control_system()),"
-    " (SELECT timeline_id::text FROM pg_control_checkpoint()), c.oid::text, pg_relation_filenode(c.oid)::text"
+    " CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())"
+    f" ELSE {TIMELINE} END::text, c.oid::text, pg_relation_filenode(c.oid)::text"
     " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'm')"
 )
@@ -141,7 +143,7 @@ class PostgresDatabase:
     def marks(self, table: PolledTable) -> Marks:
         if table.query is not None:
             return {}
-        found = self.rows(Statement(_MARKS, table.path), "reading the number of the table")
+        found = self.rows(Statement(MARKS, table.path), "reading the number of the table")
         return {} if not found else {name: one for name, one in zip(_MARK_NAMES, found[0], strict=True) if one}
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:

@@ -28,6 +28,10 @@ _BASE: Final = "'0/0'::pg_lsn"
 _KEY_OF: Final = "a.attnum = ANY(coalesce(({0}.indkey::int2[])[0:{0}.indnkeyatts - 1], ARRAY[]::int2[]))"
 """Whether a column is in the key of an index: the columns of INCLUDE are not."""
 
+TIMELINE: Final = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
+"""The timeline of the log that a server writes, with which the names of the log's files begin. A standby has none, and
+pg_control_checkpoint() has that of the last checkpoint, which may be minutes older than a promotion."""
+
 SERVER: Final = Statement(
     "SELECT current_setting('server_version_num')::int, (SELECT system_identifier FROM pg_control_system()),"
     " current_setting('wal_level'), pg_is_in_recovery(), current_setting('max_replication_slots')::int,"
@@ -35,10 +39,10 @@ SERVER: Final = Statement(
     f" CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_flush_lsn() - {_BASE})::bigint END,"
     " current_database(), current_user::text,"
     " (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),"
-    " has_database_privilege(current_database(), 'CREATE'), CASE WHEN pg_is_in_recovery() THEN 0"
-    " ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"
+    " has_database_privilege(current_database(), 'CREATE'),"
+    f" CASE WHEN pg_is_in_recovery() THEN 0 ELSE {TIMELINE} END"
 )
-"""The fields of Server. The name of a file of the log begins with the timeline."""
+"""The fields of Server."""
 
 SNAPSHOT: Final = Statement(
     "SELECT pg_snapshot_xmax(s)::text::bigint, ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(s) AS x)"

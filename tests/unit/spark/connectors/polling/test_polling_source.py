@@ -23,7 +23,9 @@ from barnabas.spark.connectors.capture.reader import CaptureBatchReader, Capture
 from barnabas.spark.connectors.events.envelope import HEADERS_TYPE
 from barnabas.spark.connectors.polling.duckdb import DUCKDB
 from barnabas.spark.connectors.polling.output import make_polled_output
+from barnabas.spark.connectors.polling.postgres import MARKS
 from barnabas.spark.connectors.polling.sqlite import SQLITE
+from barnabas.spark.connectors.postgres.statements import SERVER, TIMELINE
 from barnabas.spark.errors import DataLossError, SparkSourceError
 from barnabas.spark.records.types import spark_arrow
 
@@ -415,3 +417,9 @@ def test_marks_are_adopted_once(database: Database) -> None:
     (marks,) = query.offsets[-1]["position"]["marks"].values()
     assert set(marks) - {"schema"} == {"file", "row"}
     assert query.plan() == query.offsets[-1]
+
+
+def test_a_mark_of_postgresql_has_the_timeline_that_capture_has() -> None:
+    """That of the last checkpoint would be the old one for minutes after a promotion."""
+    assert TIMELINE in SERVER.sql
+    assert f"ELSE {TIMELINE} END::text" in MARKS
