@@ -34,7 +34,9 @@ from barnabas.spark.connectors.mysql.relocation import (
     purged,
 )
 from barnabas.spark.connectors.mysql.server import ServerPlan, check_available
+from barnabas.spark.connectors.polling.postgres import Switches, timeline_gap
 from barnabas.spark.connectors.polling.source import PollingSource
+from barnabas.spark.connectors.postgres.errors import PostgresError
 from barnabas.spark.connectors.postgres.messages import ReplicaIdentity
 from barnabas.spark.connectors.postgres.setup_state import Checkpoint, Publication, Server, Slot, Table, Wanted
 from barnabas.spark.connectors.postgres.slot import check_position, check_tables, decide_setup
@@ -211,8 +213,21 @@ def has_purged(position: BinlogPosition) -> None:
 
 
 class FakeDatabase:
-    def __init__(self, marks: Mapping[str, str], row: str | None, below: bool) -> None:
-        self._marks, self._row, self._below = marks, row, below
+    def __init__(
+        self, marks: Mapping[str, str], row: str | None, below: bool, switches: Switches | None = None
+    ) -> None:
+        self._marks, self._row, self._below, self._switches = marks, row, below, switches
+
+    def moment(self, table: PolledTable) -> Mapping[str, str]:
+        return {"lsn": "0/2000"}
+
+    def gap(self, stored: Mapping[str, str], found: Mapping[str, str]) -> str | None:
+        return timeline_gap(stored, found, self._load, "reader")
+
+    def _load(self, timeline: int) -> Switches:
+        if self._switches is None:
+            raise PostgresError("permission denied")
+        return self._switches
 
     def marks(self, table: PolledTable) -> Mapping[str, str]:
         return self._marks
@@ -232,6 +247,7 @@ def polled(
     below: bool = True,
     mode: str = "incrementing",
     known: bool = True,
+    switches: Switches | None = None,
 ) -> Answer:
     """A polled table that was read up to the number 100; `row` is the row of that number now."""
 
@@ -245,7 +261,7 @@ def polled(
         old = {"system": "1", "timeline": "1", "oid": "1", "file": "1"}
         before = PollingSource(options, FakeDatabase(old, "old", True))  # type: ignore[arg-type]
         stored = before._with_row(table, columns, position, old) if known else {}
-        source = PollingSource(options, FakeDatabase(marks, row, below))  # type: ignore[arg-type]
+        source = PollingSource(options, FakeDatabase(marks, row, below, switches))  # type: ignore[arg-type]
         begin, _ = source._checked(table, columns, position, stored)
         return "reads on" if begin == position else "reads from the beginning"
 
@@ -349,8 +365,13 @@ CASES: dict[str, dict[str, Answer]] = {
         "replaced, row gone": polled({"oid": "2", "file": "2"}, None),
         "another server": polled({"system": "2", "timeline": "1", "oid": "1", "file": "1"}, "new"),
         "a promoted standby": polled({"timeline": "2", "oid": "1", "file": "1"}),
-        "a restored server, other rows": polled({"timeline": "2", "oid": "1", "file": "1"}, "new"),
-        "a restored server, row gone": polled({"timeline": "2", "oid": "1", "file": "1"}, None),
+        "a promoted standby, row changed": polled({"timeline": "2"}, "new", switches=((1, 0x2000),)),
+        "a promoted standby, row gone": polled({"timeline": "2"}, None, switches=((1, 0x2000),)),
+        "a promoted standby, row changed, history unknown": polled({"timeline": "2"}, "new"),
+        "a server of another branch, row changed": polled({"timeline": "3"}, "new", switches=((2, 0x3000),)),
+        "a promoted standby, truncated since": polled({"timeline": "2", "file": "2"}, "new", switches=((1, 0x2000),)),
+        "a restored server, other rows": polled({"timeline": "2"}, "new", switches=((1, 0x1FFF),)),
+        "a restored server, row gone": polled({"timeline": "2"}, None, switches=((1, 0x1FFF),)),
         "truncated": polled({"oid": "1", "file": "2"}, "new"),
         "truncated, numbers go on": polled({"oid": "1", "file": "2"}, None, below=False),
         "rewritten or moved": polled({"oid": "2", "file": "2"}),

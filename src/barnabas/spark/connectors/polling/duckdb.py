@@ -128,6 +128,12 @@ class DuckdbDatabase:
         file = Path(self._path).stat()
         return {"file": f"{file.st_dev}-{file.st_ino}"}
 
+    def moment(self, table: PolledTable) -> Marks:
+        return {}
+
+    def gap(self, stored: Marks, found: Marks) -> str | None:
+        return ""
+
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         with self._readable(doing) as connection:
             found: list[tuple[Any, ...]] = connection.execute(statement.sql, statement.parameters).fetchall()

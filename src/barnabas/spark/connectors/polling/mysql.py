@@ -170,6 +170,12 @@ class MysqlDatabase:
         self._numbers = ()
         return None
 
+    def moment(self, table: PolledTable) -> Marks:
+        return {}
+
+    def gap(self, stored: Marks, found: Marks) -> str | None:
+        return ""
+
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         session = self._session()
         return session.rows(self._merged(session, statement), doing)

@@ -49,6 +49,16 @@ class PolledDatabase(Protocol):
         may also change when the database rewrites the table: the reader then compares the last row that it has read.
         """
 
+    def moment(self, table: PolledTable) -> Marks:
+        """How far the history has come that the database keeps of a table, for `gap`; empty if it keeps none. It is
+        stored beside the marks, under other names. All rows that were read before are in the history up to there.
+        """
+
+    def gap(self, stored: Marks, found: Marks) -> str | None:
+        """Whether a table with other marks is the same one, because the database's history goes through the moment that
+        was stored with the marks: None if so. Otherwise what is known about it, as sentences for an error, or "".
+        """
+
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         """All rows of a statement with few rows; `doing` is for errors, such as "reading the end of orders"."""
 

@@ -5,8 +5,8 @@
 
 The rows of a poll are staged in files before the position is returned; `read` of the `files` of the poll are before
 the position. `tables` has the position of each table behind the poll (`sql.polling.Position`); it is empty for bulk.
-`marks` has what tells each table from another one of its name, and under `row` digests of the columns of the last row
-that was read.
+`marks` has what tells each table from another one of its name, under `row` digests of the columns of the last row that
+was read, and under `lsn` a position in PostgreSQL's log behind the rows that were read.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,11 +16,15 @@ from barnabas.spark.connectors.polling.options import PollingOptions, TableKind,
 from barnabas.spark.connectors.polling.output import QUERY, make_polled_output, polled_columns
 from barnabas.spark.connectors.polling.ports import PolledColumns
 from barnabas.spark.connectors.polling.source import PollingSource
+from barnabas.spark.connectors.postgres.catalog import load_switches
 from barnabas.spark.connectors.postgres.copy_rows import decode_copy
+from barnabas.spark.connectors.postgres.errors import PostgresError
+from barnabas.spark.connectors.postgres.lsn import parse_lsn
 from barnabas.spark.connectors.postgres.messages import Column, TypeName
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS, PostgresOptions
 from barnabas.spark.connectors.postgres.session import ConnectionLostError, Session, readable
 from barnabas.spark.connectors.postgres.setup_state import PublicationMode
+from barnabas.spark.connectors.postgres.slot import missed_by
 from barnabas.spark.connectors.postgres.statements import TIMELINE
 from barnabas.spark.connectors.postgres.tables import column_schema
 from barnabas.spark.connectors.postgres.text_columns import convert
@@ -61,6 +65,20 @@ MARKS: Final = (
 )
 """The server, its history, which a restored backup and a promoted standby leave, the table, and the file, which
 TRUNCATE replaces, and other commands that rewrite the table, too."""
+
+MOMENT: Final = "lsn"
+_MOMENT: Final = (
+    "WITH RECURSIVE part(id) AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relname = %s"
+    " UNION SELECT i.inhrelid FROM pg_inherits i JOIN part ON i.inhparent = part.id)"
+    " SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text"
+    " FROM part JOIN pg_class c ON c.oid = part.id HAVING bool_and(c.relpersistence = 'p')"
+)
+"""A position in the log behind the commits of all rows that were read before. No row for a table that is not logged,
+or has a part that is not: it is empty after a promotion."""
+
+Switches = Sequence[tuple[int, int]]
+"""Each earlier timeline of a server, and where its log left it."""
 
 POSTGRES_POLLING_OPTIONS: Final = tuple(row for row in POSTGRES_OPTIONS if row.name in _POLICY)
 
@@ -146,6 +164,16 @@ class PostgresDatabase:
         found = self.rows(Statement(MARKS, table.path), "reading the number of the table")
         return {} if not found else {name: one for name, one in zip(_MARK_NAMES, found[0], strict=True) if one}
 
+    def moment(self, table: PolledTable) -> Marks:
+        found = self.rows(Statement(_MOMENT, table.path), "reading the position of the log")
+        return {MOMENT: found[0][0]} if found and found[0][0] else {}
+
+    def gap(self, stored: Marks, found: Marks) -> str | None:
+        return timeline_gap(stored, found, self._switches, self._options.connection["user"])
+
+    def _switches(self, timeline: int) -> Switches:
+        return load_switches(self._options, timeline)
+
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         return self._session().rows(statement, doing)
 
@@ -189,6 +217,27 @@ class PostgresDatabase:
                 "the role cannot see when transactions of other roles began, and a row that is committed late would be"
                 f" missed. Run: GRANT pg_read_all_stats TO {user};"
             )
+
+
+def timeline_gap(stored: Marks, found: Marks, load: Callable[[int], Switches], user: str) -> str | None:
+    """The gap (`PolledDatabase.gap`) between marks of which only the timeline differs. `load` reads the history of a
+    timeline.
+    """
+    differing = {name for name, mark in found.items() if stored.get(name, mark) != mark}
+    if differing != {"timeline"} or MOMENT not in stored:
+        return ""
+    timeline, lsn = int(found["timeline"]), stored[MOMENT]
+    try:
+        switches = load(timeline) if timeline > 1 else ()
+    except PostgresError as error:  # also if the server takes no replication connection from the role
+        role = quote_identifier(Dialect.POSTGRES, user)
+        return (
+            f" Whether the server has all that was read cannot be seen: {error}. If a standby was promoted without"
+            f" loss, let the role read the history of timelines (ALTER ROLE {role} REPLICATION), and start the query"
+            " again."
+        )
+    where = missed_by(switches, int(stored["timeline"]), parse_lsn(lsn))
+    return None if where is None else f" The query has read up to {lsn} of the server's log, and the server {where}."
 
 
 def _session_options(options: PollingOptions, policy: ValuePolicy) -> PostgresOptions:

@@ -234,9 +234,9 @@ class PollingSource:
             rows = self._stage(writer, table, columns, polling.read_rows(table, begin, end, columns.selected))
             is_full = is_full or rows >= rows_max
             tables[name] = end
+            marks[name] = self._with_row(table, columns, end, marks[name])
             if belonging(marks[name], self._database.marks(table)) is Belonging.REPLACED:
                 raise PolledTableError(f"the table {name} was replaced while it was read: start the query again")
-            marks[name] = self._with_row(table, columns, end, marks[name])
         self._database.end_poll()
         self._next_poll = 0.0 if is_full else time.monotonic() + self._options.poll_ms / 1000
         manifest = writer.manifest({}, taken_us)
@@ -262,28 +262,32 @@ class PollingSource:
         if how is Belonging.ADOPTED:
             log.info("the query knows the table %s from now on by %s", name, found)
             return begin, self._with_row(table, columns, begin, adopt(stored, found))
+        gap = self._database.gap(stored, found)
+        if gap is None:
+            log.info("the table %s is the same on a server that has all that was read (%s)", name, found)
+            return begin, self._with_row(table, columns, begin, {**stored, **found})
         if self._goes_on(table, columns, begin, stored):
             log.warning("the table %s was rewritten or replaced: it is read on from its position (%s)", name, found)
-            return begin, {**stored, **found}
+            return begin, self._with_row(table, columns, begin, {**stored, **found})
         problem = replaced(f"the table {name}", stored, found)
         if self._options.fails_on_data_loss:
             raise DataLossError(
-                f"{problem}. The rows of the new table up to the position {begin.incrementing} were never read. Start"
-                " the query with a new checkpoint and a new stagingLocation; or set failOnDataLoss=false, to read the"
-                " new table from its beginning"
+                f"{problem}.{gap} The rows of the new table up to the position {begin.incrementing} were never read."
+                " Start the query with a new checkpoint and a new stagingLocation; or set failOnDataLoss=false, to read"
+                " the new table from its beginning"
             )
-        log.warning("%s: it is read from its beginning", problem)
+        log.warning("%s.%s It is read from its beginning", problem, gap)
         return self._first_position(table), found
 
     def _with_row(
         self, table: PolledTable, columns: PolledColumns, position: polling.Position, marks: dict[str, str]
     ) -> dict[str, str]:
-        """The marks with a digest of the row at a position."""
+        """The marks with a digest of the row at a position, and the moment up to which the database was read."""
         if not marks or not table.uses_number or position == polling.START:
             return marks
         digests = self._digests(table, columns, position)
         kept = {name: one for name, one in marks.items() if name != ROW}
-        return {**kept, ROW: json.dumps(digests)} if digests else kept
+        return {**kept, **({ROW: json.dumps(digests)} if digests else {}), **self._database.moment(table)}
 
     def _goes_on(
         self, table: PolledTable, columns: PolledColumns, position: polling.Position, marks: dict[str, str]

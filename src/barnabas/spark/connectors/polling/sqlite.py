@@ -156,6 +156,12 @@ class SqliteDatabase:
         file = Path(self._path).stat()
         return {"file": f"{file.st_dev}-{file.st_ino}", "schema": str(version)}
 
+    def moment(self, table: PolledTable) -> Marks:
+        return {}
+
+    def gap(self, stored: Marks, found: Marks) -> str | None:
+        return ""
+
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         with self._readable(doing) as connection:
             return connection.execute(statement.sql, statement.parameters).fetchall()

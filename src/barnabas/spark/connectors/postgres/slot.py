@@ -305,15 +305,25 @@ def _check_timeline(checkpoint: Checkpoint, server: Server, again: str) -> None:
     """Raise SlotLostError if the server's log does not go through the position, because it left the timeline before."""
     if checkpoint.timeline in (0, server.timeline) or not server.timeline:
         return
-    since, left = format_lsn(checkpoint.lsn), dict(server.switches).get(checkpoint.timeline)
-    if left is not None and checkpoint.lsn <= left:
+    where = missed_by(server.switches, checkpoint.timeline, checkpoint.lsn)
+    if where is None:
         return
-    where = "never had that timeline" if left is None else f"left that timeline at {format_lsn(left)}"
     raise SlotLostError(
-        f"the checkpoint at {since} belongs to the timeline {checkpoint.timeline} of the server's log, and the server"
-        f" is on the timeline {server.timeline}, which {where}: the server was restored from a backup, or a standby was"
-        f" promoted that had not got all changes. Changes that the query has read are not in the server: {again}"
+        f"the checkpoint at {format_lsn(checkpoint.lsn)} belongs to the timeline {checkpoint.timeline} of the"
+        f" server's log, and the server is on the timeline {server.timeline}, which {where}: the server was"
+        " restored from a backup, or a standby was promoted that had not got all changes. Changes that the query has"
+        f" read are not in the server: {again}"
     )
+
+
+def missed_by(switches: Sequence[tuple[int, int]], timeline: int, lsn: int) -> str | None:
+    """How the history of a server's log (`Server.switches`) misses a position in an earlier timeline, as what follows
+    "the server"; None if it goes through the position.
+    """
+    left = dict(switches).get(timeline)
+    if left is None:
+        return "never had that timeline"
+    return None if lsn <= left else f"left that timeline at {format_lsn(left)}"
 
 
 def check_tables(

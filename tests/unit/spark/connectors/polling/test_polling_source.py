@@ -23,10 +23,12 @@ from barnabas.spark.connectors.capture.reader import CaptureBatchReader, Capture
 from barnabas.spark.connectors.events.envelope import HEADERS_TYPE
 from barnabas.spark.connectors.polling.duckdb import DUCKDB
 from barnabas.spark.connectors.polling.output import make_polled_output
-from barnabas.spark.connectors.polling.postgres import MARKS
-from barnabas.spark.connectors.polling.sqlite import SQLITE
+from barnabas.spark.connectors.polling.postgres import MARKS, timeline_gap
+from barnabas.spark.connectors.polling.sqlite import SQLITE, SqliteDatabase
 from barnabas.spark.connectors.postgres.statements import SERVER, TIMELINE
+from barnabas.spark.connectors.sql.polling import PolledTable
 from barnabas.spark.errors import DataLossError, SparkSourceError
+from barnabas.spark.identities import Marks
 from barnabas.spark.records.types import spark_arrow
 
 TIMES = {"mode": "timestamp+incrementing", "timestamp.column.name": "updated", "incrementing.column.name": "id"}
@@ -423,3 +425,42 @@ def test_a_mark_of_postgresql_has_the_timeline_that_capture_has() -> None:
     """That of the last checkpoint would be the old one for minutes after a promotion."""
     assert TIMELINE in SERVER.sql
     assert f"ELSE {TIMELINE} END::text" in MARKS
+
+
+class LoggedDatabase(SqliteDatabase):
+    """SQLite with the marks of a table of PostgreSQL, whose server is on `timeline`, which left 1 at 0/2000."""
+
+    timeline, lsn = "1", "0/2000"
+
+    def marks(self, table: PolledTable) -> Marks:
+        return {"timeline": self.timeline, "oid": "1", "file": "1"}
+
+    def moment(self, table: PolledTable) -> Marks:
+        return {"lsn": self.lsn}
+
+    def gap(self, stored: Marks, found: Marks) -> str | None:
+        return timeline_gap(stored, found, lambda timeline: ((1, 0x2000),), "reader")
+
+
+@pytest.mark.parametrize(("lsn", "goes_on"), [("0/2000", True), ("0/2001", False)])
+def test_a_promoted_standby_with_all_that_was_read_is_read_on_whatever_became_of_the_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lsn: str, goes_on: bool
+) -> None:
+    monkeypatch.setattr("barnabas.spark.connectors.polling.sqlite.SqliteDatabase", LoggedDatabase)
+    monkeypatch.setattr(LoggedDatabase, "lsn", lsn)
+    database = Database(tmp_path, SQLITE)
+    query = Query(database, **_named(NUMBERS))
+    database.insert(1, 2)
+    assert ids(query.batch()) == [1, 2]
+    monkeypatch.setattr(LoggedDatabase, "timeline", "2")
+    monkeypatch.setattr(LoggedDatabase, "lsn", "0/3000")
+    database.run("UPDATE orders SET state = 'sent' WHERE id = 2")
+    database.insert(3)
+    query.restart()
+    if not goes_on:
+        with pytest.raises(DataLossError, match=r"has read up to 0/2001 .* the server left that timeline at 0/2000"):
+            query.plan()
+        return
+    assert ids(query.batch()) == [3]
+    (marks,) = query.offsets[-1]["position"]["marks"].values()
+    assert (marks["timeline"], marks["lsn"]) == ("2", "0/3000")
