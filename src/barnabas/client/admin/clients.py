@@ -10,7 +10,6 @@ from typing import Final
 
 from barnabas.client.admin.requests import item_error
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.errors import BrokerUnreachableError
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.wire.messages.describe_clients import ClientRow, DescribeClientsRequest, DescribeClientsResponse
 
@@ -71,6 +70,8 @@ class ClientUses:
     """The brokers that did not answer, whose share is missing."""
 
 
+BROKER_S: Final = 5.0
+"""A broker that does not answer for so long, for example because it is paused, counts as failed."""
 _BYTE_S: Final = 1e-8
 _NOBODY: Final = ClientUse(None, None, None, None, -1, -1, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -79,13 +80,14 @@ async def describe_clients(cluster: Cluster, view: ClientView, *, deadline: floa
     """Ask every broker once, and add up the answers. Raises KafkaError if no broker answers."""
     await cluster.refresh(deadline=deadline)
     brokers = sorted(cluster.metadata.brokers)
+    deadline = min(deadline, cluster.now() + BROKER_S)
 
     async def ask(broker_id: int) -> DescribeClientsResponse | KafkaError:
         try:
             response: DescribeClientsResponse = await cluster.send(
                 broker_id, DescribeClientsRequest(view=view), deadline=deadline
             )
-        except BrokerUnreachableError as error:
+        except KafkaError as error:  # unreachable, silent, or a broker that does not support the API
             return error
         if response.error_code:
             return item_error(response.error_code, response.error_message, f"Describing clients of broker {broker_id}")
