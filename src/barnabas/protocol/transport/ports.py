@@ -73,7 +73,7 @@ class PartitionUsage:
         """The producer id of a recent batch; -1 if the producer is not idempotent, or nothing was written."""
 
 
-def _nothing() -> None:
+def _nothing(peer: Peer) -> None:
     """Does nothing."""
 
 
@@ -95,11 +95,12 @@ class Usage:
 
     def __init__(
         self,
-        on_partition: Callable[[], None] = _nothing,
+        on_partition: Callable[[Peer], None] = _nothing,
         received: Counter | None = None,
         sent: Counter | None = None,
     ) -> None:
-        """`on_partition` is called before a partition is added to `partitions`; it may count and clear all of them.
+        """`on_partition` is called with the connection's peer before a partition is added to `partitions`; it may count
+        and clear all of them.
         `received` and `sent` count the bytes of a whole listener, and get those of this connection when these are
         counted."""
         self.client_id: str | None = None
@@ -117,9 +118,9 @@ class Usage:
         self.received = received or Counter()
         self.sent = sent or Counter()
 
-    def start(self, partition: Named, producer_id: int = -1) -> PartitionUsage:
-        """Begin to count what is written to a partition or read from it."""
-        self.on_partition()
+    def start(self, peer: Peer, partition: Named, producer_id: int = -1) -> PartitionUsage:
+        """Begin to count what the peer writes to a partition or reads from it. `peer.usage` is this object."""
+        self.on_partition(peer)
         found = self.partitions[partition] = PartitionUsage(producer_id)
         return found
 

@@ -87,7 +87,7 @@ def test_producers_and_partitions_are_counted_with_their_clients() -> None:
     clients = ClientUsage()
     peer = connect(clients, "shop")
     use(clients, peer, 5.0)
-    written = peer.usage.start(ORDERS, 77)
+    written = peer.usage.start(peer, ORDERS, 77)
     written.bytes_in, written.records_in = 1000, 10
     clients.collect(6.0)
     key = PartitionClient("shop", "10.0.0.1", "User:alice", ORDERS.name)
@@ -150,12 +150,27 @@ def test_many_connections_are_counted_in_pieces() -> None:
     assert len(clients.by_client_id) == 25
 
 
+def test_a_request_that_waits_is_counted_in_pieces_too() -> None:
+    """Its connection has been counted while it waited, and its response has very many partitions."""
+    clients = ClientUsage(pending_max=10)
+    peer, other = connect(clients, "waits"), connect(clients, "other")
+    use(clients, peer, 1.0)
+    use(clients, other, 3.0)
+    assert peer.usage.due == NOT_PENDING
+    for number in range(25):
+        peer.usage.start(peer, Place(TopicPartition("t", number))).bytes_out += 1
+        assert len(peer.usage.partitions) <= 10
+    clients.collect(3.5)
+    assert len(clients.by_partition) == 25
+    assert names(clients.by_partition_client, 3.5)[0].client_id == "waits"
+
+
 def test_many_partitions_are_counted_in_pieces() -> None:
     clients = ClientUsage(pending_max=10)
     peer = connect(clients, "wide")
     use(clients, peer, 1.0)
     for number in range(25):
-        peer.usage.start(Place(TopicPartition("t", number))).bytes_in += 1
+        peer.usage.start(peer, Place(TopicPartition("t", number))).bytes_in += 1
         assert len(peer.usage.partitions) <= 10
     clients.collect(1.0)
     assert len(clients.by_partition) == 25
@@ -205,6 +220,38 @@ def test_what_uses_much_is_never_displaced(uses: list[tuple[int, Amounts, float]
         table.add(key, amounts, now, now)
         total.add(amounts, now)
         assert heavy <= {entry.key for entry in table.most_active(now)}
+
+
+@pytest.mark.parametrize("spread", [0, 1_000])
+def test_thousands_of_partitions_seldom_displace_each_other(spread: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 partitions, each about as active as the others, used to sort the tables 100 times a second."""
+    displaced: list[float] = []
+    displace = Table._displace
+
+    def count(table: Table[Any], now: float) -> None:
+        displaced.append(now)
+        displace(table, now)
+
+    monkeypatch.setattr(Table, "_displace", count)
+    clients = ClientUsage()
+    peer = connect(clients, "wide")
+    for second in range(4):
+        use(clients, peer, second)
+        for number in range(10_000):
+            used = peer.usage.start(peer, Place(TopicPartition("t", number)), 5)
+            used.bytes_in += 1_000 + number * 7919 % (spread + 1)
+        clients.collect(second + 0.9)
+    assert 0 < len(displaced) <= 2 * 3 * 4
+    assert clients.by_partition.others.producer_id == clients.by_partition_client.others.producer_id == -1
+
+
+def test_a_partition_that_is_much_more_active_has_a_row_at_once() -> None:
+    table: Table[int] = Table(16)
+    for number in range(100):
+        table.add(number, (100, 0, 0, 0, 0), 1.0, 1.0)
+    assert table.add(100, (150, 0, 0, 0, 0), 1.1, 1.1) is table.others
+    assert table.add(101, (300, 0, 0, 0, 0), 1.1, 1.1).key == 101
+    assert table.most_active(1.1)[0].key == 101
 
 
 def test_invented_client_ids_displace_each_other() -> None:

@@ -9,8 +9,9 @@
 A connection adds to its `Usage`, which costs no call. `ClientUsage.collect` moves these numbers into tables of bounded
 size. A table that is full moves its least active entries into one entry for all others, so that invented client ids
 displace each other and not the clients that matter: an entry with more than about a thousandth of what all clients use
-is never displaced. Client ids can be invented, addresses and principals cannot, which is why each has a table of its
-own.
+is never displaced. A new key that is hardly more active than those displaced in the last second is counted with all
+others, so that thousands of equally active keys do not sort the table again and again. Client ids can be invented,
+addresses and principals cannot, which is why each has a table of its own.
 
 A rate is an average over about the last `WINDOW_S` seconds in which recent seconds count more (an exponentially decayed
 sum). It is computed when it is read, so an idle client costs nothing.
@@ -51,6 +52,8 @@ NOT_PENDING: Final = -1.0
 """`Usage.due` of a connection that has used nothing since it was counted."""
 NO_NAME: Final = "(none)"
 """Stands for an empty client id."""
+_MORE_ACTIVE: Final = 2.0
+"""A new key displaces others more than once a tick only if it is so many times as active as those."""
 _BYTE_S: Final = 1e-8
 """One byte counts like this time when entries are compared: 100 MB/s like a whole event loop."""
 
@@ -127,15 +130,23 @@ class Table(Generic[K]):
         self.others: Entry[K] = Entry(None, now)
         self._entries: dict[K, Entry[K]] = {}
         self._entries_max = entries_max
+        self._displaced_at = -math.inf
+        self._enough = 0.0
+        """The weight above which a new key causes another displacement within a tick of the latest one."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def add(self, key: K, amounts: Amounts, since: float, at: float) -> Entry[K]:
-        """Add what a key has used between two times."""
+        """Add what a key has used between two times. Returns the key's entry, or that of all others."""
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= self._entries_max:
+                if at - self._displaced_at < TICK_S and weight_of(amounts) <= self._enough:
+                    # Otherwise thousands of keys, each about as active as the others, would displace each other, and
+                    # the table would be sorted many times a second.
+                    self.others.add(amounts, at)
+                    return self.others
                 self._displace(at)
             entry = self._entries[key] = Entry(key, since)
         entry.add(amounts, at)
@@ -154,7 +165,9 @@ class Table(Generic[K]):
     def _displace(self, now: float) -> None:
         """Make room: move the least active eighth into the entry of all others."""
         entries = sorted(self._entries.values(), key=lambda entry: entry.weight(now))
-        for entry in entries[: max(self._entries_max // 8, 1)]:
+        entries = entries[: max(self._entries_max // 8, 1)]
+        self._displaced_at, self._enough = now, _MORE_ACTIVE * entries[-1].weight(now)
+        for entry in entries:
             self._move_to_others(entry, now)
 
     def _move_to_others(self, entry: Entry[K], now: float) -> None:
@@ -185,6 +198,8 @@ class ClientUsage:
         self._pending: list[Peer] = []
         """The connections that have used something since the last `collect`."""
         self._pending_partitions = 0
+        self._latest = 0.0
+        """The latest known time."""
         self._began = 0.0
         self._due = NOT_PENDING
 
@@ -210,6 +225,7 @@ class ClientUsage:
 
     def on_due(self, peer: Peer, now: float) -> None:
         """A connection whose numbers are not pending uses something, or the time of the pending ones is over."""
+        self._latest = now
         if self._pending and (now >= self._due or len(self._pending) >= self._pending_max):
             self.collect(now)
         if not self._pending:
@@ -231,6 +247,7 @@ class ClientUsage:
 
     def collect(self, now: float) -> None:
         """Move the numbers of the pending connections into the tables."""
+        self._latest = now
         pending, self._pending = self._pending, []
         # Nobody has used anything after the tick in which the first of them did, or this would have been called then.
         self._count(pending, self._began, min(now, self._began + TICK_S))
@@ -238,11 +255,12 @@ class ClientUsage:
         for peer in pending:
             peer.usage.due = NOT_PENDING
 
-    def _on_partition(self) -> None:
+    def _on_partition(self, peer: Peer) -> None:
+        if self._pending_partitions >= self._pending_max:
+            self.collect(self._latest)
+        if peer.usage.due == NOT_PENDING:  # counted since its request arrived, which has waited for records
+            self.on_due(peer, self._latest)
         self._pending_partitions += 1
-        if self._pending_partitions > self._pending_max:
-            self._count(self._pending, self._began, self._began)
-            self._pending_partitions = 1
 
     def _count(self, peers: Sequence[Peer], since: float, at: float) -> None:
         sums: dict[_Client, Amounts] = {}
@@ -274,15 +292,16 @@ class ClientUsage:
     def _count_partitions(self, names: tuple[str, str, str], peers: Iterable[Peer], since: float, at: float) -> float:
         """Count what one client has written and read, by partition. Returns the records that it has written."""
         records = 0.0
+        series = self.series[View.PARTITION]
         for peer in peers:
             for partition, used in peer.usage.partitions.items():
                 amounts = (float(used.bytes_in), float(used.bytes_out), 0.0, 0.0, float(used.records_in))
                 records += used.records_in
                 name = partition.name
                 self.by_partition.add(name, amounts, since, at)
-                self.series[View.PARTITION].add(name, amounts, at)
+                series.add(name, amounts, at)
                 entry = self.by_partition_client.add(PartitionClient(*names, name), amounts, since, at)
-                if used.producer_id >= 0:
+                if used.producer_id >= 0 and entry.key is not None:
                     entry.producer_id = used.producer_id
             peer.usage.partitions.clear()
         return records

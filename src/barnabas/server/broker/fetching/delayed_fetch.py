@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.transport.ports import Usage
+from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from barnabas.server.broker.fetching.reads import FetchParams, FetchRead, read_for_consumer, read_for_follower
 from barnabas.server.broker.fetching.session import PartitionKey, RequestedPartition
@@ -39,11 +39,11 @@ class DelayedFetch:
         context: FetchContext,
         params: FetchParams,
         max_bytes: int,
-        usage: Usage,
+        client: Peer,
         may_read: Callable[[str], bool] | None = None,
     ) -> None:
-        """What a consumer reads is added to `usage`. `may_read` is None if the client may read every topic."""
-        self._usage = usage
+        """What a consumer reads is added to `client.usage`. `may_read` is None if the client may read every topic."""
+        self._client = client
         self._may_read = may_read
         self.answers: dict[PartitionKey, PartitionData] = {}
         self._services = services
@@ -83,13 +83,13 @@ class DelayedFetch:
                 await self._run(min_bytes, deadline)
             finally:
                 session.requests_in_progress -= 1
-        usage = self._usage
+        usage = self._client.usage
         for partition, size in self._sent:
             if self._from_follower:
                 partition.traffic.replication_bytes_out += size
             else:
                 partition.traffic.bytes_out += size
-                used = usage.partitions.get(partition) or usage.start(partition)
+                used = usage.partitions.get(partition) or usage.start(self._client, partition)
                 used.bytes_out += size
         if self._throttled_size:
             self._replication.leader_throttle.take(self._throttled_size, self._replication.now_ms())

@@ -36,7 +36,7 @@ def test_what_clients_have_used_is_summed_up_by_each_of_their_names() -> None:
         peer.usage.bytes_in += 1000
         peer.usage.requests += 2
         peer.usage.seconds += 0.25
-        peer.usage.start(Place(TopicPartition("orders", 3))).records_in += 7
+        peer.usage.start(peer, Place(TopicPartition("orders", 3))).records_in += 7
         page = page_of(clients, now)
     name = '{by="client_id",name="a \\"quoted\\"?name"}'
     assert page[f"barnabas_client_received_bytes_total{name}"] == 2000

@@ -77,7 +77,7 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
         max_bytes = min(max_bytes, services.config.fetch_max_bytes)
         if services.quotas.is_active:
             max_bytes = services.quotas.limit_fetch_bytes(ctx, max_bytes)
-    fetch = DelayedFetch(services, context, params, max_bytes, ctx.client.usage, ctx.may_read)
+    fetch = DelayedFetch(services, context, params, max_bytes, ctx.client, ctx.may_read)
     await fetch.run(request.min_bytes, ctx.deadline(request.max_wait_ms))
     ctx.errors = fetch.errors
     answers = list(fetch.answers.items())

@@ -315,7 +315,7 @@ def _produce(
     except KafkaError as error:
         return _refused(ctx, partition, data, error)
     usage = ctx.client.usage
-    used = usage.partitions.get(partition) or usage.start(partition, producer_id_of(records))
+    used = usage.partitions.get(partition) or usage.start(ctx.client, partition, producer_id_of(records))
     used.bytes_in += info.size
     used.records_in += info.last_offset - info.first_offset + 1
     answer = PartitionProduceResponse(

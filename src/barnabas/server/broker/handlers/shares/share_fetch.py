@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.work import Pauses
-from barnabas.protocol.transport.ports import Usage
+from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.messages.share_fetch import (
     AcknowledgementBatch,
     AcquiredRecords,
@@ -57,7 +57,7 @@ _CLIENT_ERRORS = {
 class _Pass(Struct):
     """One pass over the partitions of the session: the acquired records, and the wait for more."""
 
-    usage: Usage
+    client: Peer
     may_read: Callable[[str], bool] | None = None
     """As in `RequestContext`."""
     reads: dict[PartitionKey, ShareRead | KafkaError] = field(default_factory=dict)
@@ -104,7 +104,7 @@ async def handle(services: Services, ctx: RequestContext, request: ShareFetchReq
     except KafkaError as error:
         return ShareFetchResponse(error_code=error.code, error_message=str(error))
     acknowledged = await shares.acknowledge(member, acks, renews=request.is_renew_ack)
-    done = _Pass(ctx.client.usage)
+    done = _Pass(ctx.client)
     if request.share_session_epoch == FINAL_EPOCH:
         await shares.close(member)
     elif not request.is_renew_ack and request.max_bytes > 0:
@@ -136,7 +136,7 @@ async def _fetch(
     deadline = ctx.deadline(request.max_wait_ms)
     loop = asyncio.get_running_loop()
     while True:
-        done = _Pass(ctx.client.usage, ctx.may_read)
+        done = _Pass(ctx.client, ctx.may_read)
         try:
             await _acquire_all(services, request, member, wanted, done)
             failed = any(isinstance(read, KafkaError) for read in done.reads.values())
@@ -185,7 +185,8 @@ async def _acquire_all(
             done.reads[topic_id, index] = read
             done.acquired += sum(piece.last - piece.first + 1 for piece in read.acquired)
             bytes_left -= len(read.data)
-            used = done.usage.partitions.get(partition) or done.usage.start(partition)
+            usage = done.client.usage
+            used = usage.partitions.get(partition) or usage.start(done.client, partition)
             used.bytes_out += len(read.data)
 
 
