@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.security.principals import KafkaPrincipal
-from barnabas.protocol.transport.ports import Peer
+from barnabas.protocol.transport.ports import Peer, Usage
+from barnabas.protocol.wire.messages import produce
 from barnabas.server.broker.client_usage.series import NEW_NAMES_PER_HOUR, SERIES_MAX, Series
 from barnabas.server.broker.client_usage.tables import (
     IDLE_S,
@@ -30,6 +32,7 @@ from barnabas.server.broker.client_usage.tables import (
     clean,
     weight_of,
 )
+from tests.unit.server.replication.brokers import Cluster, in_virtual_time
 
 
 class Place(Struct, eq=False):
@@ -102,6 +105,27 @@ def test_producers_and_partitions_are_counted_with_their_clients() -> None:
     assert list(client.sums) == [0, 0, 1, 0, 10], "the records of a client are those of its partitions"
     assert not peer.usage.partitions
     assert peer.usage.due == NOT_PENDING
+
+
+def test_a_repeated_batch_is_not_counted_again() -> None:
+    batch = build_batch([SimpleRecord(None, b"v", 1)] * 3, producer_id=9, producer_epoch=0, base_sequence=0)
+    data = produce.PartitionProduceData(index=0, records=batch)
+    request = produce.ProduceRequest(
+        acks=1, timeout_ms=1_000, topic_data=[produce.TopicProduceData(name="t", partition_data=[data])]
+    )
+
+    async def main(cluster: Cluster) -> None:
+        cluster.create("t", [[1]])
+        await cluster.until(lambda: len(cluster.brokers[1].partitions) == 1)
+        usage = Usage()
+        for _ in range(2):
+            answer: Any = await cluster.brokers[1].serve(request, 9, usage)
+            [partition] = answer.responses[0].partition_responses
+            assert (partition.error_code, partition.base_offset) == (0, 0)
+        [used] = usage.partitions.values()
+        assert (used.records_in, used.bytes_in, used.producer_id) == (3, len(batch), 9)
+
+    in_virtual_time(main, brokers=1)
 
 
 def test_a_connection_that_changes_its_client_id_does_not_charge_the_next_one() -> None:

@@ -72,8 +72,9 @@ class Appended:
     def append(self, records: Any, acks: int, now_ms: int, *, checked: Any) -> Any:
         self.order.append(self.index)
         return SimpleNamespace(
-            first_offset=7, last_offset=7, next_offset=8, log_append_time_ms=-1, log_start_offset=0, size=len(records)
-        )
+            first_offset=7, last_offset=7, next_offset=8, log_append_time_ms=-1, log_start_offset=0, size=len(records),
+            duplicate=False,
+        )  # fmt: skip
 
     def try_committed(self, end: int) -> ErrorCode:
         return ErrorCode.NONE

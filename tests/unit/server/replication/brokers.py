@@ -414,9 +414,9 @@ class Broker:
                 offset = header.next_offset
         return found
 
-    async def serve(self, request: Request, version: int) -> Response:
+    async def serve(self, request: Request, version: int, usage: Usage | None = None) -> Response:
         """Handle a request of a client or of another broker."""
-        client = SimpleNamespace(listener="PLAINTEXT", connection_id=1, usage=Usage())
+        client = SimpleNamespace(listener="PLAINTEXT", connection_id=1, usage=usage or Usage())
         ctx = RequestContext(
             _key(request),
             version,

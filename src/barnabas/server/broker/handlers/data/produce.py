@@ -314,10 +314,11 @@ def _produce(
         info = partition.append(records, request.acks, ctx.now_ms, checked=outcome)
     except KafkaError as error:
         return _refused(ctx, partition, data, error)
-    usage = ctx.client.usage
-    used = usage.partitions.get(partition) or usage.start(ctx.client, partition, producer_id_of(records))
-    used.bytes_in += info.size
-    used.records_in += info.last_offset - info.first_offset + 1
+    if not info.duplicate:
+        usage = ctx.client.usage
+        used = usage.partitions.get(partition) or usage.start(ctx.client, partition, producer_id_of(records))
+        used.bytes_in += info.size
+        used.records_in += info.last_offset - info.first_offset + 1
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
