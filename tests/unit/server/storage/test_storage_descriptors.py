@@ -301,6 +301,72 @@ def test_an_index_that_cannot_be_opened_twice_fails_both_appends(kind: str) -> N
     assert not logs.failures
 
 
+INDEXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+def _with_an_aborted_transaction() -> LogHarness:
+    """Offsets 0 to 2; 3 is of a transaction of producer 7, which 4 aborts; then 5 to 7."""
+    logs = LogHarness(config=log_config(index_interval_bytes=0))
+    logs.fill(3)
+    logs.append(batch(timestamp=1_010, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    logs.marker(7, 0, commit=False)
+    logs.fill(3, start_timestamp=20_000)
+    logs.log.flush()
+    logs.log.segments.active.write_indexes()
+    return logs
+
+
+def _append_after_truncation(logs: LogHarness) -> tuple[object, ...]:
+    """The log after records of the same producer that are not aborted, as it is, and as it is after a restart. If the
+    transaction is open again, it is committed."""
+    if logs.log.log_end_offset == 4:
+        logs.marker(7, 0, commit=True)
+    found: list[object] = []
+    for sequence in range(4):
+        logs.append(batch(timestamp=500 + sequence, producer_id=7, producer_epoch=1, base_sequence=sequence))
+        found.append(logs.log.offset_of_max_timestamp())
+        logs.log.segments.active.release()
+    for _ in range(2):
+        log = logs.log
+        end = log.log_end_offset
+        times = [log.offset_for_timestamp(timestamp) for timestamp in (0, 501, 1_001, 15_000)]
+        found += [end, times, log.offset_of_max_timestamp(), log.aborted_transactions(0, end), len(logs.headers())]
+        logs.restart()
+    assert not logs.failures
+    return tuple(found)
+
+
+@pytest.mark.parametrize("offset", range(8))
+@pytest.mark.parametrize("kind", INDEXES)
+def test_truncated_entries_do_not_return_from_files_that_could_not_be_opened(kind: str, offset: int) -> None:
+    undisturbed, logs = _with_an_aborted_transaction(), _with_an_aborted_transaction()
+    undisturbed.log.truncate_to(offset)
+    disk = logs.disk
+    assert isinstance(disk, MemoryDisk)
+    disk.lacks_descriptors = lambda path: path.endswith(kind)
+    logs.log.truncate_to(offset)
+    disk.lacks_descriptors = lambda path: False
+    logs.log.segments.active.release()
+    assert _append_after_truncation(logs) == _append_after_truncation(undisturbed)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 4])
+@pytest.mark.parametrize("kind", INDEXES)
+def test_truncated_entries_in_a_file_are_ignored(kind: str, offset: int) -> None:
+    """The file is as long as before the truncation."""
+    undisturbed, logs = _with_an_aborted_transaction(), _with_an_aborted_transaction()
+    undisturbed.log.truncate_to(offset)
+    disk, path = logs.disk, f"{PATH}/{0:020d}{kind}"
+    assert isinstance(disk, MemoryDisk)
+    long = bytes(disk.data(path))
+    logs.log.truncate_to(offset)
+    logs.log.close()
+    assert len(disk.data(path)) < len(long)
+    disk.data(path)[:] = long
+    logs.open(clean=True, recovery_point=offset)
+    assert _append_after_truncation(logs) == _append_after_truncation(undisturbed)
+
+
 def test_a_flush_without_a_descriptor_does_not_take_the_directory_offline() -> None:
     logs = _filled()
     disk = logs.disk

@@ -136,12 +136,17 @@ class Segment(SegmentFiles):
     def _load_indexes(self, next_offset: int) -> None:
         try:
             last = max(self.offset_index.last_offset, self.time_index.last_entry.offset)
-            if self.size and last >= next_offset:  # no later entry could be added
+            # no later entry could be added, or the entries are those of batches that have been truncated
+            if last >= next_offset if self.size else len(self.offset_index) or len(self.time_index):
                 raise CorruptIndexError(f"the indexes of {self.base_offset} have offset {last}")
             _ = self.max_timestamp
         except (CorruptIndexError, FileMissingError):
             self.rebuild_indexes()
-        _ = self.txn_index
+        aborted = self.txn_index
+        if len(aborted) and aborted.txns[-1].last_offset >= next_offset:  # truncated, and the file was not written
+            aborted.truncate_to(next_offset)
+            aborted.written = 0
+            self.fs.unlink(self.file_path(names.TXN_INDEX))
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
         """Add a batch at `position` to the indexes in memory. Recovery calls this too."""
@@ -195,9 +200,19 @@ class Segment(SegmentFiles):
         for _, header in self._walk_from_index(self.file(), last.offset):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max_timestamp = header.max_timestamp, header.last_offset
-        with contextlib.suppress(DescriptorsExhaustedError):  # the files have too many entries until the next write
+        try:
             self.write_indexes()
+        except DescriptorsExhaustedError:
+            self._unlink_long_indexes()
         return dropped
+
+    def _unlink_long_indexes(self) -> None:
+        """Delete the index files, which have entries of truncated batches. This needs no descriptor. The indexes stay
+        in memory until they are written."""
+        self.unlink_indexes()
+        for index in (self._offset_index, self._time_index, self._txn_index):
+            assert index is not None
+            index.written = 0
 
     # --- looking up
 

@@ -209,7 +209,7 @@ class SegmentFiles:
         return not any(index is not None and len(index) for index in indexes)
 
     def unlink_indexes(self) -> None:
-        """Delete the index files of a segment that `is_short`."""
+        """Delete the index files. The indexes in memory must be empty, or be written later."""
         for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
             self.fs.unlink(self.file_path(kind))
 
